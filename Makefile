@@ -1,0 +1,27 @@
+.PHONY: setup fmt lint test check bench clean
+
+PYTHON := .venv/bin/python
+
+setup: ## make .venv with everything that development needs
+	@scripts/bootstrap dev
+
+fmt: setup ## format the code
+	@$(PYTHON) -m ruff check --fix-only --quiet src tests
+	@$(PYTHON) -m ruff format src tests
+
+lint: setup ## ruff, mypy --strict, import-linter
+	$(PYTHON) -m ruff check src tests
+	$(PYTHON) -m ruff format --check src tests
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+
+test: setup ## every test, with coverage
+	$(PYTHON) -m pytest --cov --cov-report=term
+
+check: lint test ## all of the above
+
+bench: setup ## measure, as ratios to a bare spawn in the same run
+	$(PYTHON) -I -m crabpot bench
+
+clean:
+	rm -rf .venv .venv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

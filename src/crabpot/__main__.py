@@ -1,0 +1,5 @@
+"""`python -m crabpot`."""
+
+from crabpot.doors.cli.main import main
+
+main()

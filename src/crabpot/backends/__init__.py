@@ -1,0 +1,1 @@
+"""What makes a sandbox from a spec. One small protocol; nothing else differs between them."""

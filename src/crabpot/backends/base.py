@@ -1,0 +1,90 @@
+"""The protocol that every backend implements, and the words in which it reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from crabpot.spec import hardening
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+
+    from crabpot.spec.spec import SandboxSpec
+
+State = Literal["enforced", "degraded", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """One promise of a spec on this machine. A refused one stops the sandbox from opening."""
+
+    name: str
+    state: State
+    how: str
+
+    def as_json(self) -> dict[str, str]:
+        """Give the shape that explain, doctor and the audit log show."""
+        return {"name": self.name, "state": self.state, "how": self.how}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """A connected, non-blocking stream to a runner; `decode` strips an engine's own framing from what arrives."""
+
+    sock: socket.socket
+    decode: Callable[[bytes], bytes] | None = None
+
+
+class Opened(Protocol):
+    """A sandbox that lives: the stream to its runner, what to greet it with, and how to end it."""
+
+    @property
+    def channel(self) -> Channel:
+        """The byte stream to the runner."""
+
+    @property
+    def hello(self) -> Mapping[str, Any]:
+        """The runner's first frame: workspace, roots, environment, limits."""
+
+    async def close(self) -> None:
+        """End every process of it and leave nothing behind; safe to call twice."""
+
+    def cause_of_death(self) -> tuple[str, str] | None:
+        """Give the code and sentence of the limit that killed it, where that can be known."""
+
+
+class Backend(Protocol):
+    """A way to make sandboxes on this machine."""
+
+    @property
+    def name(self) -> str:
+        """The word for it in the configuration."""
+
+    async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
+        """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
+
+    async def open(self, spec: SandboxSpec) -> Opened:
+        """Make the sandbox and start its runner, or raise SandboxUnavailable."""
+
+
+def greeting(spec: SandboxSpec) -> dict[str, Any]:
+    """Say to a confined runner what its sandbox is."""
+    extra = [mount.target for mount in spec.mounts]
+    shown = [hardening.AGENT_WORKSPACE] if spec.agent_workspace else []
+    return {
+        "op": "hello",
+        "workspace": hardening.WORKSPACE,
+        "roots": [hardening.WORKSPACE, *shown, *extra],
+        "env": dict(spec.env),
+        "shell": ["/bin/sh"],
+        "limits": {
+            "output": spec.limits.output,
+            "open_files": spec.limits.open_files,
+            "file_size": spec.limits.file_size,
+            "processes": spec.limits.pids,
+        },
+        "contained": True,
+        "shims": list(spec.host_commands),
+    }

@@ -1,0 +1,245 @@
+"""Other spellings of the same settings, turned into the one that the schema knows.
+
+Values are moved, never copied or changed, so an error still names the line and path where a person wrote them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from crabpot.config.document import Array, Member, Object, Value, is_null, join, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The key of an older spelling below a sandbox → the one key that the schema knows.
+_SANDBOX_KEYS = {"workspaceAccess": "workspace"}
+_DOCKER_KEYS = {"binds": "binds", "user": "user", "network": "network"}
+_TOP_LEVEL_KEYS = {
+    "network": "network",
+    "host_commands": "hostCommands",
+    "ssh_key_path": "sshKey",
+    "host_user": "hostUser",
+}
+_TOP_LEVEL_SANDBOX = ("enabled", "mounts", "docker", *_TOP_LEVEL_KEYS)
+
+
+class DialectProblem(ValueError):
+    """Two spellings that disagree, or one that cannot be translated."""
+
+    def __init__(self, value: Value, message: str) -> None:
+        super().__init__(message)
+        self.path = value.path
+        self.start = value.start
+
+
+def translate(root: Object) -> Object:
+    """Give the tree in the schema's own spelling."""
+    defaults = [member for member in root.members if member.key not in ("sandbox", "workspace")]
+    moved = _Layer()
+    sandbox, workspace = root.get("sandbox"), root.get("workspace")
+    if isinstance(sandbox, Object):
+        _from_top_level(sandbox, moved)
+    elif sandbox is not None and not is_null(sandbox):
+        raise DialectProblem(sandbox, "must be an object")
+    agents = root.get("agents")
+    agents = agents if agents is not None else Object(path="agents", start=root.start, end=root.start)
+    if not isinstance(agents, Object):
+        return root
+    agents = _agents(agents, moved, workspace)
+    kept = [member for member in defaults if member.key != "agents"]
+    if agents.members:
+        kept.insert(0, Member(key="agents", start=agents.start, value=agents))
+    return replace(root, members=tuple(kept))
+
+
+class _Layer:
+    """Members of one sandbox, collected from several spellings; those that disagree are refused."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+
+    def put(self, key: str, value: Value) -> None:
+        if is_null(value):
+            return
+        before = self.members.get(key)
+        if before is not None and not _same(before.value, value):
+            raise DialectProblem(value, f"disagrees with {before.value.path}, another spelling of the same setting")
+        if before is None:
+            self.members[key] = Member(key=key, start=value.start, value=value)
+
+    def fill(self, object_: Object) -> Object:
+        return replace(object_, members=tuple(self.members.values()))
+
+
+def _same(one: Value, other: Value) -> bool:
+    return plain(_network(one)) == plain(_network(other))
+
+
+def _from_top_level(sandbox: Object, layer: _Layer) -> None:
+    for member in sandbox.members:
+        key, value = member.key, member.value
+        if key == "enabled":
+            _enabled(value, layer)
+        elif key == "mounts":
+            layer.put("binds", _mounts(value))
+        elif key == "docker":
+            _docker(value, layer, only_user=True)
+        elif key in _TOP_LEVEL_KEYS:
+            layer.put(_TOP_LEVEL_KEYS[key], value)
+        else:
+            known = ", ".join(_TOP_LEVEL_SANDBOX)
+            hint = f"unknown key; a top-level sandbox knows {known}; all else stands under agents.defaults.sandbox"
+            raise DialectProblem(value, hint)
+
+
+def _enabled(value: Value, layer: _Layer) -> None:
+    """`true` is mode all, scope shared, workspace rw; `false` is mode off, and nothing else."""
+    if is_null(value):
+        return
+    if value.scalar is not True and value.scalar is not False:
+        raise DialectProblem(value, "must be true or false")
+    means = {"mode": "all", "scope": "shared", "workspace": "rw"} if value.scalar else {"mode": "off"}
+    for key, text in means.items():
+        layer.put(key, replace(value, scalar=text))
+
+
+def _mounts(value: Value) -> Value:
+    if not isinstance(value, Array):
+        raise DialectProblem(value, 'must be a list of {host: "…", container: "…", mode: "ro"}')
+    return replace(value, items=tuple(_bind(item) for item in value.items))
+
+
+def _bind(item: Value) -> Value:
+    entry = plain(item)
+    if not isinstance(entry, dict) or not set(entry) <= {"host", "container", "mode"}:
+        raise DialectProblem(item, "a mount has the keys host, container and mode, and no others")
+    parts = [entry.get("host"), entry.get("container"), entry.get("mode", "ro")]
+    if not all(isinstance(part, str) and part and ":" not in part for part in parts):
+        raise DialectProblem(item, "host and container must be paths without a colon, mode ro or rw")
+    return Value(path=item.path, start=item.start, end=item.end, scalar=":".join(map(str, parts)))
+
+
+def _docker(value: Value, layer: _Layer, *, only_user: bool = False) -> None:
+    """Move what older spellings keep under `docker`; what is docker's own stays."""
+    if not isinstance(value, Object):
+        layer.put("docker", value)
+        return
+    keys = {"user": "user"} if only_user else _DOCKER_KEYS
+    own = []
+    for member in value.members:
+        if member.key in keys:
+            layer.put(keys[member.key], member.value)
+        elif only_user:
+            raise DialectProblem(member.value, "unknown key; a top-level sandbox.docker knows only user")
+        else:
+            own.append(member)
+    if own:
+        layer.put("docker", replace(value, members=tuple(own)))
+
+
+def _agents(agents: Object, moved: _Layer, workspace: Value | None) -> Object:
+    members = {member.key: member for member in agents.members if not is_null(member.value)}
+    defaults = members.pop("defaults", None)
+    base = defaults.value if defaults else Object(path="agents.defaults", start=agents.start, end=agents.start)
+    if isinstance(base, Object):
+        base = _agent(base, moved, workspace)
+        if base.members:
+            members["defaults"] = Member(key="defaults", start=base.start, value=base)
+    elif defaults:
+        members["defaults"] = defaults
+    entries = [*_entries(members.pop("entries", None)), *_listed(members.pop("list", None))]
+    seen: dict[str, Member] = {}
+    for entry in entries:
+        before = seen.setdefault(entry.key.lower(), entry)
+        if before is not entry:
+            raise DialectProblem(entry.value, f"the agent {entry.key!r} already stands at {before.value.path}")
+    if entries:
+        value = Object(path="agents.entries", start=agents.start, end=agents.end, members=tuple(entries))
+        members["entries"] = Member(key="entries", start=agents.start, value=value)
+    return replace(agents, members=tuple(members.values()))
+
+
+def _agent(agent: Object, moved: _Layer | None = None, workspace: Value | None = None) -> Object:
+    layer = moved or _Layer()
+    own = agent.get("workspace")
+    kept = [
+        member for member in agent.members if member.key not in ("sandbox", "workspace") and not is_null(member.value)
+    ]
+    if (
+        own is not None
+        and workspace is not None
+        and not is_null(own)
+        and not is_null(workspace)
+        and not _same(own, workspace)
+    ):
+        raise DialectProblem(own, f"disagrees with {workspace.path}, another spelling of the same setting")
+    folder = own if own is not None and not is_null(own) else workspace
+    if folder is not None and not is_null(folder):
+        kept.append(Member(key="workspace", start=folder.start, value=folder))
+    sandbox = agent.get("sandbox")
+    if sandbox is not None and not isinstance(sandbox, Object) and not is_null(sandbox):
+        return replace(agent, members=(*kept, Member(key="sandbox", start=sandbox.start, value=sandbox)))
+    if isinstance(sandbox, Object):
+        _sandbox(sandbox.members, layer)
+    if layer.members:
+        path = join(agent.path, "sandbox")
+        base = sandbox if isinstance(sandbox, Object) else Object(path=path, start=agent.start, end=agent.end)
+        filled = _network_members(layer.fill(base))
+        kept.append(Member(key="sandbox", start=filled.start, value=filled))
+    return replace(agent, members=tuple(kept))
+
+
+def _sandbox(members: Iterable[Member], layer: _Layer) -> None:
+    for member in members:
+        if member.key == "docker":
+            _docker(member.value, layer)
+        else:
+            layer.put(_SANDBOX_KEYS.get(member.key, member.key), member.value)
+
+
+def _network_members(sandbox: Object) -> Object:
+    shaped = (replace(m, value=_network(m.value)) if m.key == "network" else m for m in sandbox.members)
+    return replace(sandbox, members=tuple(shaped))
+
+
+def _network(value: Value) -> Value:
+    """Give `network` one shape: a name, or the name `allow` and the rest of what was written."""
+    if isinstance(value, Object):
+        stray = value.get("name")
+        if stray is not None:
+            raise DialectProblem(stray, "unknown key; network is a name, or an object with allow, ask and inject")
+        mark = Value(path=value.path, start=value.start, end=value.end, scalar="allow")
+        return replace(value, members=(Member(key="name", start=value.start, value=mark), *value.members))
+    if isinstance(value.scalar, str) and type(value) is Value:
+        members = (Member(key="name", start=value.start, value=value),)
+        return Object(path=value.path, start=value.start, end=value.end, members=members)
+    return value
+
+
+def _entries(member: Member | None) -> list[Member]:
+    if member is None:
+        return []
+    if not isinstance(member.value, Object):
+        raise DialectProblem(member.value, "must be an object: { ops: { … } }; a list stands at agents.list")
+    return [
+        replace(m, value=_agent(m.value) if isinstance(m.value, Object) else m.value)
+        for m in member.value.members
+        if not is_null(m.value)
+    ]
+
+
+def _listed(member: Member | None) -> list[Member]:
+    if member is None:
+        return []
+    if not isinstance(member.value, Array):
+        raise DialectProblem(member.value, 'must be a list of agents: [{ id: "ops", … }]')
+    made = []
+    for item in member.value.items:
+        name = item.get("id") if isinstance(item, Object) else None
+        if not isinstance(item, Object) or name is None or not isinstance(name.scalar, str):
+            raise DialectProblem(item, 'every agent of the list needs an id: { id: "ops", … }')
+        body = replace(item, members=tuple(m for m in item.members if m.key != "id"))
+        made.append(Member(key=name.scalar, start=item.start, value=_agent(body)))
+    return made

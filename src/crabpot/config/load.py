@@ -1,0 +1,200 @@
+"""Find the configuration, read it, and give settings; or one error that lists every problem."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from crabpot.config.dialects import DialectProblem, translate
+from crabpot.config.document import Array, Object, SyntaxProblem, Value, line_of, parse
+from crabpot.config.merge import merge, places
+from crabpot.config.schema import File, read
+from crabpot.errors import ConfigError, Problem
+from crabpot.placement.sessions import is_agent_id
+from crabpot.policy import rules as policy
+from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Runner, Sandbox, Settings, Tools
+from crabpot.spec import binds, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from crabpot.spec.binds import Surroundings
+
+MAX_BYTES = 1024**2
+
+EMPTY_ALLOW = 'an empty allow reads as both "nothing" and "anything"; leave it out, or use profile "minimal"'
+
+
+def load(file: str | None, around: Surroundings, environ: Mapping[str, str]) -> Settings:
+    """Read a file into settings; ConfigError if anything about it is wrong."""
+    text = "{}" if file is None else read_text(file)
+    return from_text(text, file, around, environ)
+
+
+def read_text(file: str) -> str:
+    """Read a regular, small, UTF-8 file; a FIFO or device would block or never end."""
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError(Problem(file=file, message="is not a regular file"))
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        hint = "check the path; `crabpot init` writes a starter" if isinstance(error, FileNotFoundError) else ""
+        message = f"cannot be read: {error.strerror}"
+        raise ConfigError(Problem(file=file, message=message, hint=hint)) from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(Problem(file=file, message="is larger than 1 MiB; no configuration needs that"))
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8 text (byte {error.start})"
+        raise ConfigError(Problem(file=file, message=message)) from None
+    return text
+
+
+def from_text(text: str, file: str | None, around: Surroundings, environ: Mapping[str, str]) -> Settings:
+    """Give the settings that a text means."""
+    report = _Report(text=text, file=file or "")
+    root = _canonical(report)
+    read(File, root, report.add)
+    report.raise_if_any()
+    runner = read(Runner, root.get("runner"), report.add)
+    agents = _get(root, "agents")
+    defaults, entries = _get(agents, "defaults"), _get(agents, "entries")
+    base = _agent("main", _Layers(root=root, defaults=defaults), report, around, environ)
+    made = {}
+    for member in entries.members if isinstance(entries, Object) else ():
+        if not is_agent_id(member.key):
+            message = "an agent's id has letters, digits, _ and -, at most 64, and starts with a letter or digit"
+            report.add(member.value, member.value.path, message)
+        layers = _Layers(root=root, defaults=defaults, entry=member.value)
+        made[member.key.lower()] = _agent(member.key.lower(), layers, report, around, environ)
+    report.raise_if_any()
+    return Settings(defaults=base, entries=made, runner=runner or Runner(), file=file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """What is wrong with one file, each with its line; told all at once."""
+
+    text: str
+    file: str
+    problems: dict[Problem, None] = field(default_factory=dict)
+
+    def add(self, value: Value | None, path: str, message: str) -> None:
+        self.problems[self.problem(None if value is None else value.start, path, message)] = None
+
+    def problem(self, offset: int | None, path: str, message: str) -> Problem:
+        line = None if offset is None else line_of(self.text, offset)
+        return Problem(file=self.file or "(defaults)", line=line, path=path, message=message)
+
+    def raise_if_any(self) -> None:
+        if self.problems:
+            raise ConfigError(*self.problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layers:
+    """What an agent's settings are merged from."""
+
+    root: Object
+    defaults: Value | None
+    entry: Value | None = None
+
+    def part(self, name: str) -> Value | None:
+        base = _get(self.root if name == "tools" else self.defaults, name)
+        return merge(base, _get(self.entry, name), name)
+
+    def written_allows(self) -> Iterator[Value]:
+        """Give each layer's own allow lists: one that is empty would vanish in the merge."""
+        for layer in (self.root, self.entry):
+            tools = _get(layer, "tools")
+            yield from filter(None, (_get(tools, "allow"), _get(_get(tools, "sandbox"), "allow")))
+
+
+def _get(value: Value | None, key: str) -> Value | None:
+    return value.get(key) if isinstance(value, Object) else None
+
+
+def _canonical(report: _Report) -> Object:
+    try:
+        root = parse(report.text)
+        if isinstance(root, Object):
+            return translate(root)
+        raise ConfigError(report.problem(root.start, "", "must be an object: { … }"))
+    except SyntaxProblem as problem:
+        raise ConfigError(report.problem(problem.offset, "", str(problem))) from None
+    except DialectProblem as problem:
+        raise ConfigError(report.problem(problem.start, problem.path, str(problem))) from None
+
+
+def _agent(
+    agent_id: str, layers: _Layers, report: _Report, around: Surroundings, environ: Mapping[str, str]
+) -> AgentSettings:
+    parts = {name: layers.part(name) for name in ("workspace", "sandbox", "tools")}
+    written = {path: value for name, part in parts.items() for path, value in places(part, name)}
+    folder = parts["workspace"]
+    made = AgentSettings(
+        id=agent_id,
+        workspace=DEFAULT_WORKSPACE if folder is None else str(folder.scalar),
+        sandbox=with_runner_socket(read(Sandbox, parts["sandbox"], report.add) or Sandbox(), environ),
+        tools=read(Tools, parts["tools"], report.add) or Tools(),
+        sources={path: value.path for path, value in written.items()},
+    )
+    for allow in layers.written_allows():
+        if isinstance(allow, Array) and not allow.items:
+            report.add(allow, allow.path, EMPTY_ALLOW)
+    own_file = _own_file(report.file, made, around)
+    for path, message in (*_tool_problems(made), *(own_file or build.problems(made, around))):
+        value = _nearest(written, path)
+        report.add(value, path if value is None else value.path, message)
+    return made
+
+
+def _own_file(file: str, agent: AgentSettings, around: Surroundings) -> list[tuple[str, str]]:
+    """An agent that can write the file could give itself anything."""
+    workspace = os.path.realpath(binds.expand(agent.workspace, around.home))
+    if not file or not os.path.realpath(file).startswith(workspace.rstrip("/") + "/"):
+        return []
+    message = f"this file lies inside the workspace {workspace}, where the agent could rewrite it; move it out"
+    return [("workspace", message)]
+
+
+def with_runner_socket(sandbox: Sandbox, environ: Mapping[str, str]) -> Sandbox:
+    """Let $RUNNER_SOCKET choose the socket backend where the file chose none."""
+    path = environ.get("RUNNER_SOCKET")
+    if not path or sandbox.backend not in ("auto", "socket"):
+        return sandbox
+    return replace(sandbox, backend="socket", socket=sandbox.socket or path)
+
+
+def _nearest(places: Mapping[str, Value], path: str) -> Value | None:
+    """Find the value at a merged path, or the closest one that encloses it."""
+    while path and path not in places:
+        cut = max(path.rfind("."), path.rfind("["))
+        path = path[:cut] if cut > 0 else ""
+    return places.get(path)
+
+
+def _tool_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    tools = agent.tools
+    if tools.profile is not None and (wrong := policy.problem_with_profile(tools.profile)):
+        yield "tools.profile", wrong
+    lists = {
+        "tools.allow": tools.allow,
+        "tools.deny": tools.deny,
+        "tools.sandbox.allow": tools.sandbox.allow,
+        "tools.sandbox.deny": tools.sandbox.deny,
+    }
+    for path, rules in lists.items():
+        for index, rule in enumerate(rules or ()):
+            if wrong := policy.problem_with(rule, tools.extra):
+                yield f"{path}[{index}]", wrong
+    for folder in (tools.elevated.path or "/").split(":"):
+        if not folder.startswith("/"):
+            yield "tools.elevated.path", f'"{folder}" must be an absolute folder, as in "/usr/bin:/bin"'
+    for index, name in enumerate(tools.elevated.pass_env):
+        if not build.is_variable_name(name):
+            yield f"tools.elevated.passEnv[{index}]", f"{name!r} cannot be the name of a variable"

@@ -1,0 +1,47 @@
+"""Where the configuration and the state are. The working directory is never looked at: an agent may own it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from crabpot.spec.binds import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAME = "crabpot.json5"
+
+
+def find_config(flag: str | None, environ: Mapping[str, str], home: str) -> str | None:
+    """Name the file to read, or None for the defaults."""
+    chosen = flag or environ.get("CRABPOT_CONFIG")
+    if chosen:
+        return os.path.abspath(expand(chosen, home))
+    usual = usual_config(environ, home)
+    return usual if os.path.lexists(usual) else None
+
+
+def usual_config(environ: Mapping[str, str], home: str) -> str:
+    """Name the place of the user's own configuration."""
+    return f"{_base(environ, 'XDG_CONFIG_HOME', f'{home}/.config')}/crabpot/{FILE_NAME}"
+
+
+def find_state(flag: str | None, environ: Mapping[str, str], home: str) -> str:
+    """Name the folder that holds the sandboxes' files, the audit log and the approvals."""
+    chosen = flag or environ.get("CRABPOT_STATE")
+    if chosen:
+        return os.path.abspath(expand(chosen, home))
+    return f"{_base(environ, 'XDG_STATE_HOME', f'{home}/.local/state')}/crabpot"
+
+
+def _base(environ: Mapping[str, str], name: str, usual: str) -> str:
+    """Take an XDG folder; the specification says that a relative one is to be ignored."""
+    given = environ.get(name, "")
+    return given if given.startswith("/") else usual
+
+
+def planted(folder: str) -> str | None:
+    """Name a configuration that lies in a folder and is not read, or None."""
+    file = os.path.join(folder, FILE_NAME)
+    return file if os.path.lexists(file) else None

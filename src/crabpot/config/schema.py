@@ -1,0 +1,145 @@
+"""The shape of a configuration file: read written values into the frozen classes of `settings`, or say what is wrong.
+
+The classes are the schema. A general validator would have to be told where each value stands, and costs more time
+to import than the rest of `crabpot explain` takes (docs/decisions/0002).
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from crabpot.config.document import Array, Object, Value, is_null, join, kind
+from crabpot.settings import DEFAULT_WORKSPACE, Runner, Sandbox, Size, Tools, camel
+from crabpot.suggest import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Complain = Callable[[Value, str, str], None]
+
+Shape = TypeVar("Shape")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLayer:
+    """What can be written of one agent."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    sandbox: Sandbox = Sandbox()
+    tools: Tools = Tools()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultsLayer:
+    """What can be written of all agents; their tools stand at the top of the file."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    sandbox: Sandbox = Sandbox()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentsLayer:
+    """The defaults, and the agents that differ from them."""
+
+    defaults: DefaultsLayer = DefaultsLayer()
+    entries: dict[str, AgentLayer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A whole configuration file, in the schema's own spelling."""
+
+    agents: AgentsLayer = AgentsLayer()
+    tools: Tools = Tools()
+    runner: Runner = Runner()
+
+
+def read(shape: type[Shape], value: Value | None, complain: Complain) -> Shape | None:
+    """Read a value into a shape; nothing written gives the defaults. What does not fit is told, and left out."""
+    if value is None:
+        return shape()
+    made: Shape | None = _read(shape, value, complain)
+    return made
+
+
+def _read(shape: Any, value: Value, complain: Complain) -> Any:
+    if is_dataclass(shape):
+        return _read_class(shape, value, complain)
+    origin, inner = get_origin(shape), get_args(shape)
+    if origin is UnionType:
+        return _read(next(part for part in inner if part is not NoneType), value, complain)
+    if origin is Literal:
+        return _read_choice(inner, value, complain)
+    if origin is tuple:
+        if not isinstance(value, Array):
+            complain(value, value.path, f"must be a list, not {kind(value)}")
+            return None
+        return tuple(_read(inner[0], item, complain) for item in value.items)
+    if origin is not None:
+        if not isinstance(value, Object):
+            complain(value, value.path, f"must be an object, not {kind(value)}")
+            return None
+        return {m.key: _read(inner[1], m.value, complain) for m in value.members if not is_null(m.value)}
+    if shape is Size:
+        return _read_size(value, complain)
+    return _read_scalar(shape, value, complain)
+
+
+def _read_class(shape: Any, value: Value, complain: Complain) -> Any:
+    if not isinstance(value, Object):
+        complain(value, value.path, f"must be an object, not {kind(value)}")
+        return None
+    known, given = _known(shape), {}
+    for member in value.members:
+        if member.key not in known:
+            complain(member.value, join(value.path, member.key), f"unknown key{closest(member.key, known)}")
+        elif not is_null(member.value):
+            name, type_, _ = known[member.key]
+            given[name] = _read(type_, member.value, complain)
+    missing = [key for key, (name, _, required) in known.items() if required and name not in given]
+    for key in missing:
+        complain(value, value.path, f'the key "{key}" is missing')
+    return None if missing else shape(**given)
+
+
+@cache
+def _known(shape: type[Any]) -> dict[str, tuple[str, Any, bool]]:
+    hints = get_type_hints(shape)
+    return {camel(f.name): (f.name, hints[f.name], _required(f)) for f in fields(shape)}
+
+
+def _required(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
+def _read_choice(choices: tuple[str, ...], value: Value, complain: Complain) -> Any:
+    if isinstance(value.scalar, str) and value.scalar in choices:
+        return value.scalar
+    shown, near = kind(value), ""
+    if isinstance(value.scalar, str):
+        shown, near = f'"{value.scalar}"', closest(value.scalar, choices)
+    complain(value, value.path, f"{shown} is not one of {', '.join(choices)}{near}")
+    return None
+
+
+def _read_size(value: Value, complain: Complain) -> Any:
+    try:
+        return Size.parse(None if isinstance(value, Array | Object) else value.scalar)
+    except ValueError as error:
+        complain(value, value.path, str(error))
+        return None
+
+
+_WANTED = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _read_scalar(shape: type, value: Value, complain: Complain) -> Any:
+    scalar = value.scalar
+    fits = type(scalar) is shape or (shape is float and type(scalar) is int)
+    if fits and type(value) is Value:
+        return shape(scalar)
+    complain(value, value.path, f"must be {_WANTED[shape]}, not {kind(value)}")
+    return None

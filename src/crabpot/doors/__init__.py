@@ -1,0 +1,1 @@
+"""The ways in. No door decides anything."""

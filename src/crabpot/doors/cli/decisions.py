@@ -1,0 +1,61 @@
+"""`explain` and `check`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from crabpot.doors.cli import show
+from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError
+from crabpot.placement.sessions import is_agent_id
+from crabpot.placement.sessions import parse as parse_session
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.doors.cli.frame import Frame
+    from crabpot.settings import Settings
+
+
+def shell_text(words: list[str]) -> str:
+    """Join what stands after `--`: one argument is shell text, several are quoted."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def explain(frame: Frame, options: Namespace) -> int:
+    """Answer for the sessions named, or for every one seen and main."""
+    explainer = frame.app().explainer()
+    keys = options.session or _usual_keys(explainer.settings, options.agent)
+    if options.agent is not None:
+        default = explainer.settings.default_agent
+        keys = [key for key in keys if parse_session(key, default_agent=default).agent == options.agent.lower()]
+    command = shell_text(options.command) if options.command else None
+    answers = [explainer.explain(key, command, sender=options.sender) for key in dict.fromkeys(keys)]
+    if options.json:
+        print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2, ensure_ascii=False))
+        return OK
+    for line in show.explanation(answers, explainer, colour=show.wants_colour(sys.stdout)):
+        print(line)
+    return OK
+
+
+def _usual_keys(settings: Settings, agent: str | None) -> list[str]:
+    if agent is not None and not is_agent_id(agent):
+        raise UsageError(f'"{agent}" cannot be an agent\'s id')
+    return [f"agent:{agent.lower() if agent else settings.default_agent}:main"]
+
+
+def check(frame: Frame, options: Namespace) -> int:
+    """List the findings; errors exit with 2, warnings with 1 under --strict."""
+    from crabpot import lint  # noqa: PLC0415  explain does not need it here
+
+    app = frame.app()
+    settings = app.settings()
+    found = lint.check(settings, app.around)
+    for line in show.findings(found, settings.file, colour=show.wants_colour(sys.stdout)):
+        print(line)
+    if any(finding.severity == "error" for finding in found):
+        return USAGE
+    return FAILED if found and options.strict else OK

@@ -1,0 +1,89 @@
+"""What every command has around it: the two options that may stand anywhere, exit codes, and errors as sentences."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.errors import ConfigError, CrabpotError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crabpot.app import App
+
+OK, FAILED, USAGE = 0, 1, 2
+TIMEOUT, OWN_FAILURE, DENIED = 124, 125, 126
+
+_ANYWHERE = ("--config", "--state")
+
+
+class UsageError(CrabpotError):
+    """A command line that asks for nothing that there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The options that belong to every command."""
+
+    config: str | None
+    state: str | None
+
+    def app(self) -> App:
+        """Wire the program; say so if a configuration in the working directory was left alone."""
+        from crabpot import app  # noqa: PLC0415  --help needs none of it
+        from crabpot.config.places import planted  # noqa: PLC0415
+
+        wired = app.start(config=self.config, state=self.state, environ=os.environ)
+        stray = planted(os.getcwd())
+        if stray and wired.config != stray:
+            note(f"{stray} is not read: an agent may have put it there. If it is yours: --config {stray}")
+        return wired
+
+
+def hoisted(arguments: list[str]) -> list[str]:
+    """Move --config and --state to the front, wherever they stand before `--`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    front: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < end:
+        word = arguments[at]
+        if word in _ANYWHERE and at + 1 < end:
+            front += arguments[at : at + 2]
+            at += 2
+            continue
+        (front if word.startswith(tuple(f"{name}=" for name in _ANYWHERE)) else rest).append(word)
+        at += 1
+    return front + rest + arguments[end:]
+
+
+def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Run a command and turn every error that we know into a sentence and a code."""
+    try:
+        return program(arguments)
+    except (ConfigError, UsageError) as error:
+        complain(str(error))
+        return USAGE
+    except CrabpotError as error:
+        complain(str(error))
+        return FAILED
+    except BrokenPipeError:
+        # The reader of our output left. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+def complain(text: str) -> None:
+    """Tell a person what went wrong."""
+    for line in text.splitlines():
+        print(f"crabpot: {line}", file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """Tell a person something that changes nothing."""
+    print(f"crabpot: note: {text}", file=sys.stderr)

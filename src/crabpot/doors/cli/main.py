@@ -1,0 +1,83 @@
+"""The commands and their options. Bodies are imported when they run, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from crabpot import __version__
+from crabpot.doors.cli.frame import Frame, hoisted, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Adder = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse names no public type
+
+_DESCRIPTION = "Keeps an AI agent's tool calls inside a pot: which tools, where they run, when one may leave."
+_EPILOG = "--config FILE and --state DIR may stand before or after the command."
+_COMMAND = "after --: one argument is shell text; several are quoted and joined"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the whole command line."""
+    top = argparse.ArgumentParser(prog="crabpot", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"crabpot {__version__}")
+    top.add_argument("--config", metavar="FILE", help="the configuration to read")
+    top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, audit log and approvals")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    _deciding(commands)
+    _configuring(commands)
+    return top
+
+
+def _add(commands: Adder, name: str, body: str, text: str) -> argparse.ArgumentParser:
+    """Add a command whose body is `module:function` in this package."""
+    made = commands.add_parser(name, help=text, description=text, epilog=_EPILOG, allow_abbrev=False)
+    made.set_defaults(body=body)
+    return made
+
+
+def _deciding(commands: Adder) -> None:
+    one = _add(
+        commands,
+        "explain",
+        "decisions:explain",
+        "say which tools a session may use, where they run, and when a command may leave",
+    )
+    one.add_argument("--session", action="append", default=[], metavar="KEY", help="a session key; may be repeated")
+    one.add_argument("--agent", metavar="ID", help="only sessions of this agent")
+    one.add_argument("--sender", help="who sends the command, for tools.elevated.allowFrom")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
+    one = _add(commands, "check", "decisions:check", "look for what the configuration gives away, each with its fix")
+    one.add_argument("--strict", action="store_true", help="exit with 1 on warnings (errors exit with 2 always)")
+
+
+def _configuring(commands: Adder) -> None:
+    _add(commands, "init", "configuring:init", "write a commented configuration to start from")
+    group = commands.add_parser("config", help="read or change one value of the configuration", epilog=_EPILOG)
+    actions = group.add_subparsers(metavar="ACTION", required=True)
+    one = _add(actions, "get", "configuring:get", "print one value, as written or by default")
+    one.add_argument("path", metavar="PATH", help="such as agents.defaults.sandbox.mode or tools.deny[1]")
+    one = _add(
+        actions,
+        "set",
+        "configuring:set_value",
+        "change one value in place; comments, order and neighbours stay; refused if the file would not load",
+    )
+    one.add_argument("path", metavar="PATH", help="such as tools.deny[1]; tools.deny[+] appends")
+    one.add_argument("value", metavar="VALUE", help="JSON5, or a bare word")
+
+
+def main() -> NoReturn:
+    """Run the program; no error of ours or of the user's ends in a traceback."""
+    sys.exit(run(_invoke, hoisted(sys.argv[1:])))
+
+
+def _invoke(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    module, _, function = options.body.partition(":")
+    body: Callable[[Frame, Any], int] = getattr(importlib.import_module(f"crabpot.doors.cli.{module}"), function)
+    return body(Frame(config=options.config, state=options.state), options)

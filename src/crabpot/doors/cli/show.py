@@ -1,0 +1,146 @@
+"""Answers as lines that a person reads."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, TYPE_CHECKING, Any
+
+from crabpot.elevation.commands import is_deceptive, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from crabpot.explain import Explainer
+    from crabpot.lint import Finding
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_PLACES = {"host": "yellow", "sandbox": "green", "blocked": "red"}
+
+
+def wants_colour(stream: IO[str]) -> bool:
+    """Colour a terminal, unless the person said not to (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class _Pen:
+    """Writes words in colour, or as they are. What is written came from outside: nothing in it may move the cursor."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, style: str, text: str) -> str:
+        shown = visible(text)
+        return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self.colour else shown
+
+
+def visible(text: str) -> str:
+    """Show every control, invisible or bidirectional character by its number."""
+    return "".join(f"<{name_of(char)}>" if is_deceptive(char) else char for char in text)
+
+
+def explanation(answers: list[dict[str, Any]], explainer: Explainer, *, colour: bool) -> Iterator[str]:
+    """Show several sessions; what holds for all of an agent's sessions is said once."""
+    pen = _Pen(colour=colour)
+    agents = list(dict.fromkeys(answer["agent"] for answer in answers))
+    for position, agent in enumerate(agents):
+        if position:
+            yield ""
+        if len(agents) > 1:
+            yield pen("bold", f"Agent {agent}")
+        own = [answer for answer in answers if answer["agent"] == agent]
+        yield from _agent(own, explainer, pen)
+
+
+def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: _Pen) -> Iterator[str]:
+    sandbox = answers[0]["sandbox"]
+    settings = explainer.settings.agent(answers[0]["agent"])
+    rows = (
+        ("Sandbox mode:", sandbox["mode"], "sandbox.mode"),
+        ("Sandbox scope:", sandbox["scope"], "sandbox.scope"),
+        ("Workspace access:", sandbox["workspace"], "sandbox.workspace"),
+        ("Network:", _network(sandbox["network"]), "sandbox.network"),
+        ("Backend:", sandbox["backend"], "sandbox.backend"),
+    )
+    for label, value, path in rows:
+        yield f"{label:<18}{pen('bold', value)}{_because(pen, settings.source(path), 20 - len(value))}"
+    yield ""
+    for answer in answers:
+        yield from _session(answer, pen)
+    yield from _elevated(answers, pen)
+    kinds = {answer["placement"]["where"]: answer for answer in answers}
+    differ = len({str(answer["tools"]) for answer in kinds.values()}) > 1
+    for where, answer in kinds.items() if differ else [("", answers[0])]:
+        yield from _tools(answer, settings.source("tools.profile"), pen, only=where)
+    yield from _warnings(answers[0]["warnings"], pen)
+
+
+def _because(pen: _Pen, source: str, pad: int = 0) -> str:
+    return " " * max(pad, 1) + pen("dim", f"because {source}")
+
+
+def _network(network: str | dict[str, Any]) -> str:
+    return network if isinstance(network, str) else f"only {', '.join(network['allow']) or 'nothing'}"
+
+
+def _session(answer: dict[str, Any], pen: _Pen) -> Iterator[str]:
+    placement, sandbox = answer["placement"], answer["sandbox"]
+    where = pen(_PLACES[placement["where"]], placement["where"].upper())
+    reason = f"({placement['because']})"
+    yield f'Session "{visible(answer["session"])}" → {where} {reason}{_because(pen, placement["source"])}'
+    if sandbox["name"]:
+        yield f"  {pen('dim', sandbox['name'])} {pen('dim', 'spec ' + sandbox['hash'][:12])}"
+    command = answer["command"]
+    if command:
+        words = "(not one simple command)" if command["argv"] is None else " ".join(map(repr, command["argv"]))
+        approval = " (with approval)" if command["approval"] else ""
+        yield f"  Command {visible(words)} → {pen(_PLACES[command['where']], command['where'])}{approval}"
+        yield f"    {pen('dim', 'because ' + command['because'])}"
+
+
+def _elevated(answers: list[dict[str, Any]], pen: _Pen) -> Iterator[str]:
+    best: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        for row in answer["elevated"]["patterns"]:
+            if row["pattern"] not in best or row["reachable"]:
+                best[row["pattern"]] = row
+    yield ""
+    yield "Elevated patterns:"
+    if not best:
+        yield "  none"
+    width = max(map(len, best), default=0)
+    for pattern, row in best.items():
+        how = "with approval" if row["approval"] else "WITHOUT approval"
+        place = f"host ({how})" if row["reachable"] else "unreachable"
+        yield f"  {visible(pattern):<{width}} → {pen('yellow' if row['reachable'] else 'dim', place)}"
+
+
+def _tools(answer: dict[str, Any], source: str, pen: _Pen, *, only: str) -> Iterator[str]:
+    tools = answer["tools"]
+    yield ""
+    yield f"Tool policy{f' ({only})' if only else ''}:"
+    profile = tools["profile"] or "none (allow is the whole set)"
+    yield f"  Profile: {pen('bold', profile)}{_because(pen, source)}"
+    yield f"  Denied: {'' if tools['denied'] else 'none'}".rstrip()
+    for rule in dict.fromkeys(tools["denied"].values()):
+        names = ", ".join(name for name, by in tools["denied"].items() if by == rule)
+        yield f"    {visible(names)}{_because(pen, rule)}"
+    yield f"  Effective tools: {pen('cyan', ', '.join(tools['effective']) or 'none')}"
+
+
+def _warnings(warnings: Iterable[str], pen: _Pen) -> Iterator[str]:
+    for position, warning in enumerate(warnings):
+        if not position:
+            yield ""
+            yield "Warnings:"
+        yield f"  {pen('yellow', '!')} {visible(warning)}"
+
+
+def findings(found: list[Finding], file: str | None, *, colour: bool) -> Iterator[str]:
+    """Show what `check` found."""
+    pen = _Pen(colour=colour)
+    for finding in found:
+        style = "red" if finding.severity == "error" else "yellow"
+        yield f"{pen(style, finding.severity)}: {pen('bold', finding.path)}: {visible(finding.message)}"
+        yield f"  {pen('dim', 'fix:')} {visible(finding.fix)}"
+    errors = sum(finding.severity == "error" for finding in found)
+    yield f"{file or 'the defaults (no configuration file)'}: {errors} errors, {len(found) - errors} warnings"

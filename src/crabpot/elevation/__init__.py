@@ -1,0 +1,1 @@
+"""WHEN: one command may leave the sandbox for the host."""

@@ -1,0 +1,58 @@
+"""Every exception Crabpot raises on purpose.
+
+CrabpotError                 says what was refused, by which rule or file, and what to do next
+├── ConfigError              the configuration did not load; nothing runs on it
+├── SessionError             a session key that cannot name a session
+└── SandboxError             the sandbox failed, as opposed to the command in it
+    ├── SandboxUnavailable   none could be opened; the call fails, it never falls back to the host
+    └── SandboxLost          it died, or broke the wire, while a call was in it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class CrabpotError(Exception):
+    """Base of the tree: a message for a person, never a traceback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a configuration, and where it stands."""
+
+    message: str
+    file: str = ""
+    line: int | None = None
+    path: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Read as `file:line: config.path: message (hint)`, leaving out what is not known."""
+        where = f"{self.file}:{self.line}" if self.line is not None else self.file
+        parts = [part for part in (where, self.path, self.message) if part]
+        return ": ".join(parts) + (f" ({self.hint})" if self.hint else "")
+
+
+class ConfigError(CrabpotError):
+    """The configuration did not load; nothing runs on it."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class SessionError(CrabpotError):
+    """A session key that cannot name a session."""
+
+
+class SandboxError(CrabpotError):
+    """The sandbox failed, as opposed to the command in it."""
+
+
+class SandboxUnavailable(SandboxError):
+    """No sandbox could be opened; the call fails, it never falls back to the host."""
+
+
+class SandboxLost(SandboxError):
+    """The sandbox died, or broke the wire, while a call was in it."""

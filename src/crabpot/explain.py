@@ -1,0 +1,113 @@
+"""Say what the configuration means for a session and a command, with the functions that the gateway decides by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot import lint
+from crabpot.elevation import patterns
+from crabpot.elevation import rules as elevation
+from crabpot.elevation.rules import Exit
+from crabpot.model import Place
+from crabpot.placement import rules as placement
+from crabpot.placement import sessions
+from crabpot.policy import rules as policy
+from crabpot.spec import build
+
+if TYPE_CHECKING:
+    from crabpot.model import Verdict
+    from crabpot.placement.rules import Placement
+    from crabpot.settings import AgentSettings, Network, Settings
+    from crabpot.spec.binds import Surroundings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explainer:
+    """Answers for any session under one configuration."""
+
+    settings: Settings
+    around: Surroundings
+
+    def explain(self, key: str, command: str | None = None, *, sender: str | None = None) -> dict[str, Any]:
+        """Answer for one session, and for one command of it."""
+        session = sessions.parse(key, default_agent=self.settings.default_agent)
+        agent = self.settings.agent(session.agent)
+        placed = placement.decide(session, agent)
+        return {
+            "session": key,
+            "agent": session.agent,
+            "placement": {
+                "where": placed.answer.where.value,
+                "because": placed.because,
+                "source": placed.source,
+            },
+            "sandbox": self._sandbox(agent, placed.answer),
+            "tools": _tools(agent, placed.answer),
+            "elevated": _elevated(agent, placed.answer),
+            "command": None if command is None else _command(command, agent, placed, sender),
+            "warnings": [str(finding) for finding in lint.findings(agent, self.around)],
+        }
+
+    def _sandbox(self, agent: AgentSettings, placed: Placement) -> dict[str, Any]:
+        spec = None if placed.scope_key is None else build.build(agent, placed.scope_key, self.around)
+        sandbox = agent.sandbox
+        return {
+            "mode": sandbox.mode,
+            "scope": sandbox.scope,
+            "workspace": sandbox.workspace,
+            "backend": sandbox.backend,
+            "network": shown_network(sandbox.network),
+            "name": spec and spec.name,
+            "hash": spec and spec.hash,
+            "clauses": [],
+        }
+
+
+def shown_network(network: Network) -> str | dict[str, Any]:
+    """Show a network as it is written."""
+    return network.name if network.name != "allow" else {"allow": list(network.allow), "ask": network.ask}
+
+
+def _tools(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
+    sandboxed = placed.where is Place.SANDBOX
+    verdicts = {name: policy.decide(name, agent, sandboxed=sandboxed) for name in policy.listed(agent)}
+    unset = "full" if agent.tools.allow is None else None
+    return {
+        "profile": agent.tools.profile or unset,
+        "effective": [name for name, verdict in verdicts.items() if verdict.answer],
+        "denied": {name: verdict.source for name, verdict in verdicts.items() if not verdict.answer},
+    }
+
+
+def _elevated(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
+    sandboxed = placed.where is Place.SANDBOX
+    runs = policy.decide("exec", agent, sandboxed=sandboxed).answer
+    rows = [
+        {
+            "pattern": way.pattern,
+            "approval": way.approval,
+            "reachable": way.enabled and runs and sandboxed and patterns.problem_with(way.pattern) is None,
+        }
+        for way in elevation.ways(agent)
+    ]
+    return {"enabled": agent.tools.elevated.enabled, "patterns": rows}
+
+
+def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sender: str | None) -> dict[str, Any]:
+    sandboxed = placed.answer.where is Place.SANDBOX
+    allowed = policy.decide("exec", agent, sandboxed=sandboxed)
+    leaving = elevation.decide({"command": command}, agent, sender=sender)
+    argv = None if leaving.answer.argv is None else list(leaving.answer.argv)
+    if not allowed.answer:
+        return _answer(argv, "blocked", allowed, "exec is not allowed: ")
+    if not sandboxed:
+        return _answer(argv, "host", placed)
+    if leaving.answer.exit is Exit.STAYS_IN:
+        return _answer(argv, "sandbox", leaving)
+    return _answer(argv, "host", leaving) | {"approval": leaving.answer.exit is Exit.NEEDS_APPROVAL}
+
+
+def _answer(argv: list[str] | None, where: str, verdict: Verdict[Any], prefix: str = "") -> dict[str, Any]:
+    because = f"{prefix}{verdict.because} ({verdict.source})"
+    return {"argv": argv, "where": where, "approval": False, "because": because}

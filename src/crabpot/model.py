@@ -1,0 +1,80 @@
+"""The frozen vocabulary of a call: what is asked, what is decided, what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Answer = TypeVar("Answer")
+
+
+class Place(StrEnum):
+    """Where a call ran."""
+
+    SANDBOX = "sandbox"
+    HOST = "host"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Generic[Answer]):
+    """A decision with the rule that made it, and where that rule stands in the configuration."""
+
+    answer: Answer
+    because: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """What an agent asks for. The door states the sender; the arguments never do."""
+
+    id: str
+    session: str
+    tool: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    sender: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a call has no result of its own: a code from the closed list, and a sentence."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What came back. A command that fails is a result; `error` is for everything else."""
+
+    id: str
+    success: bool
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    error: Failure | None = None
+    truncated: bool = False
+    data: Mapping[str, Any] | None = None
+    place: Place = Place.NONE
+    duration_ms: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the shape that every door sends."""
+        error = None if self.error is None else {"code": self.error.code, "message": self.error.message}
+        return {
+            "id": self.id,
+            "success": self.success,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "exit_code": self.exit_code,
+            "error": error,
+            "truncated": self.truncated,
+            "data": None if self.data is None else dict(self.data),
+            "place": self.place.value,
+            "duration_ms": self.duration_ms,
+        }

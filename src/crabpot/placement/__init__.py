@@ -1,0 +1,1 @@
+"""WHERE: the host, or a sandbox and what shares it. Pure."""

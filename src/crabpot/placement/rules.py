@@ -1,0 +1,59 @@
+"""Decide where a session's calls run, and what shares its sandbox."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.model import Place, Verdict
+
+if TYPE_CHECKING:
+    from crabpot.placement.sessions import Session
+    from crabpot.settings import AgentSettings
+
+_SHOWN = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Host, or a sandbox found by its scope key."""
+
+    where: Place
+    scope_key: str | None = None
+
+
+def decide(session: Session, agent: AgentSettings) -> Verdict[Placement]:
+    """Decide one session. Nothing else ever puts a call on the host."""
+    mode = agent.sandbox.mode
+    source = agent.source("sandbox.mode")
+    if mode == "off":
+        return Verdict(answer=Placement(where=Place.HOST), because="sandbox mode is off", source=source)
+    if mode == "non-main" and session.main:
+        return Verdict(answer=Placement(where=Place.HOST), because="main session exempted", source=source)
+    because = "every session is sandboxed" if mode == "all" else "not the main session"
+    inside = Placement(where=Place.SANDBOX, scope_key=scope_key(session, agent))
+    return Verdict(answer=inside, because=because, source=source)
+
+
+def scope_key(session: Session, agent: AgentSettings) -> str:
+    """Say what shares this session's sandbox.
+
+    A session may be called `shared` or `agent:ops`. Taken as it is, such a key would find the sandbox of the
+    other scopes and hand one agent's files to another, so it gets a prefix that no other key can have.
+    """
+    if agent.sandbox.scope == "shared":
+        return "shared"
+    if agent.sandbox.scope == "agent":
+        return f"agent:{session.agent}"
+    key = session.key
+    clashes = key == "shared" or key.startswith("session:") or re.fullmatch(r"agent:[^:]*", key, re.DOTALL)
+    return f"session:{key}" if clashes else key
+
+
+def sandbox_name(scope_key: str) -> str:
+    """Name a sandbox: readable, safe as a file and container name, and distinct."""
+    shown = re.sub(r"[^a-z0-9._-]", "-", scope_key[:_SHOWN])
+    digest = hashlib.sha256(scope_key.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"crabpot-{shown}-{digest[:8]}"

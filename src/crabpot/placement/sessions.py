@@ -1,0 +1,40 @@
+"""Read a session key: whose it is, and whether it is that agent's main session."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crabpot.errors import SessionError
+
+MAIN = "main"
+
+# ASCII only, and before lower-casing: the Kelvin sign lower-cases to `k` and would name another agent.
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A parsed key. The key itself is kept as it was given."""
+
+    key: str
+    agent: str
+    main: bool
+
+
+def is_agent_id(text: str) -> bool:
+    """Tell whether this can name an agent."""
+    return _AGENT_ID.fullmatch(text) is not None
+
+
+def parse(key: str, *, default_agent: str = MAIN) -> Session:
+    """Read a key as it is: nothing is trimmed. What does not parse is not main and the default agent's."""
+    if not key:
+        raise SessionError('the session key is empty; give one such as "agent:main:main"')
+    if key == MAIN:
+        return Session(key=key, agent=default_agent, main=True)
+    head, _, tail = key.partition(":")
+    agent, colon, rest = tail.partition(":")
+    if head != "agent" or not colon or not rest or not is_agent_id(agent):
+        return Session(key=key, agent=default_agent, main=False)
+    return Session(key=key, agent=agent.lower(), main=rest == MAIN)

@@ -1,0 +1,1 @@
+"""WHICH: the tools a session may use. Pure."""

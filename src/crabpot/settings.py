@@ -1,0 +1,223 @@
+"""The merged configuration as frozen data, with every default in one place.
+
+A field's name is the configuration's key in snake case. The text form is read into these classes by
+`crabpot.config`; nothing here knows of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  the reader of text resolves the annotations at run time
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+
+Mode = Literal["off", "non-main", "all"]
+Scope = Literal["session", "agent", "shared"]
+WorkspaceAccess = Literal["none", "ro", "rw"]
+Backend = Literal["auto", "bubblewrap", "docker", "socket"]
+
+DEFAULT_WORKSPACE = "~/agent"
+TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RUNNER_COMMANDS = ("git", "cat", "ls", "mkdir", "cp", "mv", "rm", "diff", "jq")
+
+
+def camel(name: str) -> str:
+    """Turn a field's name into the configuration's key."""
+    head, *tail = name.split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+class Size(int):
+    """A number of bytes, written as `512`, `"100m"` or `"2g"`."""
+
+    UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}  # noqa: RUF012  constant table of a leaf class
+
+    @classmethod
+    def parse(cls, value: object) -> Size:
+        """Read one written size; ValueError says what would be right."""
+        wrong = ValueError('must be a size such as 512, "100m" or "2g"')
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise wrong
+        if isinstance(value, int):
+            number, unit = str(value), ""
+        else:
+            text = value.strip().lower().removesuffix("b")
+            number, unit = (text[:-1], text[-1]) if text[-1:] in cls.UNITS and text[-1:] else (text, "")
+        whole, _, fraction = number.partition(".")
+        if not (whole.isascii() and whole.isdigit() and (fraction.isdigit() or "." not in number)):
+            raise wrong
+        size = int(float(number) * cls.UNITS[unit]) if fraction else int(whole) * cls.UNITS[unit]
+        if not 0 < size < 2**63:
+            raise ValueError("must be a size above zero")
+        return cls(size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Io:
+    """Bytes per second to and from disks; None leaves them alone."""
+
+    read: Size | None = None
+    write: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one sandbox may use. Swap equals memory, always."""
+
+    memory: Size = Size(2 * GIB)
+    cpus: float = 2.0
+    pids: int = 100
+    time_limit: float = 60.0
+    time_ceiling: float = 3600.0
+    output: Size = Size(MIB)
+    tmp: Size = Size(100 * MIB)
+    open_files: int = 1024
+    file_size: Size = Size(GIB)
+    disk: Size = Size(10 * GIB)
+    memory_reservation: Size | None = None
+    cpu_shares: int | None = None
+    io: Io = Io()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Docker:
+    """What only the docker backend knows."""
+
+    image: str = "crabpot-sandbox:latest"
+    runtime: str | None = None
+    seccomp: str = "default"
+    apparmor: str | None = None
+    setup: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueFrom:
+    """Where the gateway finds a secret; the sandbox never sees it."""
+
+    env: str | None = None
+    file: str | None = None
+    keyring: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inject:
+    """A header that the gateway adds to plain HTTP requests to one host."""
+
+    host: str
+    header: str
+    value_from: ValueFrom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Which network a sandbox has: a name, or `allow` and the places listed."""
+
+    name: str = "none"
+    allow: tuple[str, ...] = ()
+    ask: bool = False
+    inject: tuple[Inject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    """When a sandbox and its private folder go away."""
+
+    idle_hours: float = 24.0
+    max_age_days: float = 7.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """WHERE: one agent's sandbox settings."""
+
+    mode: Mode = "all"
+    scope: Scope = "session"
+    workspace: WorkspaceAccess = "none"
+    backend: Backend = "auto"
+    network: Network = Network()
+    binds: tuple[str, ...] = ()
+    user: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = Limits()
+    docker: Docker = Docker()
+    socket: str | None = None
+    host_commands: tuple[str, ...] = ()
+    host_user: str | None = None
+    ssh_key: str | None = None
+    warm: int = 0
+    prune: Prune = Prune()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxTools:
+    """The second allow/deny filter, for sandboxed sessions only."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elevated:
+    """WHEN: which commands may leave the sandbox, and who must agree."""
+
+    enabled: bool = False
+    patterns: tuple[str, ...] = ()
+    require_approval: bool = True
+    approval_timeout: float = 300.0
+    allow_from: tuple[str, ...] | None = None
+    path: str | None = None
+    pass_env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """WHICH: profile, then allow, minus deny."""
+
+    profile: str | None = None
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    sandbox: SandboxTools = SandboxTools()
+    elevated: Elevated = Elevated()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """The commands that a runner on a socket of its own may run."""
+
+    commands: tuple[str, ...] = RUNNER_COMMANDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """One agent's settings, defaults and global layers merged in.
+
+    `sources` says where each value was written: merged path, such as `tools.deny[1]`, to the path in the file.
+    """
+
+    id: str
+    workspace: str = DEFAULT_WORKSPACE
+    sandbox: Sandbox = Sandbox()
+    tools: Tools = Tools()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def source(self, path: str) -> str:
+        """Say where a merged value was written, or `default`."""
+        return self.sources.get(path, "default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All agents' settings. An agent without an entry uses the defaults."""
+
+    defaults: AgentSettings = AgentSettings(id="main")
+    entries: Mapping[str, AgentSettings] = field(default_factory=dict)
+    runner: Runner = Runner()
+    default_agent: str = "main"
+    file: str | None = None
+
+    def agent(self, agent_id: str) -> AgentSettings:
+        """Give the settings of one agent."""
+        found = self.entries.get(agent_id)
+        return replace(self.defaults, id=agent_id) if found is None else found

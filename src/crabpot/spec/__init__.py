@@ -1,0 +1,1 @@
+"""What a sandbox is, backend-neutral. Pure, but for resolving links."""

@@ -1,0 +1,164 @@
+"""Which host paths a sandbox may have: read a bind, resolve its links, refuse what gives the machine away."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.spec.hardening import RESERVED_TARGETS
+from crabpot.spec.spec import Access, Mount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/var/run", "/root")
+
+_RUNTIME_STATE = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet")
+
+_SOCKET_NAMES = frozenset(
+    {
+        "docker.sock",
+        "docker-desktop.sock",
+        "podman.sock",
+        "containerd.sock",
+        "crio.sock",
+        "buildkitd.sock",
+        "dockershim.sock",
+    }
+)
+
+# Folders and files of a home that hold keys, tokens, or programs that the person's own shell would run.
+_CREDENTIALS = (
+    ".ssh .aws .azure .gnupg .docker .kube .netrc .npmrc .pypirc .config .git-credentials .gitconfig .pgpass "
+    ".my.cnf .vault-token .terraform.d .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml "
+    ".password-store .mozilla .thunderbird .local/share/keyrings .local/bin .claude .claude.json .codex .openclaw "
+    ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .env .envrc .colima .orbstack .rd .lima "
+    ".local/share/containers .gcloud .boto .s3cfg .oci .databrickscfg .netlify .heroku .bash_history .zsh_history"
+).split()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the machine says of itself: the home, and where Crabpot keeps its own files."""
+
+    home: str
+    state: str
+    config: str = ""
+    runtime_sockets: tuple[str, ...] = ()
+
+    def homes(self) -> tuple[str, ...]:
+        """Give the home as written and as it resolves."""
+        return tuple(dict.fromkeys((self.home, os.path.realpath(self.home))))
+
+    def protected(self) -> Iterator[tuple[str, str]]:
+        """List what no bind may equal, lie under or contain, each as written and as it resolves."""
+        for tree, what in self._trees():
+            for form in dict.fromkeys((tree, os.path.realpath(tree))):
+                yield form, what
+
+    def _trees(self) -> Iterator[tuple[str, str]]:
+        yield from ((path, "a system folder") for path in _SYSTEM)
+        yield from ((path, "a container runtime's own folder") for path in _RUNTIME_STATE)
+        yield from ((path, "a container runtime's socket") for path in self.runtime_sockets)
+        yield from ((f"{self.home}/{name}", "a place of credentials or start-up files") for name in _CREDENTIALS)
+        if self.config:
+            yield self.config, "Crabpot's own configuration"
+        yield self.state, "Crabpot's own state"
+
+
+class BindRefused(ValueError):
+    """A bind that no configuration opens, with the resolved path and the reason."""
+
+
+def parse(text: str) -> tuple[str, str, Access]:
+    """Split `host:container[:ro|rw]`; the default is ro. ValueError says what would be right."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise BindRefused(f'"{text}" must read host:container, host:container:ro or host:container:rw')
+    source, target, access = parts[0], parts[1], (parts[2] if len(parts) == 3 else "ro")  # noqa: PLR2004
+    if access not in ("ro", "rw"):
+        raise BindRefused(f'"{text}": the mode is ro or rw, not "{access}"')
+    if "\0" in text:
+        raise BindRefused("a path cannot hold a NUL character")
+    return source, target, "rw" if access == "rw" else "ro"
+
+
+def mount(text: str, around: Surroundings) -> Mount:
+    """Read one bind, refuse what must not be bound, and resolve its source as far as it exists."""
+    written, target, access = parse(text)
+    source = expand(written, around.home)
+    if not source.startswith("/"):
+        raise BindRefused(f'"{written}" must be an absolute path')
+    refusal = refuse_source(source, around)
+    if refusal:
+        raise BindRefused(refusal)
+    return Mount(source=os.path.realpath(source), target=check_target(target), access=access)
+
+
+def expand(path: str, home: str) -> str:
+    """Expand a leading `~`; of the one home that matters, the gateway's."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def check_target(target: str) -> str:
+    """Normalise where a bind lands inside, and refuse what the sandbox stands on."""
+    if not target.startswith("/"):
+        raise BindRefused(f'"{target}" must be an absolute path inside the sandbox')
+    normal = _normal(target)
+    if ".." in target.split("/"):
+        raise BindRefused(f'"{target}" must not climb with ".."')
+    for reserved in ("/", *RESERVED_TARGETS):
+        if normal == reserved or (reserved != "/" and _under(normal, reserved)):
+            raise BindRefused(
+                f'"{target}" is reserved inside the sandbox ({reserved}); choose another place such as /data'
+            )
+    return normal
+
+
+def refuse_source(source: str, around: Surroundings) -> str | None:
+    """Say why a host path must not be bound, or None. Both what is written and what it resolves to are judged."""
+    return _refuse(source, around, exempt=())
+
+
+def refuse_workspace(source: str, around: Surroundings) -> str | None:
+    """The same for an agent's workspace, which may lie under root's home when that is the gateway's own."""
+    return _refuse(source, around, exempt=(around.home, os.path.realpath(around.home)))
+
+
+def _refuse(source: str, around: Surroundings, *, exempt: tuple[str, ...]) -> str | None:
+    resolved = os.path.realpath(source)
+    trees = [(tree, what) for tree, what in around.protected() if tree not in exempt]
+    for path in dict.fromkeys((_normal(source), resolved)):
+        reason = _reason(path, trees, around.homes())
+        if reason:
+            link = f" (resolves to {resolved})" if resolved != source else ""
+            return f'"{source}"{link} is refused: {reason}'
+    return None
+
+
+def _reason(path: str, trees: list[tuple[str, str]], homes: tuple[str, ...]) -> str | None:
+    if path == "/":
+        return "it is the whole host"
+    if os.path.basename(path) in _SOCKET_NAMES:
+        return "it is a container runtime's socket, which gives the whole host"
+    for tree, what in trees:
+        if path == tree:
+            return f"it is {what}"
+        if _under(path, tree):
+            return f"it lies under {tree}, {what}"
+        if _under(tree, path):
+            return f"it contains {tree}, {what}"
+    if any(path == home or _under(home, path) for home in homes):
+        return "it is the home folder, or contains it; bind one folder of it"
+    return None
+
+
+def _normal(path: str) -> str:
+    # normpath keeps a leading double slash, which POSIX leaves open and Linux reads as one.
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def _under(path: str, tree: str) -> bool:
+    return path.startswith(tree.rstrip("/") + "/")

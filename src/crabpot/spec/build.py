@@ -1,0 +1,189 @@
+"""From an agent's settings and a scope key to the spec of its sandbox; every refusal names the setting."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from crabpot.placement.rules import sandbox_name
+from crabpot.spec import binds, hardening, network
+from crabpot.spec.spec import Mount, SandboxSpec, User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from crabpot.settings import AgentSettings, Docker, Limits, Sandbox
+    from crabpot.spec.binds import Surroundings
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
+_HIGHEST_ID = 2**32 - 2
+
+_MIB = 1024**2
+
+
+def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> SandboxSpec:
+    """Describe the sandbox. The settings have passed `problems`; a link that changed since is refused here again."""
+    sandbox = agent.sandbox
+    name = sandbox_name(scope_key)
+    own = binds.expand(agent.workspace, around.home)
+    private = sandbox.workspace != "rw"
+    return SandboxSpec(
+        scope_key=scope_key,
+        name=name,
+        backend=sandbox.backend,
+        workspace=f"{around.state}/sandboxes/{name}" if private else os.path.realpath(own),
+        private=private,
+        agent_workspace=os.path.realpath(own) if sandbox.workspace == "ro" else None,
+        mounts=mounts(sandbox, around),
+        user=None if sandbox.user is None else parse_user(sandbox.user),
+        network=network.describe(sandbox.network),
+        env=environment(sandbox),
+        limits=sandbox.limits,
+        docker=sandbox.docker,
+        socket=sandbox.socket,
+        host_commands=sandbox.host_commands,
+    )
+
+
+def mounts(sandbox: Sandbox, around: Surroundings) -> tuple[Mount, ...]:
+    """Resolve every bind; two at one place are refused, since the later would hide the earlier."""
+    made: dict[str, Mount] = {}
+    for text in sandbox.binds:
+        one = binds.mount(text, around)
+        if made.setdefault(one.target, one) != one:
+            raise binds.BindRefused(f'"{text}": another bind already lands at {one.target}')
+    return tuple(made.values())
+
+
+def environment(sandbox: Sandbox) -> dict[str, str]:
+    """Give exactly what a program inside finds, but for TERM on a terminal."""
+    base = {
+        "PATH": hardening.PATH,
+        "HOME": hardening.WORKSPACE,
+        "USER": hardening.USER,
+        "LANG": hardening.LANG,
+    }
+    return base | dict(sandbox.env)
+
+
+def parse_user(text: str) -> User:
+    """Read `uid` or `uid:gid`; root is no user of a sandbox."""
+    match = re.fullmatch(r"([0-9]{1,10})(?::([0-9]{1,10}))?", text, re.ASCII)
+    if not match:
+        raise ValueError(f'"{text}" must be numbers such as "1000:1000" (find yours with `id -u` and `id -g`)')
+    uid = int(match[1])
+    gid = int(match[2] or match[1])
+    if uid == 0 or gid == 0:
+        raise ValueError(f'"{text}" is root, which no sandbox runs as')
+    if max(uid, gid) > _HIGHEST_ID:
+        raise ValueError(f'"{text}" is beyond the highest id, {_HIGHEST_ID}')
+    return User(uid=uid, gid=gid)
+
+
+def is_variable_name(name: str) -> bool:
+    """Tell whether this can name a variable of the environment."""
+    return _ENV_NAME.fullmatch(name) is not None
+
+
+def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str]]:
+    """List what is wrong with an agent's sandbox settings, as (merged path, message)."""
+    sandbox = agent.sandbox
+    workspace = binds.expand(agent.workspace, around.home)
+    if not workspace.startswith("/"):
+        yield "workspace", f'"{agent.workspace}" must be an absolute path or start with ~/'
+    elif refusal := binds.refuse_workspace(workspace, around):
+        yield "workspace", refusal
+    yield from _bind_problems(sandbox, around)
+    yield from _network_problems(sandbox)
+    if sandbox.user is not None and (wrong := _wrong(parse_user, sandbox.user)):
+        yield "sandbox.user", wrong
+    for key, value in sandbox.env.items():
+        if not is_variable_name(key):
+            yield f"sandbox.env.{key}", f"{key!r} cannot be the name of a variable"
+        if "\0" in value:
+            yield f"sandbox.env.{key}", "a value cannot hold a NUL character"
+    for index, name in enumerate(sandbox.host_commands):
+        if not _COMMAND.fullmatch(name):
+            yield f"sandbox.hostCommands[{index}]", f'"{name}" must be the plain name of a command, without a path'
+    yield from _pairs(sandbox)
+    yield from _limit_problems(sandbox.limits)
+    yield from _docker_problems(sandbox.docker)
+
+
+def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str, str]]:
+    targets: set[str] = set()
+    for index, text in enumerate(sandbox.binds):
+        path = f"sandbox.binds[{index}]"
+        try:
+            one = binds.mount(text, around)
+        except binds.BindRefused as refused:
+            yield path, str(refused)
+            continue
+        if one.target in targets:
+            yield path, f'"{text}": another bind already lands at {one.target}'
+        targets.add(one.target)
+
+
+def _network_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+    chosen = sandbox.network
+    if chosen.name != "allow" and (wrong := network.problem_with_name(chosen.name)):
+        yield "sandbox.network", wrong
+    for index, place in enumerate(chosen.allow):
+        if wrong := _wrong(network.canonical_place, place):
+            yield f"sandbox.network.allow[{index}]", wrong
+    for index, rule in enumerate(chosen.inject):
+        path = f"sandbox.network.inject[{index}]"
+        given = [name for name in (rule.value_from.env, rule.value_from.file, rule.value_from.keyring) if name]
+        if len(given) != 1:
+            yield f"{path}.valueFrom", "needs exactly one of env, file and keyring"
+        if wrong := network.problem_with_header(rule.header):
+            yield f"{path}.header", wrong
+        if wrong := _wrong(network.canonical_place, rule.host):
+            yield f"{path}.host", wrong
+
+
+def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+    if (sandbox.host_user is None) != (sandbox.ssh_key is None):
+        missing = "sandbox.hostUser" if sandbox.host_user is None else "sandbox.sshKey"
+        given = "sandbox.sshKey" if sandbox.host_user is None else "sandbox.hostUser"
+        yield given, f"goes with {missing.removeprefix('sandbox.')}, which is not set"
+    if sandbox.backend == "socket" and sandbox.socket is None:
+        yield "sandbox.backend", 'backend "socket" needs the path in `socket`, or $RUNNER_SOCKET'
+
+
+def _limit_problems(limits: Limits) -> Iterator[tuple[str, str]]:
+    counts = {
+        "cpus": limits.cpus,
+        "pids": limits.pids,
+        "timeLimit": limits.time_limit,
+        "timeCeiling": limits.time_ceiling,
+        "openFiles": limits.open_files,
+        "cpuShares": 2 if limits.cpu_shares is None else limits.cpu_shares,
+    }
+    for name, value in counts.items():
+        if value <= 0:
+            yield f"sandbox.limits.{name}", "must be above zero; no limit can be switched off"
+    if limits.time_limit > limits.time_ceiling:
+        yield "sandbox.limits.timeLimit", f"is above timeCeiling ({limits.time_ceiling:g} s)"
+    if 0 < limits.pids < 8:  # noqa: PLR2004  the runner, a shell and a pipe need that many
+        yield "sandbox.limits.pids", "must be at least 8: the runner and one pipeline need that many"
+    if limits.memory < 32 * _MIB:
+        yield "sandbox.limits.memory", 'must be at least "32m": the runner needs some of it'
+    if 0 < limits.open_files < 64:  # noqa: PLR2004  the runner holds a few for each call
+        yield "sandbox.limits.openFiles", "must be at least 64"
+
+
+def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:
+    for key, value in (("seccomp", docker.seccomp), ("apparmor", docker.apparmor)):
+        if value is not None and value.strip().lower().split("=")[-1] == "unconfined":
+            yield f"sandbox.docker.{key}", f'"{value}" takes a wall away, which no configuration does'
+
+
+def _wrong(check: Callable[[str], object], value: str) -> str | None:
+    try:
+        check(value)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -1,0 +1,49 @@
+"""The promises that hold for every sandbox, whatever the configuration says: constants that backends render."""
+
+from __future__ import annotations
+
+WORKSPACE = "/workspace"
+AGENT_WORKSPACE = "/agent"
+RUNNER = "/crabpot"
+
+USER = "agent"
+NOBODY = 65534
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+LANG = "C.UTF-8"
+
+# A mount here would replace what the sandbox stands on, or what its promises are about.
+RESERVED_TARGETS = (
+    WORKSPACE,
+    AGENT_WORKSPACE,
+    RUNNER,
+    "/proc",
+    "/sys",
+    "/dev",
+    "/tmp",  # noqa: S108  a name inside the sandbox
+    "/etc",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+)
+
+# Masked or read-only in /proc: what reveals or changes the host's kernel.
+MASKED_PROC = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+)
+READ_ONLY_PROC = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")

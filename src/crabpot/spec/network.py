@@ -1,0 +1,122 @@
+"""Which network a sandbox has: the names, and the places of an allow list in one canonical form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from crabpot.suggest import closest
+
+if TYPE_CHECKING:
+    from crabpot.settings import Network
+
+Kind = Literal["none", "internet", "host", "bridge", "named", "allow"]
+
+NAMES = ("none", "internet", "host", "bridge")
+WEB_PORTS = (80, 443)
+
+_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSpec:
+    """A network by kind; `name` for one of docker's own, `allow` in canonical form for a list of places."""
+
+    kind: Kind
+    name: str = ""
+    allow: tuple[str, ...] = ()
+    ask: bool = False
+    inject: tuple[tuple[str, str], ...] = ()
+
+
+def describe(network: Network) -> NetworkSpec:
+    """Turn checked settings into the spec's form."""
+    if network.name == "allow":
+        allow = tuple(canonical_place(place) for place in network.allow)
+        inject = tuple((rule.host, rule.header) for rule in network.inject)
+        return NetworkSpec(kind="allow", allow=allow, ask=network.ask, inject=inject)
+    lowered = network.name.lower()
+    if lowered in NAMES:
+        return NetworkSpec(kind=lowered)  # type: ignore[arg-type]  narrowed by the membership test
+    return NetworkSpec(kind="named", name=network.name)
+
+
+def problem_with_name(name: str) -> str | None:
+    """Say why this is no network, or None. Joining another container's network is refused in any letter case."""
+    if name.lower().startswith("container:"):
+        return f'"{name}" would join another container\'s network, which no configuration opens'
+    if name == "*":
+        return '"*" is no network; write "internet" for any public address'
+    if not _NAMED.fullmatch(name):
+        return f'"{name}" is neither {", ".join(NAMES)}, nor a name that a docker network can have'
+    return None
+
+
+def suspicion_about_name(name: str) -> str | None:
+    """Say that a docker network's name looks like a misspelt keyword, or None."""
+    near = "" if name.lower() in NAMES else closest(name, NAMES)
+    return f'network "{name}" is taken as a docker network of that name{near}' if near else None
+
+
+def problem_with_header(header: str) -> str | None:
+    """Say why this cannot be a header's name, or None."""
+    return None if _HEADER.fullmatch(header) else f"{header!r} cannot be the name of a header"
+
+
+def canonical_place(text: str) -> str:
+    """Give `host:port`, `host:80,443`, `address:port` or `network/prefix:port` in one form; ValueError says why not."""
+    host, ports = _split(text)
+    return f"{_canonical_host(host, text)}:{','.join(map(str, ports))}"
+
+
+def _split(text: str) -> tuple[str, tuple[int, ...]]:
+    if text.startswith("["):
+        host, bracket, tail = text[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")):
+            raise ValueError(f'"{text}": an IPv6 address is written [address]:port')
+        host, port = f"[{host}]", tail[1:] if tail else None
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    elif ":" in text:
+        raise ValueError(f'"{text}": an IPv6 address is written [address] or [address]:port')
+    else:
+        host, port = text, None
+    if port is None:
+        return host, WEB_PORTS
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):  # noqa: PLR2004  the largest port
+        raise ValueError(f'"{text}": the port must be a number from 1 to 65535')
+    return host, (int(port),)
+
+
+def _canonical_host(host: str, text: str) -> str:
+    if host == "*":
+        raise ValueError('"*" is every host: write network: "internet" for any public address')
+    if host.startswith("[") or "/" in host or re.fullmatch(r"[0-9.]+", host):
+        return _canonical_address(host, text)
+    name = host.removesuffix(".")
+    if not name.isascii():
+        raise ValueError(f'"{text}": write an international name in its xn-- form')
+    name = name.lower()
+    labels = name.removeprefix("*.").split(".")
+    if not all(_LABEL.fullmatch(label) for label in labels) or len(name) > 253:  # noqa: PLR2004  DNS's limit
+        raise ValueError(f'"{text}" is not a host name')
+    if re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)", labels[-1]):
+        raise ValueError(f'"{text}": write an address as four decimal numbers')
+    return name
+
+
+def _canonical_address(host: str, text: str) -> str:
+    import ipaddress  # noqa: PLC0415  only an address in an allow list pays for it
+
+    bare = host[1:-1] if host.startswith("[") else host
+    try:
+        if "/" in bare:
+            network = ipaddress.ip_network(bare)
+            return f"[{network}]" if network.version == 6 else str(network)  # noqa: PLR2004
+        address = ipaddress.ip_address(bare)
+    except ValueError as error:
+        raise ValueError(f'"{text}" is not an address: {error}') from None
+    return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004

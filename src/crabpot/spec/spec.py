@@ -1,0 +1,63 @@
+"""The description of one sandbox: frozen, and hashed in a canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.settings import Docker, Limits
+    from crabpot.spec.network import NetworkSpec
+
+Access = Literal["ro", "rw"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A uid and gid; neither is ever 0."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A host folder or file at a place inside. `source` is absolute, with its links resolved."""
+
+    source: str
+    target: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """All that describes a sandbox, whoever makes it.
+
+    `user` None means the owner of the workspace, which only the machine that opens the sandbox can tell.
+    `workspace` is mounted rw at /workspace; `private` says that Crabpot keeps that folder in its state.
+    """
+
+    scope_key: str
+    name: str
+    backend: str
+    workspace: str
+    private: bool
+    agent_workspace: str | None
+    mounts: tuple[Mount, ...]
+    user: User | None
+    network: NetworkSpec
+    env: Mapping[str, str]
+    limits: Limits
+    docker: Docker
+    socket: str | None
+    host_commands: tuple[str, ...]
+
+    @property
+    def hash(self) -> str:
+        """The digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,17 @@
+"""The "did you mean" of every error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """Give `; did you mean "…"?`, or nothing when no name is near."""
+    from difflib import get_close_matches  # noqa: PLC0415  only an error pays for it
+
+    lowered = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    return f'; did you mean "{lowered[near[0]]}"?' if near else ""
