@@ -143,6 +143,8 @@ def _reason(path: str, trees: list[tuple[str, str]], homes: tuple[str, ...]) -> 
         return "it is the whole host"
     if os.path.basename(path) in _SOCKET_NAMES:
         return "it is a container runtime's socket, which gives the whole host"
+    if held := next((name for name in sorted(_SOCKET_NAMES) if os.path.lexists(os.path.join(path, name))), None):
+        return f"it contains {held}, a container runtime's socket, which gives the whole host"
     for tree, what in trees:
         if path == tree:
             return f"it is {what}"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
+_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
+_DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _HIGHEST_ID = 2**32 - 2
 
 _MIB = 1024**2
@@ -109,11 +111,12 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
             yield f"sandbox.hostCommands[{index}]", f'"{name}" must be the plain name of a command, without a path'
     yield from _pairs(sandbox)
     yield from _limit_problems(sandbox.limits)
+    yield from _keeping_problems(sandbox)
     yield from _docker_problems(sandbox.docker)
 
 
 def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str, str]]:
-    targets: set[str] = set()
+    targets: dict[str, Mount] = {}
     for index, text in enumerate(sandbox.binds):
         path = f"sandbox.binds[{index}]"
         try:
@@ -121,9 +124,8 @@ def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str
         except binds.BindRefused as refused:
             yield path, str(refused)
             continue
-        if one.target in targets:
+        if targets.setdefault(one.target, one) != one:
             yield path, f'"{text}": another bind already lands at {one.target}'
-        targets.add(one.target)
 
 
 def _network_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
@@ -149,6 +151,11 @@ def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
         missing = "sandbox.hostUser" if sandbox.host_user is None else "sandbox.sshKey"
         given = "sandbox.sshKey" if sandbox.host_user is None else "sandbox.hostUser"
         yield given, f"goes with {missing.removeprefix('sandbox.')}, which is not set"
+    if sandbox.host_user is not None and not _ACCOUNT.fullmatch(sandbox.host_user):
+        yield "sandbox.hostUser", f'"{sandbox.host_user}" cannot be the name of a user; ssh might read it as an option'
+    for key, value in (("sshKey", sandbox.ssh_key), ("socket", sandbox.socket)):
+        if value is not None and not value.startswith(("/", "~/")):
+            yield f"sandbox.{key}", f'"{value}" must be an absolute path or start with ~/'
     if sandbox.backend == "socket" and sandbox.socket is None:
         yield "sandbox.backend", 'backend "socket" needs the path in `socket`, or $RUNNER_SOCKET'
 
@@ -175,10 +182,21 @@ def _limit_problems(limits: Limits) -> Iterator[tuple[str, str]]:
         yield "sandbox.limits.openFiles", "must be at least 64"
 
 
+def _keeping_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+    if sandbox.warm < 0:
+        yield "sandbox.warm", "must be 0 or more"
+    for key, value in (("idleHours", sandbox.prune.idle_hours), ("maxAgeDays", sandbox.prune.max_age_days)):
+        if value <= 0:
+            yield f"sandbox.prune.{key}", "must be above zero: a sandbox would be gone before its first call"
+
+
 def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:
     for key, value in (("seccomp", docker.seccomp), ("apparmor", docker.apparmor)):
-        if value is not None and value.strip().lower().split("=")[-1] == "unconfined":
+        if value is not None and re.split("[=:]", value)[-1].strip().lower() == "unconfined":
             yield f"sandbox.docker.{key}", f'"{value}" takes a wall away, which no configuration does'
+    for key, value in (("image", docker.image), ("runtime", docker.runtime), ("apparmor", docker.apparmor)):
+        if value is not None and not _DOCKER_WORD.fullmatch(value):
+            yield f"sandbox.docker.{key}", f'"{value}" cannot be a name; docker might read it as an option'
 
 
 def _wrong(check: Callable[[str], object], value: str) -> str | None:

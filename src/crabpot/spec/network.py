@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["none", "internet", "host", "bridge", "named", "allow"]
 
-NAMES = ("none", "internet", "host", "bridge")
+NAMES: tuple[Kind, ...] = ("none", "internet", "host", "bridge")
 WEB_PORTS = (80, 443)
 
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -36,12 +36,10 @@ def describe(network: Network) -> NetworkSpec:
     """Turn checked settings into the spec's form."""
     if network.name == "allow":
         allow = tuple(canonical_place(place) for place in network.allow)
-        inject = tuple((rule.host, rule.header) for rule in network.inject)
+        inject = tuple((canonical_place(rule.host), rule.header) for rule in network.inject)
         return NetworkSpec(kind="allow", allow=allow, ask=network.ask, inject=inject)
-    lowered = network.name.lower()
-    if lowered in NAMES:
-        return NetworkSpec(kind=lowered)  # type: ignore[arg-type]  narrowed by the membership test
-    return NetworkSpec(kind="named", name=network.name)
+    kind = next((kind for kind in NAMES if kind == network.name.lower()), None)
+    return NetworkSpec(kind="named", name=network.name) if kind is None else NetworkSpec(kind=kind)
 
 
 def problem_with_name(name: str) -> str | None:
@@ -50,6 +48,8 @@ def problem_with_name(name: str) -> str | None:
         return f'"{name}" would join another container\'s network, which no configuration opens'
     if name == "*":
         return '"*" is no network; write "internet" for any public address'
+    if name.lower() == "default":
+        return '"default" is docker\'s word for its bridge; write "bridge"'
     if not _NAMED.fullmatch(name):
         return f'"{name}" is neither {", ".join(NAMES)}, nor a name that a docker network can have'
     return None
@@ -115,8 +115,15 @@ def _canonical_address(host: str, text: str) -> str:
     try:
         if "/" in bare:
             network = ipaddress.ip_network(bare)
+            if network.prefixlen == 0:
+                raise ValueError('it is every address: write network: "internet" for any public one')
             return f"[{network}]" if network.version == 6 else str(network)  # noqa: PLR2004
         address = ipaddress.ip_address(bare)
+        if "%" in bare:
+            raise ValueError("a zone belongs to one machine's interfaces")
     except ValueError as error:
         raise ValueError(f'"{text}" is not an address: {error}') from None
-    return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004
+    if isinstance(address, ipaddress.IPv6Address):
+        # ::ffff:127.0.0.1 is dialled as 127.0.0.1, so it is matched as that.
+        return f"[{address}]" if address.ipv4_mapped is None else str(address.ipv4_mapped)
+    return str(address)
