@@ -1,4 +1,4 @@
-"""The composition root: the only place that wires settings, state and machine together."""
+"""The composition root: the only place that wires settings, state, backends and machine together."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.config.places import find_config, find_state
 from crabpot.spec.binds import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crabpot.backends.registry import Registry
     from crabpot.explain import Explainer
+    from crabpot.gateway import Gateway
     from crabpot.settings import Settings
+
+# Each part is imported when it is wired: a command pays only for what it uses.
+# ruff: noqa: PLC0415
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +31,45 @@ class App:
 
     def settings(self) -> Settings:
         """Load the configuration, or raise ConfigError."""
-        from crabpot.config.load import load  # noqa: PLC0415  pydantic, which --help must not pay for
+        from crabpot.config.load import load
 
         return load(self.config, self.around, self.environ)
 
+    def registry(self) -> Registry:
+        """List the backends of this build."""
+        from crabpot.backends.bubblewrap.backend import Bubblewrap
+        from crabpot.backends.registry import Registry
+
+        return Registry({"bubblewrap": Bubblewrap(state=self.around.state)})
+
     def explainer(self) -> Explainer:
         """Wire what answers `explain`."""
-        from crabpot.explain import Explainer  # noqa: PLC0415  as above
+        from crabpot.explain import Explainer
 
-        return Explainer(settings=self.settings(), around=self.around)
+        return Explainer(settings=self.settings(), around=self.around, registry=self.registry())
+
+    def gateway(self, text: str | None = None) -> Gateway:
+        """Wire the pipeline, over the configuration found or over one that a program gives as text."""
+        from crabpot.audit.store import AuditLog
+        from crabpot.config.load import from_text
+        from crabpot.execution import Execution
+        from crabpot.gateway import Gateway
+
+        settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
+        audit = AuditLog(self.around.state)
+        audit.open()
+        execution = Execution(around=self.around, registry=self.registry(), environ=self.environ)
+        return Gateway(settings=settings, execution=execution, audit=audit)
+
+    def sessions_seen(self) -> list[str]:
+        """List the sessions that ever called."""
+        from crabpot.audit.reading import AuditReader
+
+        return AuditReader(self.around.state).sessions()
 
 
 def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:
     """Find the configuration and the state folder, without reading either."""
-    from crabpot.config.places import find_config, find_state  # noqa: PLC0415
-
     home = environ.get("HOME") or os.path.expanduser("~")
     file = find_config(config, environ, home)
     around = Surroundings(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crabpot import lint
-from crabpot.elevation import patterns
+from crabpot.elevation import commands, patterns
 from crabpot.elevation import rules as elevation
 from crabpot.elevation.rules import Exit
 from crabpot.model import Place
@@ -16,6 +16,7 @@ from crabpot.policy import rules as policy
 from crabpot.spec import build
 
 if TYPE_CHECKING:
+    from crabpot.backends.registry import Registry
     from crabpot.model import Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Network, Settings
@@ -28,6 +29,7 @@ class Explainer:
 
     settings: Settings
     around: Surroundings
+    registry: Registry
 
     def explain(self, key: str, command: str | None = None, *, sender: str | None = None) -> dict[str, Any]:
         """Answer for one session, and for one command of it."""
@@ -52,15 +54,16 @@ class Explainer:
     def _sandbox(self, agent: AgentSettings, placed: Placement) -> dict[str, Any]:
         spec = None if placed.scope_key is None else build.build(agent, placed.scope_key, self.around)
         sandbox = agent.sandbox
+        backend, clauses = (sandbox.backend, ()) if spec is None else self.registry.clauses(spec)
         return {
             "mode": sandbox.mode,
             "scope": sandbox.scope,
             "workspace": sandbox.workspace,
-            "backend": sandbox.backend,
+            "backend": backend,
             "network": shown_network(sandbox.network),
             "name": spec and spec.name,
             "hash": spec and spec.hash,
-            "clauses": [],
+            "clauses": [clause.as_json() for clause in clauses],
         }
 
 
@@ -98,7 +101,7 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
     sandboxed = placed.answer.where is Place.SANDBOX
     allowed = policy.decide("exec", agent, sandboxed=sandboxed)
     leaving = elevation.decide({"command": command}, agent, sender=sender)
-    argv = None if leaving.answer.argv is None else list(leaving.answer.argv)
+    argv = _words(command)
     if not allowed.answer:
         return _answer(argv, "blocked", allowed, "exec is not allowed: ")
     if not sandboxed:
@@ -106,6 +109,14 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
     if leaving.answer.exit is Exit.STAYS_IN:
         return _answer(argv, "sandbox", leaving)
     return _answer(argv, "host", leaving) | {"approval": leaving.answer.exit is Exit.NEEDS_APPROVAL}
+
+
+def _words(command: str) -> list[str] | None:
+    """Give the words, also where no pattern had to look at them."""
+    try:
+        return list(commands.parse(command).argv)
+    except commands.NotSimple:
+        return None
 
 
 def _answer(argv: list[str] | None, where: str, verdict: Verdict[Any], prefix: str = "") -> dict[str, Any]:

@@ -134,7 +134,7 @@ def _undone(agent: AgentSettings) -> Iterator[Finding]:
         verdict = denied.get(name)
         if verdict and verdict.because == policy.DENIED and other in left:
             yield _warn(verdict.source, f"denies {name}, but {other} is allowed: {how}", f"deny {other} too")
-    if "exec" in left and agent.sandbox.network.name != "none":
+    if "exec" in left and agent.sandbox.network.name.lower() != "none":
         for name in _FETCHING:
             verdict = denied.get(name)
             if verdict and verdict.because == policy.DENIED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -62,6 +62,10 @@ class ToolResult:
     data: Mapping[str, Any] | None = None
     place: Place = Place.NONE
     duration_ms: float = 0.0
+
+    def after(self, duration_ms: float) -> ToolResult:
+        """Give the same result with how long it took."""
+        return replace(self, duration_ms=duration_ms)
 
     def as_json(self) -> dict[str, Any]:
         """Give the shape that every door sends."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
+_LONGEST_SIZE = 32
 
 Mode = Literal["off", "non-main", "all"]
 Scope = Literal["session", "agent", "shared"]
@@ -42,10 +43,11 @@ class Size(int):
         if isinstance(value, int):
             number, unit = str(value), ""
         else:
-            text = value.strip().lower().removesuffix("b")
+            # A longer number is no size, and as a float it could be infinite.
+            text = value.strip().lower().removesuffix("b") if len(value) <= _LONGEST_SIZE else ""
             number, unit = (text[:-1], text[-1]) if text[-1:] in cls.UNITS and text[-1:] else (text, "")
         whole, _, fraction = number.partition(".")
-        if not (whole.isascii() and whole.isdigit() and (fraction.isdigit() or "." not in number)):
+        if not (number.isascii() and whole.isdigit() and (fraction.isdigit() or "." not in number)):
             raise wrong
         size = int(float(number) * cls.UNITS[unit]) if fraction else int(whole) * cls.UNITS[unit]
         if not 0 < size < 2**63:

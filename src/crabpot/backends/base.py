@@ -62,7 +62,7 @@ class Backend(Protocol):
     def name(self) -> str:
         """The word for it in the configuration."""
 
-    async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
+    def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
 
     async def open(self, spec: SandboxSpec) -> Opened:

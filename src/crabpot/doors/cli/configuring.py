@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from crabpot.config import edit, load, places, starter
-from crabpot.config.document import Object, SyntaxProblem, line_of, parse, plain
+from crabpot.config.document import Object, SyntaxProblem, is_null, line_of, parse, plain
 from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.errors import ConfigError, CrabpotError
 from crabpot.settings import camel
@@ -28,6 +28,7 @@ def init(frame: Frame, _options: Namespace) -> int:
     file = _target(app)
     if os.path.lexists(file):
         raise CrabpotError(f"{file} is already there; it was left alone. Change it with `crabpot config set`")
+    load.from_text(starter.TEXT, file, app.around, app.environ)
     _write(file, starter.TEXT)
     print(f"wrote {file}")
     print("next: crabpot check, crabpot explain")
@@ -41,11 +42,20 @@ def get(frame: Frame, options: Namespace) -> int:
     steps = _steps(options.path)
     root = parse(load.read_text(app.config)) if app.config else None
     found = edit.find(root, steps) if root else None
-    if found is not None and not isinstance(found, Object):
+    if found is not None and not is_null(found) and not (isinstance(found, Object) and _is_known(settings, steps)):
         _print(plain(found))
     else:
         _print(_effective(settings, steps, options.path))
     return OK
+
+
+def _is_known(settings: Settings, steps: list[edit.Step]) -> bool:
+    """Tell whether defaults can be filled in: not where another spelling is used."""
+    try:
+        _effective(settings, steps, "")
+    except CrabpotError:
+        return False
+    return True
 
 
 def _effective(settings: Settings, steps: list[edit.Step], path: str) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from crabpot.doors.cli import show
-from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError
+from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, shell_text
 from crabpot.placement.sessions import is_agent_id
 from crabpot.placement.sessions import parse as parse_session
 
@@ -19,22 +18,20 @@ if TYPE_CHECKING:
     from crabpot.settings import Settings
 
 
-def shell_text(words: list[str]) -> str:
-    """Join what stands after `--`: one argument is shell text, several are quoted."""
-    return words[0] if len(words) == 1 else shlex.join(words)
-
-
 def explain(frame: Frame, options: Namespace) -> int:
     """Answer for the sessions named, or for every one seen and main."""
-    explainer = frame.app().explainer()
-    keys = options.session or _usual_keys(explainer.settings, options.agent)
+    app = frame.app()
+    explainer = app.explainer()
+    keys = options.session or [*app.sessions_seen(), *_usual_keys(explainer.settings, options.agent)]
     if options.agent is not None:
         default = explainer.settings.default_agent
         keys = [key for key in keys if parse_session(key, default_agent=default).agent == options.agent.lower()]
+        if not keys:
+            raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
     answers = [explainer.explain(key, command, sender=options.sender) for key in dict.fromkeys(keys)]
     if options.json:
-        print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2, ensure_ascii=False))
+        print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
         return OK
     for line in show.explanation(answers, explainer, colour=show.wants_colour(sys.stdout)):
         print(line)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.errors import ConfigError, CrabpotError
+from crabpot.errors import ConfigError, CrabpotError, SessionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +37,22 @@ class Frame:
         from crabpot import app  # noqa: PLC0415  --help needs none of it
         from crabpot.config.places import planted  # noqa: PLC0415
 
-        wired = app.start(config=self.config, state=self.state, environ=os.environ)
-        stray = planted(os.getcwd())
+        try:
+            here = os.getcwd()
+            wired = app.start(config=self.config, state=self.state, environ=os.environ)
+        except FileNotFoundError:
+            raise UsageError("the working directory is gone; change to another one") from None
+        stray = planted(here)
         if stray and wired.config != stray:
             note(f"{stray} is not read: an agent may have put it there. If it is yours: --config {stray}")
         return wired
+
+
+def shell_text(words: list[str]) -> str:
+    """Join what stands after `--`: one argument is shell text, several are quoted."""
+    from shlex import join  # noqa: PLC0415  --help needs none of it
+
+    return words[0] if len(words) == 1 else join(words)
 
 
 def hoisted(arguments: list[str]) -> list[str]:
@@ -62,28 +74,44 @@ def hoisted(arguments: list[str]) -> list[str]:
 
 def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and turn every error that we know into a sentence and a code."""
+    _never_fail_to_encode()
     try:
-        return program(arguments)
-    except (ConfigError, UsageError) as error:
+        code = program(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except (ConfigError, UsageError, SessionError) as error:
         complain(str(error))
         return USAGE
     except CrabpotError as error:
         complain(str(error))
         return FAILED
-    except BrokenPipeError:
-        # The reader of our output left. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # The reader of our output left, or its disk is full. Python would complain once more when it flushes at exit.
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            complain(str(error))
         return FAILED
     except KeyboardInterrupt:
         return 130
 
 
+def _never_fail_to_encode() -> None:
+    """A session key may hold bytes that are no text, and a terminal may not know our arrows."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def complain(text: str) -> None:
     """Tell a person what went wrong."""
-    for line in text.splitlines():
-        print(f"crabpot: {line}", file=sys.stderr)
+    from crabpot.doors.cli.show import visible  # noqa: PLC0415  only an error pays for it
+
+    for line in text.split("\n"):
+        print(f"crabpot: {visible(line)}", file=sys.stderr)
 
 
 def note(text: str) -> None:
     """Tell a person something that changes nothing."""
-    print(f"crabpot: note: {text}", file=sys.stderr)
+    complain(f"note: {text}")

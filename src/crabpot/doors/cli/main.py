@@ -27,8 +27,10 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--config", metavar="FILE", help="the configuration to read")
     top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, audit log and approvals")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
+    _calling(commands)
     _deciding(commands)
     _configuring(commands)
+    _keeping(commands)
     return top
 
 
@@ -37,6 +39,43 @@ def _add(commands: Adder, name: str, body: str, text: str) -> argparse.ArgumentP
     made = commands.add_parser(name, help=text, description=text, epilog=_EPILOG, allow_abbrev=False)
     made.set_defaults(body=body)
     return made
+
+
+def _calling(commands: Adder) -> None:
+    one = _add(commands, "exec", "calling:execute", "run a command in the session's place; stdin passes through")
+    _session(one)
+    one.add_argument("--cwd", metavar="DIR", help="the folder to start in, as seen inside")
+    one.add_argument("--timeout", type=float, metavar="SECONDS", help="the time limit, up to limits.timeCeiling")
+    one.add_argument("--tty", action="store_true", help="give the command a terminal")
+    one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
+    _session(_add(commands, "shell", "calling:shell", "open an interactive shell inside"))
+    one = _add(commands, "call", "calling:call", "call one tool and print its result as JSON")
+    one.add_argument("tool", metavar="TOOL", help="such as read, write, grep or exec")
+    _session(one)
+    one.add_argument("--args", default="{}", metavar="JSON", help="the arguments as a JSON object; - reads stdin")
+    one = _add(commands, "cp", "copying:copy", "copy files and folders in and out; binary-safe")
+    one.add_argument("source", metavar="SRC", help="a local path, or SESSION:/path")
+    one.add_argument("target", metavar="DST", help="the other of the two")
+
+
+def _session(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--session", default="agent:main:main", metavar="KEY", help="the session key (%(default)s)")
+
+
+def _keeping(commands: Adder) -> None:
+    one = _add(commands, "sandboxes", "keeping:sandboxes", "list, stop, recreate or prune sandboxes")
+    one.add_argument("action", choices=("list", "stop", "recreate", "prune"))
+    one.add_argument("name", nargs="?", metavar="NAME", help="for stop and recreate: its name or scope key")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one = _add(commands, "audit", "keeping:audit", "show what happened, and whether the log is whole")
+    actions = one.add_subparsers(metavar="ACTION", required=True, dest="action")
+    tail = actions.add_parser("tail", help="the last records")
+    tail.add_argument("-n", dest="count", type=int, default=20, help="how many (%(default)s)")
+    tail.add_argument("--json", action="store_true", help="print JSON lines")
+    show = actions.add_parser("show", help="one record, whole")
+    show.add_argument("number", type=int)
+    actions.add_parser("verify", help="look for removed or changed records")
+    _add(commands, "serve", "keeping:serve", "keep sandboxes alive for many clients behind a socket of the same user")
 
 
 def _deciding(commands: Adder) -> None:

@@ -17,9 +17,11 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 _PLACES = {"host": "yellow", "sandbox": "green", "blocked": "red"}
 
 
-def wants_colour(stream: IO[str]) -> bool:
+def wants_colour(stream: IO[str] | None) -> bool:
     """Colour a terminal, unless the person said not to (no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
 
 
 class _Pen:

@@ -1,0 +1,1 @@
+"""What happened: who asked, what was decided and by which rule, where it ran, how it ended."""

@@ -1,0 +1,37 @@
+"""The chain that makes a removed or changed record show: each hash covers the record and the hash before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+START = "0" * 64
+
+
+def text_of(record: Mapping[str, Any]) -> str:
+    """Write a record in its one canonical form."""
+    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def link(before: str, text: str) -> str:
+    """Give the hash of a record that follows another."""
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def first_break(rows: Iterable[tuple[int, str, str]], head: tuple[int, str]) -> str | None:
+    """Walk (number, text, hash) in order; say where the chain breaks, or None. `head` is what the last must be."""
+    before, number = START, 0
+    for number_found, text, digest in rows:
+        number += 1
+        if number_found != number:
+            return f"record {number} is missing"
+        if link(before, text) != digest:
+            return f"record {number} was changed"
+        before = digest
+    if (number, before) != head:
+        return f"{head[0] - number} records are missing at the end" if head[0] > number else "the end was changed"
+    return None

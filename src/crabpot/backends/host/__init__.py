@@ -1,0 +1,1 @@
+"""No sandbox: the same runner, unconfined, in the agent's workspace."""

@@ -1,0 +1,174 @@
+"""`sandboxes`, `audit` and `serve`: what lives, what happened, and keeping it alive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from crabpot import keeping
+from crabpot.audit.reading import AuditReader
+from crabpot.doors import serve as door
+from crabpot.doors.cli.frame import FAILED, OK, note
+from crabpot.doors.cli.show import visible
+from crabpot.doors.client import connect
+from crabpot.errors import CrabpotError
+from crabpot.model import Place
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.app import App
+    from crabpot.doors.cli.frame import Frame
+    from crabpot.gateway import Gateway
+
+_SWEEP_S = 60.0
+
+
+def serve(frame: Frame, _options: Namespace) -> int:
+    """Keep a gateway alive until a signal ends it."""
+    asyncio.run(_serve(frame.app()))
+    return OK
+
+
+async def _serve(app: App) -> None:
+    gateway = app.gateway()
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    try:
+        async with door.serve(gateway, app.around.state, lambda name, args: _inquire(gateway, app, name, args)) as path:
+            print(f"crabpot serves on {path}; end it with Ctrl-C", flush=True)
+            while not ended.is_set():
+                await _sweep(gateway, app)
+                try:
+                    await asyncio.wait_for(ended.wait(), _SWEEP_S)
+                except TimeoutError:
+                    continue
+    finally:
+        await gateway.close()
+
+
+async def _sweep(gateway: Gateway, app: App) -> list[str]:
+    """End idle and aged sandboxes, then drop the private folders that nobody came back to."""
+    now = time.time()
+    await gateway.execution.reap(now)
+    return [kept.name for kept in keeping.prune(app.around.state, gateway.settings, now=now)]
+
+
+async def _inquire(gateway: Gateway, app: App, name: str, args: dict[str, Any]) -> Any:
+    fleet = gateway.execution.fleet
+    if name == "live":
+        return [
+            {"scope_key": live.key[1], "place": live.key[0].value, "started": live.started, "busy": live.wire.busy}
+            for live in fleet.listed()
+        ]
+    if name == "stop":
+        return await fleet.stop((Place.SANDBOX, str(args.get("scope_key"))))
+    if name == "prune":
+        return await _sweep(gateway, app)
+    raise CrabpotError(f"no inquiry is called {name!r}")
+
+
+def sandboxes(frame: Frame, options: Namespace) -> int:
+    """List, stop, recreate or prune."""
+    return asyncio.run(_sandboxes(frame.app(), options))
+
+
+async def _sandboxes(app: App, options: Namespace) -> int:
+    remote = await connect(app.around.state)
+    try:
+        if options.action == "list":
+            live = await remote.inquire("live") if remote else []
+            _list(app, live, as_json=options.json)
+            return OK
+        if options.action == "prune":
+            settings = app.settings()
+            pruned = await remote.inquire("prune") if remote else None
+            if pruned is None:
+                pruned = [kept.name for kept in keeping.prune(app.around.state, settings, now=time.time())]
+            print(f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}")
+            return OK
+        kept = _find(app, options.name)
+        stopped = await remote.inquire("stop", scope_key=kept.scope_key) if remote else False
+        if options.action == "stop":
+            print(f"{kept.name}: {'stopped' if stopped else 'was not running'}")
+            return OK
+        removed = keeping.remove(app.around.state, lambda one: one.name == kept.name)
+        print(f"{kept.name}: {'its folder is gone; the next call starts afresh' if removed else 'is in use elsewhere'}")
+        return OK if removed else FAILED
+    finally:
+        if remote:
+            await remote.close()
+
+
+def _find(app: App, name: str | None) -> keeping.Kept:
+    known = list(keeping.listed(app.around.state))
+    found = next((kept for kept in known if name in (kept.name, kept.scope_key)), None)
+    if found is None:
+        names = ", ".join(kept.name for kept in known) or "none"
+        raise CrabpotError(f"no sandbox is called {name!r}; there are: {names}")
+    return found
+
+
+def _list(app: App, live: list[dict[str, Any]], *, as_json: bool) -> None:
+    running = {one["scope_key"]: one for one in live if one["place"] == "sandbox"}
+    rows: list[dict[str, Any]] = [
+        {
+            "name": kept.name,
+            "scope_key": kept.scope_key,
+            "agent": kept.agent,
+            "state": "live" if kept.scope_key in running else "kept",
+            "created": kept.created,
+            "used": kept.used,
+        }
+        for kept in keeping.listed(app.around.state)
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        print("no sandboxes; one is made by a session's first call")
+    now = time.time()
+    for row in rows:
+        print(f"{row['state']:<5} {row['name']:<50} used {_ago(now - row['used'])}  {visible(row['scope_key'])}")
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now"
+
+
+def audit(frame: Frame, options: Namespace) -> int:
+    """Show the last records, one record, or whether the chain holds."""
+    reader = AuditReader(frame.app().around.state)
+    if options.action == "verify":
+        count, broken = reader.verify()
+        print(f"{count} records: {'the chain holds' if broken is None else broken}")
+        return OK if broken is None else FAILED
+    if options.action == "show":
+        record = reader.one(options.number)
+        if record is None:
+            raise CrabpotError(f"there is no record {options.number}")
+        print(json.dumps(record, indent=2))
+        return OK
+    records = reader.last(options.count)
+    for record in records:
+        print(json.dumps(record) if options.json else _line(record))
+    if not records:
+        note("the log is empty")
+    return OK
+
+
+def _line(record: dict[str, Any]) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
+    how = record.get("error") or ("ok" if record.get("success") else f"exit {record.get('exit_code')}")
+    what = record["args"].get("command") or record["args"].get("path") or ""
+    took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
+    place = record.get("place", "")
+    parts = f"{record['number']:>6} {when} {record['kind']:<6} {place:<7} {how:<18} {took:>10} {record['tool']} {what}"
+    return visible(parts + f"  [{record['session']}; {record['rule']}]")

@@ -1,0 +1,65 @@
+"""The door for Python programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from crabpot import app, gateway, keeping
+from crabpot.settings import camel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crabpot.model import ToolResult
+
+
+class Gateway(gateway.Gateway):
+    """The gateway, and how a program opens one."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, config: str | None = None, *, state: str | None = None) -> AsyncIterator[gateway.Gateway]:
+        """Load a configuration, give the gateway over it, and leave nothing behind."""
+        made = app.start(config=config, state=state, environ=os.environ).gateway()
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+class Box:
+    """One sandbox of a program's own."""
+
+    def __init__(self, pipeline: gateway.Gateway) -> None:
+        self._gateway = pipeline
+        self.session = f"agent:main:box-{uuid.uuid4().hex}"
+
+    async def call(self, tool: str, **args: Any) -> ToolResult:
+        """Run one tool in it."""
+        return await self._gateway.call(self.session, tool, args)
+
+
+@asynccontextmanager
+async def sandbox(folder: str | None = None, *, state: str | None = None, **settings: Any) -> AsyncIterator[Box]:
+    """Give a sandbox without agents and policy.
+
+    `folder` is the host folder at /workspace, writable; without it there is a private one that is thrown away. The
+    other names are those of the configuration's `sandbox`: `network="none"`, `limits={"memory": "1g"}`.
+    """
+    written = {camel(name): value for name, value in settings.items()}
+    written |= {"mode": "all", "scope": "session", "workspace": "rw" if folder else "none"}
+    defaults: dict[str, Any] = {"sandbox": written}
+    if folder is not None:
+        defaults["workspace"] = os.path.abspath(folder)
+    wired = app.start(config=None, state=state, environ=os.environ)
+    made = wired.gateway(json.dumps({"agents": {"defaults": defaults}}))
+    box = Box(made)
+    try:
+        yield box
+    finally:
+        await made.close()
+        keeping.remove(wired.around.state, lambda kept: kept.scope_key == box.session)
