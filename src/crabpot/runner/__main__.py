@@ -1,0 +1,20 @@
+"""Starts the runner, whether it was named as a module, as a folder or (the fastest, no runpy) as this file."""
+
+from __future__ import annotations
+
+import sys
+
+if not __package__:
+    # Registered by hand rather than through sys.path: nothing that lies beside the runner becomes importable, and the
+    # folder that naming it put on the path goes again.
+    folder = __file__.rpartition("/")[0] or "."
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    package = type(sys)("crabpot_runner")
+    package.__path__ = [folder]
+    sys.modules["crabpot_runner"] = package
+    __package__, __spec__ = "crabpot_runner", None
+
+from .server import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

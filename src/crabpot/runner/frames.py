@@ -1,0 +1,179 @@
+"""The frames of the wire, for both of its ends: one line of JSON and, where it says `"bytes": n`, n raw bytes.
+
+Either end may be fed by an attacker, so that whatever is no frame, or larger than a frame may be, is a FrameError, and
+the work done for a stream stays in proportion to its length, however it is cut into reads.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+MAX_LINE = 1 << 20
+MAX_PAYLOAD = 1 << 20
+# How much one side may send of a call's output, or input, before the other has said that it took it.
+WINDOW = 1 << 20
+# The receiver says so once it took this much.
+ACK_EVERY = 64 << 10
+
+_MAX_DIGITS = 20
+
+
+class FrameError(Exception):
+    """What came is not a frame. Nothing that follows it on the stream can be trusted."""
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError("%s is not JSON" % name)
+
+
+def _parse_int(digits: str) -> int:
+    # int() takes quadratic time on old Pythons: a line of a million digits would hold the reader for seconds.
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError("a number of %d digits" % len(digits))
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if value - value != 0:  # 1e999 reads as infinity, and infinity as a time limit is none.
+        raise ValueError("a number out of range")
+    return value
+
+
+class _ScannerContext:
+    """What the C scanner of `_json` asks of its decoder."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = staticmethod(_parse_float)
+    parse_int = staticmethod(_parse_int)
+    parse_constant = staticmethod(_refuse_constant)
+
+
+def _unserialisable(value: object) -> object:
+    raise TypeError("%s does not travel in a frame" % type(value).__name__)
+
+
+def _c_codec() -> tuple[Callable[[str, int], tuple[Any, int]], Callable[[Any], str]]:
+    # `json` imports `re` and `enum`, which is a tenth of the runner's whole start; the C half alone is free. It is
+    # private to CPython, so that it is tried before it is trusted.
+    import _json  # noqa: PLC0415
+
+    context: Any = _ScannerContext()
+    scan = _json.make_scanner(context)
+    encoder: Any = _json.make_encoder(
+        None, _unserialisable, _json.encode_basestring_ascii, None, ":", ",", False, False, False
+    )
+
+    def dump(value: Any) -> str:
+        return "".join(encoder(value, 0))
+
+    sample = {"a": [1, 0.5, None, True, "\u00e9\n"]}
+    text = dump(sample)
+    if scan(text, 0) != (sample, len(text)):
+        raise ImportError("another _json")
+    return scan, dump
+
+
+def _portable_codec() -> tuple[Callable[[str, int], tuple[Any, int]], Callable[[Any], str]]:
+    import json  # noqa: PLC0415
+
+    decoder: Any = json.JSONDecoder(parse_float=_parse_float, parse_int=_parse_int, parse_constant=_refuse_constant)
+    encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
+    return decoder.scan_once, encoder.encode
+
+
+try:
+    _scan, _dump = _c_codec()
+except (ImportError, AttributeError, TypeError):
+    _scan, _dump = _portable_codec()
+
+
+def encode_header(header: dict[str, Any], payload_size: int = 0) -> bytes:
+    """The line of a frame. It is ASCII, so that lone surrogates (names that are not UTF-8) survive the way."""
+    if payload_size:
+        header = {**header, "bytes": payload_size}
+    try:
+        line = _dump(header).encode("ascii") + b"\n"
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FrameError("not sent: %s" % error) from error
+    if len(line) > MAX_LINE:
+        raise FrameError("not sent: a line of %d bytes, the most is %d" % (len(line), MAX_LINE))
+    if payload_size > MAX_PAYLOAD:
+        raise FrameError("not sent: a payload of %d bytes, the most is %d" % (payload_size, MAX_PAYLOAD))
+    return line
+
+
+def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
+    """A whole frame, ready to send."""
+    return encode_header(header, len(payload)) + payload
+
+
+def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
+    try:
+        text = line.decode("utf-8")
+        header, end = _scan(text, 0)
+    except (ValueError, StopIteration, RecursionError) as error:
+        raise FrameError("a line that is not JSON") from error
+    if text[end:].strip(" \t\r"):
+        raise FrameError("a line with something after its JSON")
+    if type(header) is not dict:
+        raise FrameError("a line that is not an object")
+    size = header.get("bytes", 0)
+    if type(size) is not int or not 0 <= size <= MAX_PAYLOAD:
+        raise FrameError("a payload size that is not a number from 0 to %d" % MAX_PAYLOAD)
+    return header, size
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. After a FrameError it gives nothing more."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._header: dict[str, Any] | None = None
+        self._payload_size = 0
+        self._broken = False
+
+    def feed(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
+        """The frames that `data` completes, in order."""
+        if self._broken:
+            raise FrameError("the stream is broken")
+        self._broken = True
+        frames = self._cut(data)
+        self._broken = False
+        return frames
+
+    def _cut(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
+        buffer = self._buffer
+        buffer += data
+        frames: list[tuple[dict[str, Any], bytes]] = []
+        start = 0
+        while True:
+            if self._header is None:
+                end = buffer.find(b"\n", start + self._scanned)
+                length = (len(buffer) if end < 0 else end + 1) - start
+                if length > MAX_LINE:
+                    raise FrameError("a line of more than %d bytes" % MAX_LINE)
+                if end < 0:
+                    self._scanned = length
+                    break
+                self._scanned = 0
+                self._header, self._payload_size = _parse(buffer[start:end])
+                start = end + 1
+            end = start + self._payload_size
+            if len(buffer) < end:
+                break
+            payload = b""
+            if end > start:
+                with memoryview(buffer) as view:  # One copy, where a slice of the buffer itself would make two.
+                    payload = bytes(view[start:end])
+            frames.append((self._header, payload))
+            self._header = None
+            start = end
+        # Once per read, not once per frame; a bytearray drops its front without moving the rest.
+        del buffer[:start]
+        return frames

@@ -1,0 +1,106 @@
+"""The first frame of the wire: what this sandbox is, checked and put into force."""
+
+from __future__ import annotations
+
+import posix
+import resource
+
+from .frames import FrameError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PROTOCOL = 1
+_MAX_LIMIT = 1 << 62
+_MIN_OUTPUT = 1024
+
+
+class Hello:
+    """The constants of this runner's life."""
+
+    __slots__ = ("contained", "env", "limits", "output_limit", "roots", "shell", "workspace")
+
+    def __init__(self, header: dict[str, Any]) -> None:
+        if header.get("op") != "hello":
+            raise FrameError("the first frame is not hello")
+        self.workspace: str = _path(header.get("workspace"), "workspace")
+        self.roots: tuple[str, ...] = tuple(_path(root, "roots") for root in _list(header.get("roots"), "roots"))
+        self.shell: list[bytes] = [_text(word, "shell") for word in _list(header.get("shell"), "shell")]
+        self.env: dict[bytes, bytes] = environment(header.get("env"))
+        limits = header.get("limits")
+        if type(limits) is not dict:
+            raise FrameError("hello: limits is not an object")
+        self.limits: dict[str, int | None] = {name: _limit(name, limits.get(name)) for name in _RLIMITS}
+        output = _limit("output", limits.get("output"))
+        if output is None or output < _MIN_OUTPUT:
+            raise FrameError("hello: limits.output is not at least %d" % _MIN_OUTPUT)
+        self.output_limit: int = output
+        if type(header.get("contained")) is not bool:
+            raise FrameError("hello: contained is not a boolean")
+        # A contained runner signals everything in sight. Inside a sandbox it is pid 1 or that one's child; where it is
+        # neither, there are processes in sight that are not its own, whatever hello says.
+        self.contained: bool = header["contained"] and 1 in (posix.getpid(), posix.getppid())
+
+
+_RLIMITS = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size": resource.RLIMIT_FSIZE,
+    "processes": resource.RLIMIT_NPROC,
+}
+
+
+def apply_limits(hello: Hello) -> None:
+    """Limits the runner itself, before there is any child: all of them inherit it, and none can raise it again."""
+    wanted = [(which, hello.limits[name]) for name, which in _RLIMITS.items()]
+    for which, limit in [*wanted, (resource.RLIMIT_CORE, 0)]:
+        if limit is not None:
+            hard = resource.getrlimit(which)[1]
+            most = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(which, (most, most))
+
+
+def environment(value: object) -> dict[bytes, bytes]:
+    """An environment as the kernel takes it."""
+    if type(value) is not dict:
+        raise FrameError("env is not an object")
+    result = {}
+    for name, text in value.items():
+        key = _text(name, "env")
+        if not key or b"=" in key:
+            raise FrameError("env: %r cannot be the name of a variable" % name)
+        result[key] = _text(text, "env")
+    return result
+
+
+def _list(value: object, name: str) -> list[object]:
+    if type(value) is not list or not value:
+        raise FrameError("hello: %s is not a list with something in it" % name)
+    return value
+
+
+def _path(value: object, name: str) -> str:
+    if not _text(value, name).startswith(b"/"):
+        raise FrameError("hello: %s is not an absolute path" % name)
+    assert isinstance(value, str)
+    return value
+
+
+def _text(value: object, name: str) -> bytes:
+    if type(value) is not str:
+        raise FrameError("%s: not a string" % name)
+    try:
+        raw = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise FrameError("%s: not text" % name) from error
+    if b"\0" in raw:
+        raise FrameError("%s: a NUL byte" % name)
+    return raw
+
+
+def _limit(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= _MAX_LIMIT:
+        raise FrameError("hello: limits.%s is not a size" % name)
+    return value

@@ -1,0 +1,26 @@
+"""What the runner asks of the kernel for itself through prctl(2), which the standard library does not offer."""
+
+from __future__ import annotations
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def shield_and_adopt() -> None:
+    """Shields this process from its own children, and makes it the parent of every orphan below it.
+
+    Not dumpable: what runs here shares the runner's uid, and could otherwise open its memory and descriptors in /proc.
+    Subreaper: a grandchild that double-forked comes back to the runner instead of going to pid 1, so that waitpid alone
+    says whether anything is left of a call.
+    """
+    # `ctypes` takes 3 ms and more to import, the extension module beneath it 0.4 ms.
+    import _ctypes  # noqa: PLC0415
+
+    class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001
+        _type_ = "l"
+
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+    for option, value in ((_PR_SET_DUMPABLE, 0), (_PR_SET_CHILD_SUBREAPER, 1)):
+        arguments = (Long(option), Long(value), Long(0), Long(0), Long(0))
+        if _ctypes.call_cdeclfunction(prctl, arguments) != 0:
+            raise OSError("prctl(%d) was refused" % option)

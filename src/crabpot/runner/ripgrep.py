@@ -1,0 +1,98 @@
+"""Asks ripgrep, where it is installed, which files below a folder may hold a match."""
+
+from __future__ import annotations
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# A line without an end would otherwise be read into memory whole, however long it is.
+_MEMORY_LIMIT = 512 << 20
+_OUTPUT_LIMIT = 64 << 20
+_NOTHING_FOUND = 1
+_TROUBLE = 2
+
+_ARGUMENTS = (
+    b"--no-config",
+    b"--files-with-matches",
+    b"--null",
+    b"--no-messages",
+    b"--color=never",
+    # What is binary, hidden or ignored by a folder above is decided here; ripgrep may only ever look at more.
+    b"--binary",
+    b"--encoding=none",
+    b"--no-require-git",
+    b"--no-ignore-parent",
+    b"--no-ignore-global",
+    b"--no-ignore-exclude",
+    b"--no-ignore-dot",
+)
+
+
+def find_program() -> bytes | None:
+    """The `rg` of the search path; a relative part of that path could be the agent's folder and does not count."""
+    path = posix.environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+    for folder in path.split(b":"):
+        program = folder + b"/rg"
+        if folder.startswith(b"/") and posix.access(program, posix.X_OK):
+            return program
+    return None
+
+
+def list_candidates(program: bytes, folder: int, expression: str, name_glob: str | None) -> list[bytes] | None:
+    """Paths below `folder` of which some line may match; None if ripgrep could not say."""
+    arguments = [program, *_ARGUMENTS]
+    if name_glob is not None:
+        arguments += [b"--type-add", b"crabpot:" + name_glob.encode(), b"--type=crabpot"]
+    pattern = b"--regexp=" + expression.encode()
+    status, output = _run([*arguments, pattern, b"--", b"./"], folder)
+    if status == _TROUBLE:
+        # A pattern that it does not understand, or just one unreadable file: without files only the former is left.
+        status = _run([*arguments, pattern, b"--", b"/dev/null"], folder)[0]
+    if output is None or status not in (0, _NOTHING_FOUND):
+        return None
+    return [path[2:] for path in output.split(b"\0") if path.startswith(b"./")]
+
+
+def _run(arguments: list[bytes], folder: int) -> tuple[int, bytes | None]:
+    reader, writer = posix.pipe2(posix.O_CLOEXEC)
+    try:
+        pid = posix.fork()
+    except OSError:
+        posix.close(reader)
+        posix.close(writer)
+        return -1, None
+    if pid == 0:
+        _become(arguments, folder, writer)
+    posix.close(writer)
+    pieces: list[bytes] = []
+    size = 0
+    with_end = False
+    while size <= _OUTPUT_LIMIT:
+        piece = posix.read(reader, 1 << 20)
+        if not piece:
+            with_end = True
+            break
+        pieces.append(piece)
+        size += len(piece)
+    posix.close(reader)
+    status = posix.waitpid(pid, 0)[1]
+    return posix.WEXITSTATUS(status) if posix.WIFEXITED(status) else -1, b"".join(pieces) if with_end else None
+
+
+def _become(arguments: list[bytes], folder: int, writer: int) -> NoReturn:
+    try:
+        import resource  # noqa: PLC0415
+
+        # By descriptor: the name of the folder may lead elsewhere by now.
+        posix.fchdir(folder)
+        nothing = posix.open(b"/dev/null", posix.O_RDWR)
+        posix.dup2(nothing, 0)
+        posix.dup2(writer, 1)
+        posix.dup2(nothing, 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_LIMIT, _MEMORY_LIMIT))
+        posix.execve(arguments[0], arguments, {})
+    finally:
+        posix._exit(127)  # noqa: SLF001

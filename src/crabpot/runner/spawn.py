@@ -1,0 +1,119 @@
+"""Starts one command: new session, default signals, and three descriptors of its own, which are all that it gets."""
+
+from __future__ import annotations
+
+import errno
+import posix
+
+from .failure import ToolError, from_os_error
+from .signals import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Python ignores these two in the runner, and an ignored signal stays ignored across exec; `yes | head` would not end.
+_DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
+_FAILURES = {errno.EAGAIN: "process_limit"}
+
+
+class Spawned:
+    """A started process and our ends of its descriptors; -1 where there is none."""
+
+    __slots__ = ("keep", "pid", "stderr", "stdin", "stdout")
+
+    def __init__(self, *, pid: int, stdin: int, stdout: int, stderr: int, keep: int) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self.keep = keep
+
+
+def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool) -> Spawned:
+    """Starts `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null."""
+    fds: list[int] = []
+    try:
+        # Only our ends are non-blocking: a child may open its own pipe again by /proc/self/fd and drain it behind our
+        # back, and would have us wait for ever.
+        stdout, child_stdout = _pipe(fds)
+        stderr, child_stderr = _pipe(fds)
+        posix.set_blocking(stdout, False)
+        posix.set_blocking(stderr, False)
+        actions: list[Any] = [
+            (posix.POSIX_SPAWN_DUP2, child_stdout, 1),
+            (posix.POSIX_SPAWN_DUP2, child_stderr, 2),
+        ]
+        child_stdin = ours = -1
+        if stdin:
+            child_stdin, ours = _pipe(fds)
+            posix.set_blocking(ours, False)
+            actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
+        else:
+            actions.append((posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0))
+        pid = _start(argv, env, actions)
+    except BaseException:
+        for fd in fds:
+            posix.close(fd)
+        raise
+    for fd in (child_stdout, child_stderr, child_stdin):
+        if fd >= 0:
+            posix.close(fd)
+    return Spawned(pid=pid, stdin=ours, stdout=stdout, stderr=stderr, keep=-1)
+
+
+def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, cols: int) -> Spawned:
+    """Starts `argv` on a pseudo-terminal of its own, as the leader of its session."""
+    fds: list[int] = []
+    try:
+        try:
+            master, slave = posix.openpty()
+            fds = [master, slave]
+            name = posix.ttyname(slave)
+        except OSError as error:
+            raise ToolError("internal", "no pseudo-terminal: %s" % error.strerror) from error
+        set_size(master, rows, cols)
+        posix.set_blocking(master, False)
+        stdin = posix.dup(master)
+        fds.append(stdin)
+        actions: list[Any] = [
+            # Opened, not inherited: what a session leader opens first becomes its controlling terminal.
+            (posix.POSIX_SPAWN_OPEN, 0, name, posix.O_RDWR, 0),
+            (posix.POSIX_SPAWN_DUP2, 0, 1),
+            (posix.POSIX_SPAWN_DUP2, 0, 2),
+        ]
+        pid = _start(argv, env, actions)
+    except BaseException:
+        for fd in fds:
+            posix.close(fd)
+        raise
+    # The slave stays open here: a program that closes its terminal and opens it again must not look as if it had ended.
+    return Spawned(pid=pid, stdin=stdin, stdout=master, stderr=-1, keep=slave)
+
+
+def set_size(terminal: int, rows: int, cols: int) -> None:
+    """Tells a terminal its size, and its foreground processes that it changed."""
+    import fcntl  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+    import termios  # noqa: PLC0415
+
+    size = b"".join(number.to_bytes(2, sys.byteorder) for number in (rows, cols, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+
+def _pipe(fds: list[int]) -> tuple[int, int]:
+    try:
+        pair = posix.pipe2(posix.O_CLOEXEC)
+    except OSError as error:
+        raise from_os_error(error, "cannot start a command") from error
+    fds.extend(pair)
+    return pair
+
+
+def _start(argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
+    try:
+        # vfork beneath: no page table is copied, and the refusals of exec come back as errors, not as exit codes.
+        return posix.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True, setsigdef=_DEFAULT_AGAIN)
+    except OSError as error:
+        failure = from_os_error(error, "cannot start %s" % argv[0].decode("utf-8", "replace"))
+        raise ToolError(_FAILURES.get(error.errno or 0, failure.code), failure.message) from error

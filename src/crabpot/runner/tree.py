@@ -1,0 +1,91 @@
+"""One command's process tree: notices its end, and makes sure that nothing of it remains.
+
+The whole tree means every descendant, also one that called setsid or forked twice. While its parent lives, it is found
+by descent; orphaned, it is the runner's own child (see prctl.py), and a mark that it inherited tells whose it was.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from .reaper import Reaper
+
+GRACE_S = 0.5
+# What hangs in the kernel cannot be ended by anybody: the call is answered all the same, and says so.
+GIVE_UP_S = 3.0
+_AGAIN_S = 0.01
+
+
+class Tree:
+    """A root process and all that came from it."""
+
+    def __init__(self, reaper: Reaper, pid: int, *, on_exit: Callable[[], None], on_gone: Callable[[], None]) -> None:
+        self.mark = reaper.mark
+        self.pid = pid
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.stuck = False
+        self._reaper = reaper
+        self._on_exit = on_exit
+        self._on_gone = on_gone
+        self._exited = False
+        self._gone = False
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        reaper.add(self)
+
+    @property
+    def exited(self) -> bool:
+        """Whether the root process ended, whatever it left behind."""
+        return self._exited
+
+    def terminate(self) -> None:
+        """Asks all of it to end, and a grace later makes it."""
+        if self._kill_at is None and not self._gone:
+            self._kill_at = monotonic() + GRACE_S
+            self._reaper.terminate(self)
+            self._reaper.loop.set_timer(self, GRACE_S, self.settle)
+
+    def kill(self) -> None:
+        """Ends all of it now."""
+        self._kill_at = 0.0
+        self.settle()
+
+    def root_exited(self, exit_code: int | None, signal: int | None) -> None:
+        """Told by the reaper, once."""
+        self.exit_code, self.signal, self._exited = exit_code, signal, True
+        self._on_exit()
+        self.settle()
+
+    def settle(self) -> None:
+        """Looks whether it is over, and does what is due: told at every end of a child, and by its own timer."""
+        if self._gone:
+            return
+        if self._exited and not self._reaper.leftovers(self):
+            self._finish()
+            return
+        now = monotonic()
+        if self._kill_at is None:
+            if not self._exited:
+                return
+            self._kill_at = now  # To outlive its call is what `background` is for.
+        if now < self._kill_at:
+            return
+        if self._give_up_at is None:
+            self._give_up_at = now + GIVE_UP_S
+        if now >= self._give_up_at:
+            self.stuck = True
+            self._finish()
+            return
+        self._reaper.kill(self)
+        self._reaper.loop.set_timer(self, _AGAIN_S, self.settle)
+
+    def _finish(self) -> None:
+        self._gone = True
+        self._reaper.loop.clear_timer(self)
+        self._reaper.remove(self)
+        self._on_gone()

@@ -1,0 +1,125 @@
+"""The runner's end of the wire: frames in, frames out, and how much of the latter still waits."""
+
+from __future__ import annotations
+
+import posix
+
+from .frames import FrameError, FrameReader, encode_header
+from .loop import READ, WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from .loop import Loop
+
+# Above the first figure nothing more is read, from children or from the gateway, until the backlog is below the second.
+_CONGESTED = 4 << 20
+_RELIEVED = 1 << 20
+_READ_SIZE = 256 << 10
+# Below this one copy is cheaper than a second piece for the kernel.
+_JOIN_BELOW = 16 << 10
+
+
+class Wire:
+    """A byte stream to the gateway, as two descriptors. Its end, or what is no frame on it, ends the runner."""
+
+    def __init__(self, loop: Loop, reader: int, writer: int, handle: Callable[[dict[str, Any], bytes], None]) -> None:
+        self._loop = loop
+        self._reader = loop.own(reader)
+        self._writer = loop.own(writer)
+        self.handle = handle
+        self._frames = FrameReader()
+        # Read into again and again: to allocate so much for every short frame costs more than the rest of reading it.
+        self._scratch = memoryview(bytearray(_READ_SIZE))
+        self._queue: list[memoryview] = []
+        self._backlog = 0
+        self.congested = False
+        self.on_relief: Callable[[], None] = lambda: None
+        self.lost_because: str | None = None
+        posix.set_blocking(reader, False)
+        posix.set_blocking(writer, False)
+        loop.watch(reader, READ, self._readable)
+
+    def lose(self, reason: str) -> None:
+        """Gives the stream up; the loop ends with this round."""
+        if self.lost_because is None:
+            self.lost_because = reason
+        self._loop.stop()
+
+    def _readable(self) -> None:
+        try:
+            size = posix.readv(self._reader, (self._scratch,))
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            size = 0
+        if not size:
+            self.lose("")
+            return
+        try:
+            for header, payload in self._frames.feed(self._scratch[:size]):
+                self.handle(header, payload)
+        except FrameError as error:
+            self.lose("broken frame: %s" % error)
+
+    def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
+        """Sends one frame, or keeps it until the gateway reads on; FrameError if it is too large to be one."""
+        line = encode_header(header, len(payload))
+        if not payload:
+            pieces = [line]
+        elif len(payload) < _JOIN_BELOW:
+            pieces = [line + payload]
+        else:
+            pieces = [line, payload]  # type: ignore[list-item]
+        if self._queue:
+            self._enqueue(pieces, 0)
+            return
+        try:
+            sent = posix.writev(self._writer, pieces)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.lose("")
+            return
+        self._enqueue(pieces, sent)
+
+    def _enqueue(self, pieces: list[bytes], sent: int) -> None:
+        for piece in pieces:
+            if sent >= len(piece):
+                sent -= len(piece)
+                continue
+            rest = memoryview(piece)[sent:]
+            sent = 0
+            self._queue.append(rest)
+            self._backlog += len(rest)
+        if self._queue:
+            self._loop.watch(self._writer, WRITE, self._writable)
+            if self._backlog > _CONGESTED and not self.congested:
+                self.congested = True
+                self._loop.unwatch(self._reader)
+
+    def _writable(self) -> None:
+        batch = self._queue[:16]
+        try:
+            sent = posix.writev(self._writer, batch)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.lose("")
+            return
+        self._backlog -= sent
+        done = 0
+        for piece in batch:
+            if sent < len(piece):
+                self._queue[done] = piece[sent:]
+                break
+            sent -= len(piece)
+            done += 1
+        del self._queue[:done]
+        if not self._queue:
+            self._loop.unwatch(self._writer)
+        if self.congested and self._backlog < _RELIEVED:
+            self.congested = False
+            self._loop.watch(self._reader, READ, self._readable)
+            self.on_relief()

@@ -1,0 +1,148 @@
+"""ripgrep only narrows a search down: the answers are the same without it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crabpot.runner import files, ripgrep, search
+from crabpot.runner.failure import ToolError
+from crabpot.runner.lines import Matcher
+
+from .test_narrow import PATTERNS
+
+needs_ripgrep = pytest.mark.skipif(ripgrep.find_program() is None, reason="ripgrep is not installed")
+
+PARTS = ["a", "b", "ab", "é", ".h", "x.py", "a b", "[a]", "-n", "#c", "!d"]
+LINES = st.text(alphabet="aAbB é_\t0\r", max_size=8).map(str.encode) | st.sampled_from(
+    [
+        b"",
+        b"a\xffb",
+        b"\xe9",
+        b"ab\0ab",
+        b"K k",
+        "ſtraße".encode(),
+        b"a\x1cb",
+        "٣".encode(),
+        b"\xf0\x9f\xa6\x80",
+        b"\xed\xa0\x80",
+    ]
+)
+CONTENT = st.tuples(st.lists(LINES, max_size=4), st.booleans()).map(
+    lambda pair: b"\n".join(pair[0]) + (b"\n" if pair[1] else b"")
+)
+RULES = st.sampled_from(
+    [
+        "a",
+        "*",
+        "!a",
+        "/a",
+        "a/",
+        "b/*",
+        "**/b",
+        "b/**",
+        "a/**/b",
+        "!b/",
+        "?",
+        "*.py",
+        "!*.py",
+        "a*",
+        "[ab]",
+        "[!a]",
+        "{a,b}",
+        "\\#c",
+        "\\!d",
+        "#c",
+        "!.h",
+        ".h",
+        "a b",
+        "é",
+        "*é",
+        "**",
+        "!**/x.py",
+        "a/b",
+        "/b/a",
+        "ab ",
+        "-n",
+        "\\[a\\]",
+        "x.p[x-z]",
+        "/*/a",
+        "b?",
+        "a\\",
+        "[z",
+        "",
+        "!",
+        "/",
+    ]
+)
+
+
+def outcome(args, context, *, ripgrep: bool) -> object:
+    try:
+        return search.grep(args, context, ripgrep=ripgrep)["data"]
+    except ToolError as error:
+        return error.code
+
+
+@needs_ripgrep
+@settings(max_examples=150, deadline=None)
+@given(
+    tree=st.dictionaries(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("/".join), CONTENT, max_size=10),
+    rules=st.dictionaries(st.sampled_from(["", "a/", "b/", "ab/", "a/b/"]), st.lists(RULES, max_size=4), max_size=3),
+    args=st.fixed_dictionaries(
+        {
+            "pattern": PATTERNS,
+            "ignore_case": st.booleans(),
+            "context": st.integers(0, 2),
+            "glob": st.none() | st.sampled_from(["*.py", "a*", "!b", "a/**", "*/b", "?", "{a,x.py}"]),
+            "path": st.sampled_from([None, "a", "b"]),
+        }
+    ),
+)
+def test_the_answers_are_the_same_with_and_without_ripgrep(tree, rules, args) -> None:
+    top = tempfile.mkdtemp()
+    context = files.Context(top, ())
+    try:
+        for name, content in tree.items():
+            try:
+                os.makedirs(os.path.dirname(f"{top}/{name}"), exist_ok=True)
+                with open(f"{top}/{name}", "wb") as file:
+                    file.write(content)
+            except OSError:
+                continue
+        for folder, lines in rules.items():
+            if os.path.isdir(f"{top}/{folder}"):
+                with open(f"{top}/{folder}.gitignore", "w") as file:
+                    file.write("\n".join(lines))
+        assert outcome(args, context, ripgrep=True) == outcome(args, context, ripgrep=False)
+    finally:
+        context.close()
+        shutil.rmtree(top)
+
+
+@needs_ripgrep
+def test_ripgrep_rules_out_files_that_cannot_match(tmp_path) -> None:
+    program = ripgrep.find_program()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/yes").write_text("def needle():\n")
+    (tmp_path / "no").write_text("def thread():\n")
+    (tmp_path / "shut").write_text("needle")
+    os.chmod(tmp_path / "shut", 0)
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        widened = Matcher(r"\bdef\s+needle\b", ignore_case=False).widened
+        assert ripgrep.list_candidates(program, fd, widened, None) == [b"d/yes"]
+        assert ripgrep.list_candidates(program, fd, widened, "*.py") == []
+        assert ripgrep.list_candidates(program, fd, "(", None) is None
+        assert ripgrep.list_candidates(b"/no/such/rg", fd, widened, None) is None
+        killed = tmp_path / "killed"
+        killed.write_text("#!/bin/sh\nprintf './no\\000'\nkill -9 $$\n")
+        os.chmod(killed, 0o755)
+        assert ripgrep.list_candidates(bytes(killed), fd, widened, None) is None
+    finally:
+        os.close(fd)

@@ -1,0 +1,246 @@
+"""grep and glob: what they find, what they leave out, and the same answers with and without ripgrep."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from crabpot.runner import files, frames, search
+
+from .file_checks import code, fill, found
+
+BOTH = pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "alone"])
+
+
+@pytest.fixture
+def ws(tmp_path):
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def ctx(ws):
+    context = files.Context(str(ws), (str(ws),))
+    yield context
+    context.close()
+
+
+@BOTH
+def test_matches_come_by_path_and_line_with_what_is_around_them(ripgrep, ctx, ws) -> None:
+    fill(ws, {"b.txt": "one\ntwo\nthree\nfour\n", "a/x": "TWO\n", "a.txt": "two", "a-b": "two"})
+    answer = search.grep({"pattern": "t[w]o", "context": 1}, ctx, ripgrep=ripgrep)["data"]
+    assert answer == {
+        "matches": [
+            {"path": "a-b", "line": 1, "text": "two", "before": [], "after": []},
+            {"path": "a.txt", "line": 1, "text": "two", "before": [], "after": []},
+            {"path": "b.txt", "line": 2, "text": "two", "before": ["one"], "after": ["three"]},
+        ],
+        "truncated": False,
+    }
+    assert found(ctx, ripgrep, pattern="two", ignore_case=True) == [("a-b", 1), ("a.txt", 1), ("a/x", 1), ("b.txt", 2)]
+
+
+@BOTH
+def test_context_of_neighbouring_matches_is_given_to_each(ripgrep, ctx, ws) -> None:
+    fill(ws, {"f": "a\nhit 1\nhit 2\nb\nc\nd\n"})
+    matches = search.grep({"pattern": "hit", "context": 2}, ctx, ripgrep=ripgrep)["data"]["matches"]
+    assert [(match["before"], match["after"]) for match in matches] == [
+        (["a"], ["hit 2", "b"]),
+        (["a", "hit 1"], ["b", "c"]),
+    ]
+
+
+@BOTH
+def test_a_search_is_narrowed_by_path_and_glob(ripgrep, ctx, ws) -> None:
+    fill(ws, {"src/a.py": "x", "src/b.js": "x", "src/deep/c.py": "x", "top.py": "x", "src/d{1}.txt": "x"})
+    assert found(ctx, ripgrep, pattern="x", path="src") == [
+        ("src/a.py", 1),
+        ("src/b.js", 1),
+        ("src/deep/c.py", 1),
+        ("src/d{1}.txt", 1),
+    ]
+    assert found(ctx, ripgrep, pattern="x", glob="*.py") == [("src/a.py", 1), ("src/deep/c.py", 1), ("top.py", 1)]
+    assert found(ctx, ripgrep, pattern="x", glob="src/*.py") == [("src/a.py", 1)]
+    assert found(ctx, ripgrep, pattern="x", glob="/src/**/*.{py,js}") == [
+        ("src/a.py", 1),
+        ("src/b.js", 1),
+        ("src/deep/c.py", 1),
+    ]
+    assert found(ctx, ripgrep, pattern="x", glob="!*.py", path="src") == [("src/b.js", 1), ("src/d{1}.txt", 1)]
+    assert found(ctx, ripgrep, pattern="x", path="top.py") == [("top.py", 1)]
+    assert found(ctx, ripgrep, pattern="x", path=str(ws / "src/deep")) == [("src/deep/c.py", 1)]
+
+
+@BOTH
+def test_hidden_binary_and_ignored_files_are_left_out(ripgrep, ctx, ws) -> None:
+    fill(
+        ws,
+        {
+            ".hidden": "x",
+            ".git/config": "x",
+            ".dir/f": "x",
+            "binary": b"x\0x\n",
+            "late-nul": b"x\n" + b"y" * 9000 + b"\0 x here\nx\0y\n",
+            "node_modules/m.js": "x",
+            "build/out": "x",
+            "src/build/out": "x",
+            "keep.log": "x",
+            "drop.log": "x",
+            "sub/only-here": "x",
+            "only-here": "x",
+            ".gitignore": "node_modules/\n/build\n*.log\n!keep.log\n!.wanted\n",
+            ".wanted": "x",
+            "sub/.gitignore": "only-here\n",
+            ".ignore": "src\n",
+        },
+    )
+    wanted = [
+        (".wanted", 1),
+        ("keep.log", 1),
+        ("late-nul", 1),
+        ("late-nul", 2),
+        ("late-nul", 3),
+        ("only-here", 1),
+        ("src/build/out", 1),
+    ]
+    assert found(ctx, ripgrep, pattern="x") == wanted
+    assert found(ctx, ripgrep, pattern="x", path="sub") == []
+    assert found(ctx, ripgrep, pattern="x", path="build") == [("build/out", 1)]
+    assert found(ctx, ripgrep, pattern="x", path="sub/only-here") == [("sub/only-here", 1)]
+    assert found(ctx, ripgrep, pattern="x", path="binary") == []
+    assert found(ctx, ripgrep, pattern="^ x here$|^y$") == [("late-nul", 2), ("late-nul", 3)]
+
+
+@BOTH
+def test_rules_of_folders_above_count_and_those_above_the_root_do_not(ripgrep, tmp_path) -> None:
+    root = tmp_path / "up/ws"
+    fill(tmp_path, {".gitignore": "*\n", "up/.gitignore": "*.txt\n"})
+    fill(
+        root,
+        {
+            ".gitignore": "*.log\n/src/gen\n",
+            "src/.gitignore": "!a.log\n",
+            "src/deep/a.log": "x",
+            "src/deep/b.log": "x",
+            "src/gen/c": "x",
+            "t.txt": "x",
+        },
+    )
+    context = files.Context(str(root), (str(root),))
+    assert found(context, ripgrep, pattern="x") == [("src/deep/a.log", 1), ("t.txt", 1)]
+    assert found(context, ripgrep, pattern="x", path="src/deep") == [("src/deep/a.log", 1)]
+    context.close()
+
+
+@BOTH
+def test_a_file_of_rules_may_be_a_link_inside_the_root(ripgrep, ctx, ws) -> None:
+    fill(ws, {"rules": "*.log\n", "sub/deep/a.log": "x", "sub/deep/b": "x", "abs/c.log": "x"})
+    (ws / "sub/.gitignore").symlink_to("../rules")
+    (ws / "abs/.gitignore").symlink_to(ws / "rules")
+    assert found(ctx, ripgrep, pattern="x") == [("sub/deep/b", 1)]
+    assert found(ctx, ripgrep, pattern="x", path="sub") == [("sub/deep/b", 1)]
+    assert found(ctx, ripgrep, pattern="x", path="abs") == []
+
+
+@BOTH
+def test_links_are_never_followed_by_a_search(ripgrep, ctx, ws, tmp_path) -> None:
+    fill(tmp_path, {"outside/secret": "x"})
+    fill(ws, {"real/f": "x"})
+    for name, target in (
+        ("folder", tmp_path / "outside"),
+        ("file", tmp_path / "outside/secret"),
+        ("inside", "real"),
+        ("loop", "."),
+    ):
+        (ws / name).symlink_to(target)
+    assert found(ctx, ripgrep, pattern="x") == [("real/f", 1)]
+    assert search.glob({"pattern": "**/f"}, ctx)["data"]["paths"] == ["real/f"]
+    assert sorted(search.glob({"pattern": "*"}, ctx)["data"]["paths"]) == ["file", "folder", "inside", "loop"]
+    assert code(search.grep, {"pattern": "x", "path": "folder"}, ctx) == "outside"
+    assert code(search.grep, {"pattern": "x", "path": "file"}, ctx) == "outside"
+    assert code(search.glob, {"pattern": "*", "path": "folder"}, ctx) == "outside"
+    assert found(ctx, ripgrep, pattern="x", path="inside") == [("inside/f", 1)]
+
+
+@BOTH
+def test_strange_names_and_bytes_do_not_crash(ripgrep, ctx, ws) -> None:
+    name = os.fsencode(ws) + b"/bad\xff\nname"
+    os.mkdir(name)
+    with open(name + b"/f\x80", "wb") as file:
+        file.write(b"x \xff\xfe y\r\n")
+    os.mkfifo(ws / "fifo")
+    matches = search.grep({"pattern": "x .. y$"}, ctx, ripgrep=ripgrep)["data"]["matches"]
+    assert matches == [
+        {"path": "bad\ufffd\nname/f\ufffd", "line": 1, "text": "x \ufffd\ufffd y", "before": [], "after": []}
+    ]
+    assert search.glob({"pattern": "**/f*"}, ctx)["data"]["paths"] == ["bad\ufffd\nname/f\ufffd", "fifo"]
+    frames.encode({"data": matches})
+    assert code(search.grep, {"pattern": "x", "path": "fifo"}, ctx) == "not_a_file"
+
+
+@BOTH
+def test_a_result_is_limited_and_long_lines_are_cut(ripgrep, ctx, ws) -> None:
+    fill(ws, {"a": "x\n" * 150, "long": "x" * 5000 + "\n", "z": "x" * (3 << 20) + "end\nnext end\n"})
+    answer = search.grep({"pattern": "x"}, ctx, ripgrep=ripgrep)["data"]
+    assert (len(answer["matches"]), answer["truncated"]) == (100, True)
+    answer = search.grep({"pattern": "x", "limit": 153}, ctx, ripgrep=ripgrep)["data"]
+    assert (len(answer["matches"]), answer["truncated"]) == (153, False)
+    assert answer["matches"][150]["text"] == "x" * search.LINE_LIMIT
+    assert found(ctx, ripgrep, pattern="end") == [("z", 2)]
+
+
+@BOTH
+def test_a_result_always_fits_into_a_frame(ripgrep, ctx, ws) -> None:
+    fill(ws, {"f": ("\x01ä" * 1500 + "\n") * 1000})
+    data = search.grep({"pattern": "ä", "limit": 1000, "context": 20}, ctx, ripgrep=ripgrep)["data"]
+    assert data["truncated"] is True
+    assert data["matches"]
+    frames.encode({"id": "1", "data": data})
+
+
+@BOTH
+def test_a_deep_tree_does_not_exhaust_anything(ripgrep, ctx, ws) -> None:
+    here = os.open(ws, os.O_RDONLY)
+    for depth in range(2500):
+        if depth in (300, 1500, 2400):
+            fd = os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=here)
+            os.write(fd, b"x")
+            os.close(fd)
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    try:
+        # What lies deeper than a path can be long is left out, as ripgrep does.
+        wanted = ["d/" * 1500 + "f", "d/" * 300 + "f"]
+        assert found(ctx, ripgrep, pattern="x") == [(path, 1) for path in wanted]
+        assert sorted(search.glob({"pattern": "**/f"}, ctx)["data"]["paths"]) == wanted
+    finally:
+        subprocess.run(["rm", "-rf", ws / "d"], check=True)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"pattern": 3},
+        {"pattern": "("},
+        {"pattern": "[[:alpha:]]"},
+        {"pattern": r"\p{L}"},
+        {"pattern": "x", "limit": 0},
+        {"pattern": "x", "limit": 1001},
+        {"pattern": "x", "context": 21},
+        {"pattern": "x", "context": -1},
+        {"pattern": "x", "glob": "a["},
+        {"pattern": "x", "glob": "{a"},
+        {"pattern": "x", "ignore_case": 1},
+        {"pattern": "x", "path": ""},
+        {"pattern": "x", "regex": True},
+    ],
+)
+def test_wrong_arguments_of_grep_are_refused(args, ctx) -> None:
+    assert code(search.grep, args, ctx) == "invalid_arguments"

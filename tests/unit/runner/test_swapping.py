@@ -1,0 +1,120 @@
+"""A second process swaps a folder for a link to outside all the time: nothing outside is read, written or left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+import pytest
+
+from crabpot.runner import files, patch, search
+from crabpot.runner.failure import ToolError
+
+OPERATIONS = 10_000
+RENAME_EXCHANGE = 2
+EXPECTED = {"outside", "not_found", "no_match", "conflict", "exists"}
+
+
+def swap_for_ever(ws: str, outside: str) -> None:
+    """In a process of its own: `d` is now the real folder, now one of two links that lead out, in single steps."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.chdir(ws)
+    os.symlink(outside, "link-out")
+    os.symlink("../outside", "link-round")
+    while True:
+        for link in (b"link-out", b"link-round"):
+            for _ in range(2):
+                if libc.renameat2(-100, b"d", -100, link, RENAME_EXCHANGE):
+                    raise OSError(ctypes.get_errno(), "renameat2")
+
+
+@pytest.fixture
+def swapped(tmp_path):
+    """A workspace whose folder `d` does not keep still, and the folder outside that it would lead to."""
+    ws, outside = tmp_path / "ws", tmp_path / "outside"
+    for folder in (ws / "d/sub", outside / "sub"):
+        folder.mkdir(parents=True)
+    for name in ("f", "sub/f"):
+        (ws / "d" / name).write_text("inside\n")
+        (outside / name).write_text("SECRET\n")
+    (outside / "outside-only").write_text("SECRET\n")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            swap_for_ever(str(ws), str(outside))
+        finally:
+            os._exit(0)
+    alive = [pid]
+
+    def stop() -> None:
+        for each in alive:
+            os.kill(each, signal.SIGKILL)
+            assert os.WIFSIGNALED(os.waitpid(each, 0)[1]), "the swapping had ended by itself"
+        alive.clear()
+
+    try:
+        yield ws, outside, stop
+    finally:
+        stop()
+
+
+def snapshot(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+PATCH = "*** Begin Patch\n*** Update File: d/f\n@@\n-inside\n+inside\n+more\n*** Add File: d/sub/new\n+x\n*** End Patch"
+UNPATCH = "*** Begin Patch\n*** Update File: d/f\n@@\n inside\n-more\n*** Delete File: d/sub/new\n*** End Patch"
+
+
+def operations(number: int) -> list:
+    return [
+        (files.read, {"path": "d/f"}),
+        (files.read, {"path": "d/sub/f"}),
+        (files.write, {"path": "d/f", "content": "inside\n"}),
+        (files.write, {"path": f"d/new-{number % 7}/g", "content": "inside\n"}),
+        (files.write, {"path": "d/sub/f", "content": "inside\n", "append": True}),
+        (files.edit, {"path": "d/sub/f", "old": "inside\n", "new": "inside\ninside\n", "all": number % 50 == 0}),
+        (files.write, {"path": "d/sub/f", "content": "inside\n"}),
+        (patch.apply_patch, {"patch": PATCH}),
+        (patch.apply_patch, {"patch": UNPATCH}),
+        (files.ls, {"path": "d", "all": True}),
+    ]
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["openat2", "walk"])
+def test_ten_thousand_file_operations_stay_inside(kernel, swapped) -> None:
+    ws, outside, stop_swapping = swapped
+    before = snapshot(outside)
+    context = files.Context(str(ws), (str(ws),), kernel=kernel)
+    codes: dict[str, int] = {}
+    for number in range(OPERATIONS // 10):
+        for tool, args in operations(number):
+            try:
+                answer = tool(args, context)
+            except ToolError as error:
+                codes[error.code] = codes.get(error.code, 0) + 1
+                continue
+            codes["success"] = codes.get("success", 0) + 1
+            assert b"SECRET" not in answer.get("payload", b"")
+            if tool is files.ls:
+                assert "outside-only" not in {entry["name"] for entry in answer["data"]["entries"]}
+    context.close()
+    stop_swapping()
+    assert snapshot(outside) == before
+    assert [*ws.rglob(".crabpot-*"), *outside.rglob(".crabpot-*")] == []
+    assert set(codes) - {"success"} <= EXPECTED | {"ambiguous_match"}, codes
+    assert codes["success"] > OPERATIONS // 100, codes
+    assert codes.get("outside", 0) > 0, codes
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+def test_searches_report_nothing_from_outside(ripgrep, swapped) -> None:
+    ws, _, _ = swapped
+    context = files.Context(str(ws), (str(ws),))
+    for _ in range(60 if ripgrep else 400):
+        matches = search.grep({"pattern": "inside|SECRET"}, context, ripgrep=ripgrep)["data"]["matches"]
+        assert {match["text"] for match in matches} <= {"inside"}
+        paths = search.glob({"pattern": "d/**"}, context)["data"]["paths"]
+        assert set(paths) <= {"d/f", "d/sub/f", "d"}
+    context.close()
