@@ -63,6 +63,10 @@ class App:
 
     def sessions_seen(self) -> list[str]:
         """List the sessions that ever called."""
+        from crabpot.audit import FILE_NAME
+
+        if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
+            return []
         from crabpot.audit.reading import AuditReader
 
         return AuditReader(self.around.state).sessions()

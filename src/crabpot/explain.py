@@ -31,7 +31,7 @@ class Explainer:
     around: Surroundings
     registry: Registry
 
-    def explain(self, key: str, command: str | None = None, *, sender: str | None = None) -> dict[str, Any]:
+    async def explain(self, key: str, command: str | None = None, *, sender: str | None = None) -> dict[str, Any]:
         """Answer for one session, and for one command of it."""
         session = sessions.parse(key, default_agent=self.settings.default_agent)
         agent = self.settings.agent(session.agent)
@@ -44,17 +44,17 @@ class Explainer:
                 "because": placed.because,
                 "source": placed.source,
             },
-            "sandbox": self._sandbox(agent, placed.answer),
+            "sandbox": await self._sandbox(agent, placed.answer),
             "tools": _tools(agent, placed.answer),
             "elevated": _elevated(agent, placed.answer),
             "command": None if command is None else _command(command, agent, placed, sender),
             "warnings": [str(finding) for finding in lint.findings(agent, self.around)],
         }
 
-    def _sandbox(self, agent: AgentSettings, placed: Placement) -> dict[str, Any]:
+    async def _sandbox(self, agent: AgentSettings, placed: Placement) -> dict[str, Any]:
         spec = None if placed.scope_key is None else build.build(agent, placed.scope_key, self.around)
         sandbox = agent.sandbox
-        backend, clauses = (sandbox.backend, ()) if spec is None else self.registry.clauses(spec)
+        backend, clauses = (sandbox.backend, ()) if spec is None else await self.registry.clauses(spec)
         return {
             "mode": sandbox.mode,
             "scope": sandbox.scope,

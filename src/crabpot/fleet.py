@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from crabpot.backends.stream import GRACE_S
 from crabpot.backends.wire import RunnerWire
 from crabpot.errors import SandboxUnavailable
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Opened
     from crabpot.model import Place
+    from crabpot.settings import Prune
 
     Opener = Callable[[], Awaitable[Opened]]
     # A place and what shares it: no session can be named so that it finds the host's runner.
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # A sandbox that is not ready by then never will be.
 START_S = 20.0
+
+_CLOSING = "the gateway is closing"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -32,6 +36,7 @@ class Live:
     version: str
     opened: Opened
     wire: RunnerWire
+    prune: Prune
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
 
@@ -45,14 +50,21 @@ class Live:
         self.wire.lose("it was closed")
         await self.opened.close()
 
+    async def end_when_quiet(self) -> None:
+        """Let the calls in it finish before it ends."""
+        await self.wire.quiet()
+        await self.end()
+
 
 class Fleet:
     """One sandbox for each key. A hundred first calls at once open one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, start_s: float = START_S, grace_s: float = GRACE_S) -> None:
+        self._start_s = start_s
+        self._grace_s = grace_s
         self._live: dict[Key, Live] = {}
         self._opening: dict[Key, asyncio.Task[Live]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[asyncio.Task[None], Live] = {}
         self._closed = False
 
     def find(self, key: Key, version: str) -> Live | None:
@@ -63,8 +75,8 @@ class Fleet:
         live.used = time.time()
         return live
 
-    async def acquire(self, key: Key, version: str, open_: Opener) -> Live:
-        """Find the sandbox of a key, or open it; one of an older version is replaced."""
+    async def acquire(self, key: Key, version: str, open_: Opener, prune: Prune) -> Live:
+        """Find the sandbox of a key, or open it; one of an older version is replaced. `prune` says when it goes."""
         while True:
             live = self.find(key, version)
             if live is not None:
@@ -72,46 +84,63 @@ class Fleet:
             task = self._opening.get(key)
             if task is None:
                 if self._closed:
-                    raise SandboxUnavailable("the gateway is closing")
+                    raise SandboxUnavailable(_CLOSING)
                 self._retire(key)
-                task = asyncio.create_task(self._open(key, version, open_))
+                task = asyncio.create_task(self._open(key, version, open_, prune))
                 self._opening[key] = task
-                task.add_done_callback(lambda _: self._opening.pop(key, None))
-            # Shielded: a caller that gives up must not take the sandbox from the others who wait for it.
-            live = await asyncio.shield(task)
-            if live.version == version:
+                task.add_done_callback(lambda done: self._opened(key, done))
+            live = await self._opened_by(task)
+            if live.version == version and not live.lost:
                 return live
 
-    async def _open(self, key: Key, version: str, open_: Opener) -> Live:
-        live = await start(key, version, open_)
-        if self._closed:
-            await live.end()
-            raise SandboxUnavailable("the gateway is closing")
-        self._live[key] = live
+    async def _opened_by(self, task: asyncio.Task[Live]) -> Live:
+        try:
+            # Shielded: a caller that gives up must not take the sandbox from the others who wait for it.
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and self._closed:
+                raise SandboxUnavailable(_CLOSING) from None
+            raise
+
+    def _opened(self, key: Key, task: asyncio.Task[Live]) -> None:
+        del self._opening[key]
+        if not task.cancelled():
+            # Whoever waits is told; asking once keeps asyncio from logging a failure that nobody waited for.
+            task.exception()
+
+    async def _open(self, key: Key, version: str, open_: Opener, prune: Prune) -> Live:
+        """Open a sandbox and wait for its runner; one that does not answer is ended before the error is told."""
+        opened = await open_()
+        try:
+            wire = await RunnerWire.connect(
+                opened.channel, opened.hello, timeout_s=self._start_s, grace_s=self._grace_s
+            )
+        except BaseException:
+            await opened.close()
+            raise
+        live = self._live[key] = Live(key=key, version=version, opened=opened, wire=wire, prune=prune)
         return live
 
-    def adopt(self, key: Key, live: Live) -> None:
-        """Take in a sandbox that was opened ahead of its first call."""
-        self._retire(key)
-        live.key, live.used = key, time.time()
-        self._live[key] = live
-
     def _retire(self, key: Key) -> None:
-        live = self._live.pop(key, None)
+        live = self._live.get(key)
         if live is not None:
-            self._end_soon(live)
+            self.forget(live)
 
-    def _end_soon(self, live: Live) -> None:
-        task = asyncio.create_task(_end_when_idle(live))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    def forget(self, live: Live) -> None:
+        """Give no more calls to a sandbox, and end it once those in it have; a lost one ends at once."""
+        if self._live.get(live.key) is not live:
+            return
+        del self._live[live.key]
+        task = asyncio.create_task(live.end_when_quiet())
+        self._ending[task] = live
+        task.add_done_callback(self._ending.pop)
 
     def listed(self) -> list[Live]:
         """List the sandboxes that live."""
         return [live for live in self._live.values() if not live.lost]
 
     async def stop(self, key: Key) -> bool:
-        """End the sandbox of a key; tell whether there was one."""
+        """End the sandbox of a key, whatever runs in it; tell whether there was one."""
         live = self._live.pop(key, None)
         if live is None:
             return False
@@ -127,24 +156,14 @@ class Fleet:
     async def close(self) -> None:
         """End everything; nothing is left when this returns."""
         self._closed = True
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
         live, self._live = list(self._live.values()), {}
-        await asyncio.gather(*(one.end() for one in live), *self._ending, return_exceptions=True)
-
-
-async def start(key: Key, version: str, open_: Opener) -> Live:
-    """Open a sandbox and wait for its runner; one that does not answer is ended before the error is told."""
-    opened = await open_()
-    try:
-        wire = await RunnerWire.connect(opened.channel, opened.hello, timeout_s=START_S)
-    except BaseException:
-        await opened.close()
-        raise
-    return Live(key=key, version=version, opened=opened, wire=wire)
-
-
-async def _end_when_idle(live: Live) -> None:
-    """Let the calls in an outdated sandbox finish before it ends."""
-    while live.wire.busy and not live.lost:
-        await asyncio.wait({asyncio.create_task(live.wire.gone.wait())}, timeout=0.2)
-    await live.end()
+        for retired in self._ending.values():
+            retired.wire.lose("it was closed")
+        ended = await asyncio.gather(*(one.end() for one in live), *self._ending, return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, Exception):
+                raise failure

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
+import secrets
 import time
-import uuid
+from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from crabpot import hosttools
 from crabpot.audit.records import of_call, of_intent
+from crabpot.audit.store import AuditUnavailable
 from crabpot.elevation import rules as elevation
 from crabpot.elevation.rules import Exit
-from crabpot.errors import CrabpotError, SandboxLost, SandboxUnavailable
+from crabpot.errors import SandboxUnavailable
 from crabpot.model import Failure, Place, ToolCall, ToolResult
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
@@ -18,15 +21,17 @@ from crabpot.policy import rules as policy
 from crabpot.policy.catalogue import BUILT_IN
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from crabpot.audit.store import AuditLog
     from crabpot.execution import Execution, Streams
+    from crabpot.hosttools import HostTool
     from crabpot.model import Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings
 
-    HostTool = Callable[..., Any | Awaitable[Any]]
+# Decisions that depend on nothing but the settings are remembered, for as many sessions and tools as this.
+_REMEMBERED = 4096
 
 
 class Gateway:
@@ -37,6 +42,9 @@ class Gateway:
         self.execution = execution
         self.audit = audit
         self._host_tools: dict[str, HostTool] = {}
+        self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
+        # Apart from those of every other gateway that writes the same log.
+        self._name, self._numbers = secrets.token_hex(8), count(1)
 
     def register(self, name: str, tool: HostTool) -> None:
         """Offer a host tool: a callable that takes the arguments by name. Its name passes the same policy."""
@@ -54,15 +62,13 @@ class Gateway:
         **more: Any,
     ) -> ToolResult:
         """Take one call through the five steps. What the agent did wrong is a result, never an exception."""
-        name = policy.canonical(tool)
-        call = ToolCall(id=uuid.uuid4().hex, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
-        key = sessions.parse(session, default_agent=self.settings.default_agent)
-        agent = self.settings.agent(key.agent)
-        placed = placement.decide(key, agent)
-        sandboxed = placed.answer.where is Place.SANDBOX
         began = time.perf_counter()
+        name = policy.canonical(tool)
+        call_id = f"{self._name}-{next(self._numbers)}"
+        call = ToolCall(id=call_id, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
+        agent, placed, allowed = self._decided(session, name)
+        sandboxed = placed.answer.where is Place.SANDBOX
 
-        allowed = policy.decide(name, agent, sandboxed=sandboxed)
         if not allowed.answer:
             result = _refused(call, "denied", f"{name} is denied: {allowed.because} ({allowed.source})")
             return self._recorded(call, agent, result, allowed, began)
@@ -72,56 +78,54 @@ class Gateway:
             result = _refused(call, "approval_denied", _nobody_to_ask(leaving))
             return self._recorded(call, agent, result, leaving, began)
 
-        if not sandboxed or name not in BUILT_IN:
-            self.audit.record(**of_intent(call, agent.id, placed))
-        result = await self._run(call, agent, placed.answer, streams)
+        try:
+            result = await self._run(call, agent, placed, streams)
+        except BaseException:
+            # The caller left, or what it connected broke: the call was ended, and that is written down as well.
+            result = _refused(call, "cancelled", "the caller ended the call", placed.answer.where)
+            self._recorded(call, agent, result, placed, began)
+            raise
         return self._recorded(call, agent, result, placed, began)
 
+    def _decide(self, session: str, tool: str) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
+        key = sessions.parse(session, default_agent=self.settings.default_agent)
+        agent = self.settings.agent(key.agent)
+        placed = placement.decide(key, agent)
+        return agent, placed, policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
+
     async def _run(
-        self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None
+        self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None
     ) -> ToolResult:
+        built_in = call.tool in BUILT_IN
         try:
-            if call.tool in BUILT_IN:
-                return await self.execution.run(call, agent, placed, streams)
-            return await self._run_host_tool(call)
+            if not built_in or placed.answer.where is Place.HOST:
+                self.audit.record(of_intent(call, agent.id, placed))
+                await self.audit.durable()
+            if built_in:
+                return await self.execution.run(call, agent, placed.answer, streams)
+            return await hosttools.run(call, self._host_tools.get(call.tool))
         except SandboxUnavailable as error:
             return _refused(call, "sandbox_unavailable", str(error))
-        except SandboxLost as error:
-            return _refused(call, "sandbox_lost", f"the sandbox was lost: {error}")
-
-    async def _run_host_tool(self, call: ToolCall) -> ToolResult:
-        tool = self._host_tools.get(call.tool)
-        if tool is None:
-            return _refused(call, "not_found", f"no program has registered the host tool {call.tool}")
-        try:
-            inspect.signature(tool).bind(**call.args)
-        except TypeError as error:
-            return _refused(call, "invalid_arguments", f"{call.tool}: {error}")
-        try:
-            answer = tool(**call.args)
-            data = await answer if inspect.isawaitable(answer) else answer
-        except CrabpotError as error:
-            return _refused(call, "internal", f"{call.tool}: {error}")
-        except Exception as error:  # noqa: BLE001  somebody else's tool: its fault must not end the gateway
-            return _refused(call, "internal", f"{call.tool}: {type(error).__name__}: {error}")
-        shaped = data if isinstance(data, dict) or data is None else {"value": data}
-        return ToolResult(id=call.id, success=True, data=shaped, place=Place.HOST)
+        except AuditUnavailable as error:
+            return _refused(call, "internal", f"nothing touches the host without a record: {error}")
 
     def _recorded(
         self, call: ToolCall, agent: AgentSettings, result: ToolResult, verdict: Verdict[Any], began: float
     ) -> ToolResult:
         timed = result.after(round((time.perf_counter() - began) * 1000, 3))
-        self.audit.record(**of_call(call, agent.id, timed, verdict))
+        self.audit.record(of_call(call, agent.id, timed, verdict))
         return timed
 
     async def close(self) -> None:
         """End every sandbox and write the log out."""
-        await self.execution.close()
-        self.audit.close()
+        try:
+            await self.execution.close()
+        finally:
+            self.audit.close()
 
 
-def _refused(call: ToolCall, code: str, message: str) -> ToolResult:
-    return ToolResult(id=call.id, success=False, error=Failure(code=code, message=message))
+def _refused(call: ToolCall, code: str, message: str, place: Place = Place.NONE) -> ToolResult:
+    return ToolResult(id=call.id, success=False, error=Failure(code=code, message=message), place=place)
 
 
 def _nobody_to_ask(leaving: Verdict[elevation.Elevation]) -> str:

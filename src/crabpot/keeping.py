@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
-import shutil
-import stat
+import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from crabpot.removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 FOLDER = "sandboxes"
 _NOTE = ".json"
+# On its way out: what a removal that was interrupted left is found by this, and nothing else is called so.
+_GONE = ".gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +36,6 @@ class Kept:
     created: float
     used: float
     folder: str
-
-    def is_stale(self, prune: Prune, now: float) -> bool:
-        """Tell whether it was idle, or is old, beyond what the configuration keeps."""
-        idle, age = now - self.used, now - self.created
-        return idle > prune.idle_hours * 3600 or age > prune.max_age_days * 86400
 
 
 class Hold:
@@ -53,26 +52,66 @@ class Hold:
             self._handle = -1
 
 
-def hold(state: str, spec: SandboxSpec, agent: str) -> Hold:
-    """Note whose folder this is, and that it is in use."""
+def is_stale(prune: Prune, *, used: float, made: float, now: float) -> bool:
+    """Tell whether something was idle, or is old, beyond what the configuration keeps."""
+    return now - used > prune.idle_hours * 3600 or now - made > prune.max_age_days * 86400
+
+
+async def hold(state: str, spec: SandboxSpec, agent: str) -> Hold:
+    """Note whose folder this is, and that it is in use; wait if it is just being removed."""
     folder = os.path.join(state, FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    handle = os.open(os.path.join(folder, spec.name + _NOTE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(handle, fcntl.LOCK_SH)
-    if os.fstat(handle).st_size == 0:
-        note = {"scope_key": spec.scope_key, "agent": agent, "created": time.time()}
-        os.write(handle, json.dumps(note).encode())
-    os.utime(handle)
-    return Hold(handle)
+    note = os.path.join(folder, spec.name + _NOTE)
+    written = json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode()
+    while True:
+        _write_once(note, written)
+        with suppress(FileNotFoundError):
+            handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                # A note that was unlinked between its opening and the lock holds nothing.
+                if os.fstat(handle).st_nlink:
+                    os.utime(handle)
+                    return Hold(handle)
+            except BlockingIOError:
+                os.close(handle)
+                await asyncio.sleep(0.005)
+                continue
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+
+def _write_once(note: str, written: bytes) -> None:
+    """Make the note whole or not at all: two gateways may be at it at once."""
+    if os.path.exists(note):
+        return
+    draft = f"{note}.{secrets.token_hex(4)}"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(written)
+        with suppress(FileExistsError):
+            os.link(draft, note)
+    finally:
+        os.unlink(draft)
 
 
 def listed(state: str) -> Iterator[Kept]:
     """List what is kept, by name."""
-    folder = os.path.join(state, FOLDER)
-    for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        kept = _read(os.path.join(folder, entry)) if entry.endswith(_NOTE) else None
+    for path in _entries(state, _NOTE):
+        kept = _read(path)
         if kept is not None:
             yield kept
+
+
+def _entries(state: str, ending: str) -> list[str]:
+    folder = os.path.join(state, FOLDER)
+    try:
+        return [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if entry.endswith(ending)]
+    except FileNotFoundError:
+        return []
 
 
 def _read(path: str) -> Kept | None:
@@ -95,15 +134,26 @@ def _read(path: str) -> Kept | None:
 
 def prune(state: str, settings: Settings, *, now: float) -> list[Kept]:
     """Remove the folders that are stale by their agent's settings; one in use is left alone."""
-    return remove(state, lambda kept: kept.is_stale(settings.agent(kept.agent).sandbox.prune, now))
+
+    def stale(kept: Kept) -> bool:
+        keep = settings.agent(kept.agent).sandbox.prune
+        return is_stale(keep, used=kept.used, made=kept.created, now=now)
+
+    return remove(state, stale)
 
 
 def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
     """Remove the folders that `wanted` names and nobody uses."""
-    return [kept for kept in listed(state) if wanted(kept) and _remove(kept)]
+    taken = [kept for kept in listed(state) if wanted(kept) and _take_away(kept)]
+    for path in _entries(state, _GONE):
+        # What cannot be removed now is tried again by the next pruning.
+        with suppress(OSError):
+            remove_tree(path)
+    return taken
 
 
-def _remove(kept: Kept) -> bool:
+def _take_away(kept: Kept) -> bool:
+    """Rename the folder and unlink its note under the lock; the long part of removing it needs none."""
     note = kept.folder + _NOTE
     try:
         handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
@@ -111,27 +161,11 @@ def _remove(kept: Kept) -> bool:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove_tree(kept.folder)
+        with suppress(FileNotFoundError):
+            os.rename(kept.folder, f"{kept.folder}.{secrets.token_hex(4)}{_GONE}")
         os.unlink(note)
     except OSError:
         return False
     finally:
         os.close(handle)
     return True
-
-
-def _remove_tree(folder: str) -> None:
-    """Remove what an agent left; it may have taken its own permissions away to be kept."""
-
-    def open_up(_function: Any, path: str, _error: Any) -> None:
-        parent = os.path.dirname(path)
-        with suppress(OSError):
-            os.chmod(parent, stat.S_IRWXU)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, stat.S_IRWXU)
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)
-
-    if os.path.lexists(folder):
-        shutil.rmtree(folder, onerror=open_up)

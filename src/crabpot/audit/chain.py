@@ -25,13 +25,13 @@ def link(before: str, text: str) -> str:
 def first_break(rows: Iterable[tuple[int, str, str]], head: tuple[int, str]) -> str | None:
     """Walk (number, text, hash) in order; say where the chain breaks, or None. `head` is what the last must be."""
     before, number = START, 0
-    for number_found, text, digest in rows:
+    for found, text, digest in rows:
         number += 1
-        if number_found != number:
+        if found > number:
             return f"record {number} is missing"
-        if link(before, text) != digest:
-            return f"record {number} was changed"
+        if found < number or link(before, text) != digest:
+            return f"record {found} was changed or put in"
         before = digest
-    if (number, before) != head:
-        return f"{head[0] - number} records are missing at the end" if head[0] > number else "the end was changed"
-    return None
+    if number < head[0]:
+        return f"{head[0] - number} records are missing at the end"
+    return None if (number, before) == head else "the last record is not the one that the head names"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crabpot.model import ToolCall, ToolResult, Verdict
 
 _LONGEST = 4096
+_MOST_NAMES = 64
+_LARGEST = 10**15
 
 # Arguments whose text is shown. Of all others only the size is: they hold contents, input and environment.
 _SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background"})
@@ -38,9 +41,9 @@ def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
         "call": call.id,
         "session": _text(call.session),
         "agent": agent,
-        "sender": call.sender,
-        "tool": call.tool,
-        "args": {_text(name): _argument(name, value) for name, value in call.args.items()},
+        "sender": None if call.sender is None else _text(call.sender),
+        "tool": _text(call.tool),
+        "args": {_text(name): _argument(name, value) for name, value in islice(call.args.items(), _MOST_NAMES)},
         "because": verdict.because,
         "rule": verdict.source,
     }
@@ -48,13 +51,17 @@ def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
 
 def _argument(name: str, value: Any) -> Any:
     if name in _SHOWN:
-        return _text(value) if isinstance(value, str) else value if isinstance(value, int | float) else None
+        if isinstance(value, str):
+            return _text(value)
+        # What is no number, or endless, cannot be written as JSON.
+        return value if isinstance(value, int | float) and -_LARGEST < value < _LARGEST else None
     if isinstance(value, dict):
-        return {"names": sorted(_text(str(key)) for key in value)[:64]}
+        return {"names": [_text(key) for key in islice(value, _MOST_NAMES)]}
     return {"size": len(value)} if isinstance(value, str | bytes) else None
 
 
-def _text(value: str) -> str:
+def _text(value: Any) -> str:
     """Keep it printable and short; halves of surrogate pairs cannot be stored."""
-    whole = value.encode("utf-8", "replace").decode("utf-8")
+    text = value if isinstance(value, str) else type(value).__name__
+    whole = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}… ({len(whole)} characters)"

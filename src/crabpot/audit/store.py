@@ -8,22 +8,31 @@ import queue
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from crabpot.audit import FILE_NAME
 from crabpot.audit.chain import START, link, text_of
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-FILE_NAME = "audit.db"
+    # Told on the writer's thread: why what was recorded before could not be written, or None.
+    Told = Callable[[str | None], None]
+    Record = dict[str, Any]
 
-_SCHEMA = """
+
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, text TEXT NOT NULL, hash TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, seen REAL NOT NULL);
 """
 _BUSY_S = 10.0
+# Records that nobody waits for are written together: a commit for each would cost a call as much again.
+_LINGER_S = 0.05
+# While the disk is full this many are kept for later. Beyond it only their number is.
+_MOST_KEPT = 10_000
 
 
 class AuditUnavailable(CrabpotError):
@@ -35,93 +44,118 @@ class AuditLog:
 
     def __init__(self, state: str) -> None:
         self._file = os.path.join(state, FILE_NAME)
-        self._queue: queue.SimpleQueue[Mapping[str, Any] | Callable[[], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Record | Told | None] = queue.SimpleQueue()
+        self._urgent = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failed: str | None = None
 
     def open(self) -> None:
         """Make the file, private to its owner, and start the writer."""
-        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-        os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        try:
+            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise self._unavailable(str(error.strerror)) from None
         self._thread = threading.Thread(target=self._write_all, name="crabpot-audit", daemon=True)
         self._thread.start()
 
-    def record(self, **fields: Any) -> None:
+    def record(self, record: Record) -> None:
         """Add a record; its time is now."""
-        self._queue.put({"time": round(time.time(), 3), **fields})
+        record["time"] = round(time.time(), 3)
+        self._queue.put(record)
 
     async def durable(self) -> None:
         """Wait until all that was recorded is on disk; AuditUnavailable if it cannot be."""
+        if self._thread is None:
+            raise self._unavailable("it is closed")
         loop = asyncio.get_running_loop()
-        written: asyncio.Future[None] = loop.create_future()
+        written: asyncio.Future[str | None] = loop.create_future()
 
-        def settle() -> None:
+        def settle(failure: str | None) -> None:
             if not written.done():
-                written.set_result(None)
+                written.set_result(failure)
 
-        def tell() -> None:
-            loop.call_soon_threadsafe(settle)
+        def tell(failure: str | None) -> None:
+            with suppress(RuntimeError):  # The loop ended before it heard of it.
+                loop.call_soon_threadsafe(settle, failure)
 
         self._queue.put(tell)
-        await written
-        if self._failed is not None:
-            raise AuditUnavailable(f"the audit log {self._file} cannot be written: {self._failed}")
+        self._urgent.set()
+        failure = await written
+        if failure is not None:
+            raise self._unavailable(failure)
 
     def close(self) -> None:
-        """Write what is left."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        """Write what is left; AuditUnavailable if that cannot be done."""
+        if self._thread is None:
+            return
+        failures: list[str | None] = []
+        self._queue.put(failures.append)
+        self._queue.put(None)
+        self._urgent.set()
+        self._thread.join()
+        self._thread = None
+        if failures[0] is not None:
+            raise self._unavailable(failures[0])
+
+    def _unavailable(self, why: str) -> AuditUnavailable:
+        return AuditUnavailable(f"the audit log {self._file} cannot be written: {why}")
 
     # --- the writer's thread ----------------------------------------------------------------------------------------
 
     def _write_all(self) -> None:
         connection = None
+        unwritten: list[Record] = []
+        dropped = 0
         ended = False
         while not ended:
-            group, waiting, ended = self._next_group()
+            waiting, ended = self._gather(unwritten)
+            gap = [{"kind": "gap", "dropped": dropped, "time": unwritten[-1]["time"]}] if dropped else []
             try:
                 if connection is None:
                     connection = connect(self._file)
-                _append(connection, group)
-                self._failed = None
-            except sqlite3.Error as error:
-                # A full disk must not end the writer: it tries again with the next group, and `durable` tells.
-                self._failed = str(error)
+                _append(connection, unwritten + gap)
+                unwritten, dropped, failure = [], 0, None
+            except Exception as error:  # noqa: BLE001  a full disk, whatever it makes fail, must not end the writer
+                failure = str(error)
+                dropped += max(0, len(unwritten) - _MOST_KEPT)
+                del unwritten[_MOST_KEPT:]
             for tell in waiting:
-                tell()
+                tell(failure)
         if connection is not None:
             connection.close()
 
-    def _next_group(self) -> tuple[list[Mapping[str, Any]], list[Callable[[], None]], bool]:
-        """Take everything that waits: one commit for all of it."""
-        group: list[Mapping[str, Any]] = []
-        waiting: list[Callable[[], None]] = []
+    def _gather(self, unwritten: list[Record]) -> tuple[list[Told], bool]:
+        """Take everything that waits, or comes within a moment: one commit for all of it. None is the end."""
+        waiting: list[Told] = []
         item = self._queue.get()
-        while True:
-            if item is None:
-                return group, waiting, True
-            if callable(item):
-                waiting.append(item)
-            else:
-                group.append(item)
-            try:
+        if isinstance(item, dict):
+            self._urgent.wait(_LINGER_S)
+        self._urgent.clear()
+        with suppress(queue.Empty):
+            while item is not None:
+                if isinstance(item, dict):
+                    unwritten.append(item)
+                else:
+                    waiting.append(item)
                 item = self._queue.get_nowait()
-            except queue.Empty:
-                return group, waiting, False
+        return waiting, item is None
 
 
 def connect(file: str) -> sqlite3.Connection:
     """Open the log. Full synchronisation: a record that was waited for survives a power cut."""
     connection = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.executescript(_SCHEMA)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def _append(connection: sqlite3.Connection, group: list[Mapping[str, Any]]) -> None:
+def _append(connection: sqlite3.Connection, group: list[Record]) -> None:
     if not group:
         return
     # IMMEDIATE: another process may write the same log, and two must not follow the same record.
@@ -139,7 +173,8 @@ def _append(connection: sqlite3.Connection, group: list[Mapping[str, Any]]) -> N
         connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", seen.items())
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 

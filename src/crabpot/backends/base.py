@@ -31,10 +31,14 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """A connected, non-blocking stream to a runner; `decode` strips an engine's own framing from what arrives."""
+    """A connected, non-blocking stream to a runner; `decode` strips an engine's own framing from what arrives.
+
+    `ready` is the runner's answer to hello where the backend has greeted it already.
+    """
 
     sock: socket.socket
     decode: Callable[[bytes], bytes] | None = None
+    ready: dict[str, Any] | None = None
 
 
 class Opened(Protocol):
@@ -52,7 +56,7 @@ class Opened(Protocol):
         """End every process of it and leave nothing behind; safe to call twice."""
 
     def cause_of_death(self) -> tuple[str, str] | None:
-        """Give the code and sentence of the limit that killed it, where that can be known."""
+        """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
 
 
 class Backend(Protocol):
@@ -62,11 +66,11 @@ class Backend(Protocol):
     def name(self) -> str:
         """The word for it in the configuration."""
 
-    def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
+    async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
 
     async def open(self, spec: SandboxSpec) -> Opened:
-        """Make the sandbox and start its runner, or raise SandboxUnavailable."""
+        """Make the sandbox and start its runner, or raise SandboxUnavailable; cancelled, leave nothing behind."""
 
 
 def greeting(spec: SandboxSpec) -> dict[str, Any]:

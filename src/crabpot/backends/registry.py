@@ -36,7 +36,7 @@ class Registry:
         )
         return ("docker",) if only_docker else AUTOMATIC
 
-    def choose(self, spec: SandboxSpec) -> tuple[Backend, tuple[Clause, ...]]:
+    async def choose(self, spec: SandboxSpec) -> tuple[Backend, tuple[Clause, ...]]:
         """Take the first that refuses no clause; SandboxUnavailable lists why each was passed over."""
         reasons = []
         for name in self.candidates(spec):
@@ -44,7 +44,7 @@ class Registry:
             if backend is None:
                 reasons.append(f"{name}: not part of this build")
                 continue
-            clauses = backend.probe(spec)
+            clauses = await backend.probe(spec)
             refused = [clause for clause in clauses if clause.state == "refused"]
             if not refused:
                 return backend, clauses
@@ -53,16 +53,16 @@ class Registry:
 
     async def open(self, spec: SandboxSpec) -> Opened:
         """Open a spec with the backend that takes it."""
-        backend, _ = self.choose(spec)
+        backend, _ = await self.choose(spec)
         return await backend.open(spec)
 
-    def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
+    async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
         """Say which backend would take a spec and how it keeps each promise; if none does, why the first does not."""
         try:
-            backend, clauses = self.choose(spec)
+            backend, clauses = await self.choose(spec)
         except SandboxUnavailable:
             for name in self.candidates(spec):
                 if name in self._backends:
-                    return name, self._backends[name].probe(spec)
+                    return name, await self._backends[name].probe(spec)
             return "none", ()
         return backend.name, clauses

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from crabpot.runner.frames import FrameError
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 CODES = frozenset(
     "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_file exists "
@@ -16,9 +21,11 @@ CODES = frozenset(
 FROM_RUNNER = CODES - {"denied", "approval_denied", "approval_timeout", "sandbox_lost", "sandbox_unavailable"}
 
 _HIGHEST_EXIT = 255
+# No tool's data is a quarter as deep; what is deeper would exhaust the stack of whoever writes it as JSON again.
+_DEEPEST = 32
 
 
-class BadReply(ValueError):
+class BadReply(FrameError):
     """An answer that no runner of ours gives; the sandbox that sent it is lost."""
 
 
@@ -35,7 +42,17 @@ class Reply:
     data: dict[str, Any] | None
 
 
-def check(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
+def check_runner(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
+    """Read a runner's answer, which may not speak for the gateway, nor say that a failure went well."""
+    reply = check(header, payload, stdout, stderr, codes=FROM_RUNNER)
+    if reply.success and (reply.error is not None or reply.exit_code):
+        raise BadReply("success contradicts the rest of it")
+    return reply
+
+
+def check(
+    header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes, *, codes: AbstractSet[str] = CODES
+) -> Reply:
     """Read an answer; `stdout` and `stderr` are what came ahead of it in frames of their own."""
     data = header.get("data")
     if data is not None and type(data) is not dict:
@@ -45,50 +62,56 @@ def check(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) 
         raise BadReply("exit_code is not a number from 0 to 255")
     data = None if data is None else clean(data)
     if payload:
-        data = {**(data or {}), "content": _content(data or {}, payload)}
+        data = {} if data is None else data
+        data["content"] = _content(data.get("encoding"), payload)
     return Reply(
-        success=_flag(header, "success"),
-        stdout=stdout.decode("utf-8", "replace") + _text(header.get("stdout", "")),
-        stderr=stderr.decode("utf-8", "replace") + _text(header.get("stderr", "")),
+        success=_flag(header.get("success"), "success"),
+        stdout=_text(header.get("stdout", ""), stdout),
+        stderr=_text(header.get("stderr", ""), stderr),
         exit_code=exit_code,
-        error=_error(header.get("error")),
-        truncated=_flag(header, "truncated"),
+        error=_error(header.get("error"), codes),
+        truncated=_flag(header.get("truncated", False), "truncated"),
         data=data,
     )
 
 
-def _content(data: dict[str, Any], payload: bytes) -> str:
-    if data.get("encoding") == "base64":
+def _content(encoding: Any, payload: bytes) -> str:
+    if encoding == "base64":
         return base64.b64encode(payload).decode("ascii")
     return payload.decode("utf-8", "replace")
 
 
-def _flag(header: dict[str, Any], name: str) -> bool:
-    value = header.get(name, False)
+def _flag(value: Any, name: str) -> bool:
     if type(value) is not bool:
         raise BadReply(f"{name} is not true or false")
     return value
 
 
-def _error(value: Any) -> tuple[str, str] | None:
+def _error(value: Any, codes: AbstractSet[str]) -> tuple[str, str] | None:
     if value is None:
         return None
-    if type(value) is not dict or value.get("code") not in FROM_RUNNER:
-        raise BadReply("error has no code that a runner may give")
-    return value["code"], _text(value.get("message", ""))
+    code = value.get("code") if type(value) is dict else None
+    if type(code) is not str or code not in codes:
+        raise BadReply("error has no code that may be given")
+    return code, _text(value.get("message", ""))
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, ahead: bytes = b"") -> str:
     if type(value) is not str:
         raise BadReply("text is not a string")
     cleaned: str = clean(value)
-    return cleaned
+    return ahead.decode("utf-8", "replace") + cleaned if ahead else cleaned
 
 
-def clean(value: Any) -> Any:
+def clean(value: Any, depth: int = 0) -> Any:
     """Replace halves of surrogate pairs, which JSON can spell and no door could print or send on."""
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if type(value) is dict:
-        return {clean(key): clean(item) for key, item in value.items()}
-    return [clean(item) for item in value] if type(value) is list else value
+    if kind is not dict and kind is not list:
+        return value
+    if depth >= _DEEPEST:
+        raise BadReply(f"data nested deeper than {_DEEPEST}")
+    if kind is dict:
+        return {clean(key): clean(item, depth + 1) for key, item in value.items()}
+    return [clean(item, depth + 1) for item in value]

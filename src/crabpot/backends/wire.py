@@ -1,78 +1,57 @@
-"""The gateway's end of the wire. What arrives is hostile: whatever is not to the letter loses the sandbox."""
+"""Calls over a stream of frames: many in flight, answered once, streamed, cancelled, never waited for in vain."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from crabpot.backends.reply import BadReply, Reply, check
-from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.runner.frames import ACK_EVERY, MAX_PAYLOAD, WINDOW, FrameError, FrameReader, encode
+from crabpot.backends.flow import Window, pieces
+from crabpot.backends.inflight import InFlight
+from crabpot.backends.reply import Reply, check_runner
+from crabpot.backends.stream import GRACE_S, FrameStream, fail
+from crabpot.errors import SandboxLost
+from crabpot.runner.frames import FrameError, encode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from crabpot.backends.base import Channel
+    from crabpot.backends.inflight import Sink
 
-    Sink = Callable[[str, bytes], Awaitable[None]]
+    Source = AsyncIterator[bytes]
+    Resizes = asyncio.Queue[tuple[int, int]]
 
 Answer = TypeVar("Answer")
 
-PROTOCOL = 1
-
-# After its own time limit a runner has this long to end the call before the gateway ends the sandbox.
-GRACE_S = 5.0
-
-_STREAMS = ("stdout", "stderr", "content")
-_CHUNK = 256 * 1024
+# No terminal is longer or wider for a runner, whatever a window manager says.
+LONGEST_SIDE = 1000
 
 
-class Wire(asyncio.Protocol, Generic[Answer]):
-    """A stream to one runner: many calls in flight, each answered once."""
+class Wire(FrameStream, Generic[Answer]):
+    """The calling end of a stream."""
 
     @abstractmethod
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Answer:
         """Read an answer; what came ahead of it in frames of its own is given beside it."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._reader = FrameReader()
-        self._transport: asyncio.Transport | None = None
-        self._calls: dict[str, _Call[Answer]] = {}
-        self._ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._writable = asyncio.Event()
-        self._writable.set()
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        super().__init__(channel, grace_s=grace_s)
+        self._calls: dict[str, InFlight[Answer]] = {}
         self._count = 0
-        self.keep_at_most = 0
-        self.lost: str | None = None
-        self.gone = asyncio.Event()
-
-    @classmethod
-    async def connect(cls, channel: Channel, hello: Mapping[str, Any], *, timeout_s: float) -> Self:
-        """Greet the runner and wait until it is ready."""
-        wire = cls(channel)
-        await asyncio.get_running_loop().create_connection(lambda: wire, sock=channel.sock)
-        # A result holds both streams up to the limit, and the mark of what was cut.
-        wire.keep_at_most = 2 * hello["limits"]["output"] + ACK_EVERY
-        wire._send(dict(hello))
-        try:
-            ready = await asyncio.wait_for(wire._ready, timeout_s)
-        except TimeoutError:
-            wire.lose(f"the runner did not answer within {timeout_s:g} s")
-            raise SandboxUnavailable(f"the sandbox did not start: {wire.lost}") from None
-        except SandboxLost as error:
-            raise SandboxUnavailable(f"the sandbox did not start: {error}") from None
-        if ready.get("protocol") != PROTOCOL:
-            wire.lose("the runner speaks another protocol")
-            raise SandboxUnavailable(f"the sandbox did not start: {wire.lost}")
-        return wire
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
     @property
     def busy(self) -> int:
         """How many calls are in flight."""
         return len(self._calls)
+
+    async def quiet(self) -> None:
+        """Wait until no call is in flight."""
+        await self._quiet.wait()
 
     async def call(  # noqa: PLR0913  a call's three streams are optional and independent
         self,
@@ -80,17 +59,18 @@ class Wire(asyncio.Protocol, Generic[Answer]):
         args: Mapping[str, Any],
         *,
         timeout_s: float,
-        source: AsyncIterator[bytes] | None = None,
+        source: Source | None = None,
         sink: Sink | None = None,
-        resizes: asyncio.Queue[tuple[int, int]] | None = None,
+        resizes: Resizes | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header."""
         if self.lost is not None:
             raise SandboxLost(self.lost)
         self._count += 1
-        call = _Call(self, str(self._count), sink)
-        header = {**(more or {}), "id": call.id, "tool": tool, "args": args, "timeout": timeout_s}
+        header = {"id": str(self._count), "tool": tool, "args": args, "timeout": timeout_s}
+        if more is not None:
+            header.update(more)
         if sink is not None:
             header["stream"] = True
         if source is not None:
@@ -98,155 +78,120 @@ class Wire(asyncio.Protocol, Generic[Answer]):
         try:
             frame = encode(header)
         except FrameError as error:
-            return self.read_answer(_too_large(error), b"", b"", b"")
+            return self.read_answer(_unsendable(error), b"", b"", b"")
+        call = InFlight[Answer](str(self._count), sink, keep=self.keep, acknowledge=self._acknowledge)
+        call.answer = self.loop.create_future()
+        call.timer = self.loop.call_later(timeout_s + self.grace_s, self._overdue, call, timeout_s)
         self._calls[call.id] = call
-        self._write(frame)
+        self._quiet.clear()
+        self.write(frame)
         if source is None and sink is None and resizes is None:
-            return await self._answer(call, timeout_s)
-        return await self._answer_streamed(call, timeout_s, source, resizes)
+            return await self._answer(call)
+        return await self._answer_streamed(call, source, sink, resizes)
 
-    async def _answer(self, call: _Call[Answer], timeout_s: float) -> Answer:
+    async def _answer(self, call: InFlight[Answer]) -> Answer:
         try:
-            async with asyncio.timeout(timeout_s + GRACE_S):
-                return await asyncio.shield(call.answer)
-        except TimeoutError:
-            self.lose(f"the runner did not end a call {GRACE_S:g} s after its time limit of {timeout_s:g} s")
-            raise SandboxLost(str(self.lost)) from None
+            return await call.answer
         except asyncio.CancelledError:
             await self._cancel(call)
             raise
 
-    async def _cancel(self, call: _Call[Answer]) -> None:
+    async def _cancel(self, call: InFlight[Answer]) -> None:
         """Tell the runner, and wait for the call's end: a caller that has gone must leave nothing running."""
-        if call.answer.done():
+        if call.id not in self._calls:
             return
-        self._send({"op": "cancel", "id": call.id})
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await asyncio.shield(call.answer)
-        except TimeoutError:
-            self.lose("the runner did not end a cancelled call")
-        except SandboxLost:
-            pass
+        call.answer = self.loop.create_future()
+        call.timer.cancel()
+        call.timer = self.loop.call_later(self.grace_s, self._overdue, call, None)
+        call.discard()
+        self.send({"op": "cancel", "id": call.id})
+        with suppress(SandboxLost):
+            await call.answer
+
+    def _overdue(self, call: InFlight[Answer], timeout_s: float | None) -> None:
+        if call.behind:
+            # Its end may be waiting behind output that our own side is slow to take.
+            call.timer = self.loop.call_later(self.grace_s, self._overdue, call, timeout_s)
+            return
+        since = "it was cancelled" if timeout_s is None else f"its time limit of {timeout_s:g} s"
+        self.lose(f"the runner did not end a call within {self.grace_s:g} s after {since}")
 
     async def _answer_streamed(
-        self,
-        call: _Call[Answer],
-        timeout_s: float,
-        source: AsyncIterator[bytes] | None,
-        resizes: asyncio.Queue[tuple[int, int]] | None,
+        self, call: InFlight[Answer], source: Source | None, sink: Sink | None, resizes: Resizes | None
     ) -> Answer:
         try:
             async with asyncio.TaskGroup() as tasks:
-                helpers = [tasks.create_task(call.pump())]
+                pump = None if sink is None else tasks.create_task(call.pump(sink))
+                others = []
                 if resizes is not None:
-                    helpers.append(tasks.create_task(self._resize(call, resizes)))
+                    others.append(tasks.create_task(self._resize(call, resizes)))
                 if source is not None:
-                    helpers.append(tasks.create_task(self._feed(call, source)))
+                    call.input = Window()
+                    others.append(tasks.create_task(self._feed(call, call.input, source)))
                 try:
-                    reply = await self._answer(call, timeout_s)
+                    answer = await self._answer(call)
                     call.end_output()
-                    await helpers[0]
+                    if pump is not None:
+                        await pump
                 finally:
-                    for helper in helpers:
-                        helper.cancel()
+                    for task in others if pump is None else (*others, pump):
+                        task.cancel()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
-        return reply
+        return answer
 
-    async def _feed(self, call: _Call[Answer], source: AsyncIterator[bytes]) -> None:
+    async def _feed(self, call: InFlight[Answer], window: Window, source: Source) -> None:
         """Send a call's input no faster than the runner takes it."""
-        async for data in source:
-            view = memoryview(data)
-            for start in range(0, len(view), _CHUNK):
-                piece = view[start : start + _CHUNK]
-                await call.room_for_input(len(piece))
-                await self._writable.wait()
-                self._send({"op": "input", "id": call.id}, bytes(piece))
-        self._send({"op": "input", "id": call.id, "eof": True})
-
-    async def _resize(self, call: _Call[Answer], resizes: asyncio.Queue[tuple[int, int]]) -> None:
-        while True:
-            rows, cols = await resizes.get()
-            self._send({"op": "resize", "id": call.id, "rows": rows, "cols": cols})
-
-    def acknowledge(self, call_id: str, size: int) -> None:
-        """Let the runner send more of a call's output."""
-        self._send({"op": "ack", "id": call_id, "n": size})
-
-    def lose(self, reason: str) -> None:
-        """Give the sandbox up: every call in it ends, and nothing more is read from it."""
-        if self.lost is not None:
-            return
-        self.lost = reason
-        self.gone.set()
-        self._writable.set()
-        calls, self._calls = self._calls, {}
-        if not self._ready.done():
-            _fail(self._ready, reason)
-        for call in calls.values():
-            if not call.answer.done():
-                _fail(call.answer, reason)
-        if self._transport is not None:
-            self._transport.abort()
-
-    # --- what asyncio calls ---------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the stream."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=4 * MAX_PAYLOAD)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The runner ended, or its sandbox did."""
-        self.lose(f"its stream ended{f': {exc}' if exc else ''}")
-
-    def pause_writing(self) -> None:
-        """The kernel takes no more for now."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """It does again."""
-        self._writable.set()
-
-    def data_received(self, data: bytes) -> None:
-        """Take frames. The first thing on the stream that is not to the letter is the last that is read."""
-        if self.lost is not None:
-            return
         try:
-            plain = self._channel.decode(data) if self._channel.decode else data
-            for header, payload in self._reader.feed(plain):
-                self._take(header, payload)
-        except (FrameError, BadReply) as error:
-            self.lose(f"it broke the wire: {error}")
+            async for data in source:
+                for piece in pieces(data):
+                    await window.take(len(piece))
+                    await self.writable.wait()
+                    self.send({"op": "input", "id": call.id}, piece)
+        finally:
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
+        self.send({"op": "input", "id": call.id, "eof": True})
 
-    def _take(self, header: dict[str, Any], payload: bytes) -> None:
-        kind = header.get("op")
-        if kind == "ready" and not self._ready.done():
-            self._ready.set_result(header)
-            return
-        call = self._calls.get(header.get("id", "")) if type(header.get("id")) is str else None
+    async def _resize(self, call: InFlight[Answer], resizes: Resizes) -> None:
+        while True:
+            rows, cols = (max(1, min(side, LONGEST_SIDE)) for side in await resizes.get())
+            self.send({"op": "resize", "id": call.id, "rows": rows, "cols": cols})
+
+    def _acknowledge(self, call_id: str, size: int) -> None:
+        self.send({"op": "ack", "id": call_id, "n": size})
+
+    # --- what the stream calls ------------------------------------------------------------------------------------
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a frame that belongs to a call; there is no other."""
+        kind, call_id = header.get("op"), header.get("id")
+        call = self._calls.get(call_id) if type(call_id) is str else None
         if call is None:
-            raise BadReply("a frame for no call that is in flight")
+            raise FrameError("a frame for no call that is in flight")
         if kind is None:
-            reply = call.finish(header, payload)
+            answer = self.read_answer(header, payload, call.kept("stdout"), call.kept("stderr"))
             del self._calls[call.id]
+            call.timer.cancel()
+            if not self._calls:
+                self._quiet.set()
             if not call.answer.done():
-                call.answer.set_result(reply)
+                call.answer.set_result(answer)
         elif kind == "output":
             call.receive(header.get("stream"), payload)
-        elif kind == "ack":
-            call.acknowledged(header.get("n"))
+        elif kind == "ack" and call.input is not None:
+            call.input.acknowledged(header.get("n"))
         else:
-            raise BadReply("a frame of no known kind")
+            raise FrameError("a frame of no known kind")
 
-    def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
-        self._write(encode(header, payload))
-
-    def _write(self, frame: bytes) -> None:
-        if self.lost is None and self._transport is not None:
-            self._transport.write(frame)
+    def give_up(self, reason: str) -> None:
+        """End every call that is in flight."""
+        calls, self._calls = self._calls, {}
+        self._quiet.set()
+        for call in calls.values():
+            call.timer.cancel()
+            if not call.answer.done():
+                fail(call.answer, reason)
 
 
 class RunnerWire(Wire[Reply]):
@@ -254,95 +199,9 @@ class RunnerWire(Wire[Reply]):
 
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
         """Check an answer field by field."""
-        return check(header, payload, stdout, stderr)
+        return check_runner(header, payload, stdout, stderr)
 
 
-def _fail(future: asyncio.Future[Any], reason: str) -> None:
-    future.set_exception(SandboxLost(reason))
-    # Whoever waits gets it; asking once keeps asyncio from logging one that nobody waits for.
-    future.exception()
-
-
-def _too_large(error: FrameError) -> dict[str, Any]:
-    message = f"the arguments are too large for one frame: {error}"
+def _unsendable(error: FrameError) -> dict[str, Any]:
+    message = f"the arguments cannot travel in one frame: {error}"
     return {"success": False, "error": {"code": "invalid_arguments", "message": message}}
-
-
-class _Call(Generic[Answer]):
-    """One call in flight: what it may still send, and what it has."""
-
-    def __init__(self, wire: Wire[Answer], call_id: str, sink: Sink | None) -> None:
-        self.id = call_id
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._wire = wire
-        self._sink = sink
-        self._kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        self._queue: deque[tuple[str, bytes]] = deque()
-        self._arrived = asyncio.Event()
-        self._ended = False
-        self._unacknowledged = 0
-        self._consumed = 0
-        self._input_room = WINDOW
-        self._input_moved = asyncio.Event()
-
-    def receive(self, stream: Any, data: bytes) -> None:
-        """Take output. A runner that sends more than it was allowed could fill the gateway's memory."""
-        if stream not in _STREAMS:
-            raise BadReply("output of no known stream")
-        self._unacknowledged += len(data)
-        if self._unacknowledged > WINDOW:
-            raise BadReply("more output than was allowed")
-        if self._sink is not None:
-            self._queue.append((stream, data))
-            self._arrived.set()
-            return
-        if stream == "content":
-            raise BadReply("content that was not asked for")
-        self._kept[stream] += data
-        if sum(map(len, self._kept.values())) > self._wire.keep_at_most:
-            raise BadReply("more output than the limit lets a result have")
-        self._took(len(data))
-
-    def _took(self, size: int) -> None:
-        self._consumed += size
-        if self._consumed >= ACK_EVERY:
-            self._wire.acknowledge(self.id, self._consumed)
-            self._unacknowledged -= self._consumed
-            self._consumed = 0
-
-    async def pump(self) -> None:
-        """Hand output on at the pace of whoever takes it."""
-        if self._sink is None:
-            return
-        while True:
-            while self._queue:
-                stream, data = self._queue.popleft()
-                await self._sink(stream, data)
-                self._took(len(data))
-            if self._ended:
-                return
-            self._arrived.clear()
-            await self._arrived.wait()
-
-    def end_output(self) -> None:
-        """Nothing more comes."""
-        self._ended = True
-        self._arrived.set()
-
-    def acknowledged(self, size: Any) -> None:
-        """The runner took some of the input."""
-        if type(size) is not int or not 0 < size <= WINDOW - self._input_room:
-            raise BadReply("an acknowledgement of input that was not sent")
-        self._input_room += size
-        self._input_moved.set()
-
-    async def room_for_input(self, size: int) -> None:
-        """Wait until the runner may be sent this much."""
-        while self._input_room < size:
-            self._input_moved.clear()
-            await self._input_moved.wait()
-        self._input_room -= size
-
-    def finish(self, header: dict[str, Any], payload: bytes) -> Answer:
-        """Read the answer."""
-        return self._wire.read_answer(header, payload, bytes(self._kept["stdout"]), bytes(self._kept["stderr"]))

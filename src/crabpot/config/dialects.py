@@ -44,7 +44,8 @@ def translate(root: Object) -> Object:
     elif sandbox is not None and not is_null(sandbox):
         raise DialectProblem(sandbox, "must be an object")
     agents = root.get("agents")
-    agents = agents if agents is not None else Object(path="agents", start=root.start, end=root.start)
+    if agents is None or is_null(agents):
+        agents = Object(path="agents", start=root.start, end=root.start)
     if not isinstance(agents, Object):
         return root
     agents = _agents(agents, moved, workspace)
@@ -61,20 +62,14 @@ class _Layer:
         self.members: dict[str, Member] = {}
 
     def put(self, key: str, value: Value) -> None:
-        if is_null(value):
-            return
         before = self.members.get(key)
-        if before is not None and not _same(before.value, value):
-            raise DialectProblem(value, f"disagrees with {before.value.path}, another spelling of the same setting")
-        if before is None:
+        if before is None or is_null(before.value):
             self.members[key] = Member(key=key, start=value.start, value=value)
+        elif not is_null(value) and plain(before.value) != plain(value):
+            raise DialectProblem(value, f"disagrees with {before.value.path}, another spelling of the same setting")
 
     def fill(self, object_: Object) -> Object:
         return replace(object_, members=tuple(self.members.values()))
-
-
-def _same(one: Value, other: Value) -> bool:
-    return plain(_network(one)) == plain(_network(other))
 
 
 def _from_top_level(sandbox: Object, layer: _Layer) -> None:
@@ -106,6 +101,8 @@ def _enabled(value: Value, layer: _Layer) -> None:
 
 
 def _mounts(value: Value) -> Value:
+    if is_null(value):
+        return value
     if not isinstance(value, Array):
         raise DialectProblem(value, 'must be a list of {host: "…", container: "…", mode: "ro"}')
     return replace(value, items=tuple(_bind(item) for item in value.items))
@@ -140,8 +137,8 @@ def _docker(value: Value, layer: _Layer, *, only_user: bool = False) -> None:
 
 
 def _agents(agents: Object, moved: _Layer, workspace: Value | None) -> Object:
-    members = {member.key: member for member in agents.members if not is_null(member.value)}
-    defaults = members.pop("defaults", None)
+    members = {member.key: member for member in agents.members}
+    defaults = _set(members.pop("defaults", None))
     base = defaults.value if defaults else Object(path="agents.defaults", start=agents.start, end=agents.start)
     if isinstance(base, Object):
         base = _agent(base, moved, workspace)
@@ -149,7 +146,7 @@ def _agents(agents: Object, moved: _Layer, workspace: Value | None) -> Object:
             members["defaults"] = Member(key="defaults", start=base.start, value=base)
     elif defaults:
         members["defaults"] = defaults
-    entries = [*_entries(members.pop("entries", None)), *_listed(members.pop("list", None))]
+    entries = [*_entries(_set(members.pop("entries", None))), *_listed(_set(members.pop("list", None)))]
     seen: dict[str, Member] = {}
     for entry in entries:
         before = seen.setdefault(entry.key.lower(), entry)
@@ -161,23 +158,19 @@ def _agents(agents: Object, moved: _Layer, workspace: Value | None) -> Object:
     return replace(agents, members=tuple(members.values()))
 
 
+def _set(member: Member | None) -> Member | None:
+    return None if member is None or is_null(member.value) else member
+
+
 def _agent(agent: Object, moved: _Layer | None = None, workspace: Value | None = None) -> Object:
     layer = moved or _Layer()
     own = agent.get("workspace")
-    kept = [
-        member for member in agent.members if member.key not in ("sandbox", "workspace") and not is_null(member.value)
-    ]
-    if (
-        own is not None
-        and workspace is not None
-        and not is_null(own)
-        and not is_null(workspace)
-        and not _same(own, workspace)
-    ):
-        raise DialectProblem(own, f"disagrees with {workspace.path}, another spelling of the same setting")
-    folder = own if own is not None and not is_null(own) else workspace
-    if folder is not None and not is_null(folder):
-        kept.append(Member(key="workspace", start=folder.start, value=folder))
+    kept = [member for member in agent.members if member.key not in ("sandbox", "workspace")]
+    folders = [folder for folder in (own, workspace) if folder is not None and not is_null(folder)]
+    if len(folders) > 1 and plain(folders[0]) != plain(folders[1]):
+        other = folders[1].path
+        raise DialectProblem(folders[0], f"disagrees with {other}, another spelling of the same setting")
+    kept += [Member(key="workspace", start=folder.start, value=folder) for folder in folders[:1]]
     sandbox = agent.get("sandbox")
     if sandbox is not None and not isinstance(sandbox, Object) and not is_null(sandbox):
         return replace(agent, members=(*kept, Member(key="sandbox", start=sandbox.start, value=sandbox)))
@@ -212,10 +205,12 @@ def _network(value: Value) -> Value:
             raise DialectProblem(stray, "unknown key; network is a name, or an object with allow, ask and inject")
         mark = Value(path=value.path, start=value.start, end=value.end, scalar="allow")
         return replace(value, members=(Member(key="name", start=value.start, value=mark), *value.members))
-    if isinstance(value.scalar, str) and type(value) is Value:
-        members = (Member(key="name", start=value.start, value=value),)
-        return Object(path=value.path, start=value.start, end=value.end, members=members)
-    return value
+    if is_null(value):
+        return value
+    if not isinstance(value.scalar, str) or type(value) is not Value or value.scalar == "allow":
+        raise DialectProblem(value, 'must be a name such as "none", or a list of places: { allow: ["host:port"] }')
+    members = (Member(key="name", start=value.start, value=value),)
+    return Object(path=value.path, start=value.start, end=value.end, members=members)
 
 
 def _entries(member: Member | None) -> list[Member]:

@@ -14,8 +14,9 @@ MAX_DEPTH = 64
 
 Scalar: TypeAlias = str | int | float | bool | None
 
-_SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", re.DOTALL)
-_NAME = re.compile(r"[^\W\d][\w$\u200c\u200d]*|\$[\w$\u200c\u200d]*")
+_BLANKS = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+SPACE = re.compile(rf"(?:[{_BLANKS}]+|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", re.DOTALL)
+_NAME = re.compile(rf"(?:[A-Za-z0-9_$]|\\u[0-9a-fA-F]{{4}}|[^\x00-\x7f{_BLANKS}])+")
 _NUMBER = re.compile(
     r"[+-]?(?:0[xX][0-9a-fA-F]+|Infinity|NaN|(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 )
@@ -109,12 +110,13 @@ def kind(value: Value) -> str:
 
 def line_of(text: str, offset: int) -> int:
     """Count lines from 1."""
-    return text.count("\n", 0, offset) + 1
+    ends = text.count("\n", 0, offset) + text.count("\r", 0, offset) - text.count("\r\n", 0, offset)
+    return ends + 1
 
 
 def join(path: str, key: str) -> str:
     """Extend a written path by one key."""
-    shown = key if _NAME.fullmatch(key) or re.fullmatch(r"[\w-]+", key) else f'"{key}"'
+    shown = key if re.fullmatch(r"[\w$-]+", key) else f'"{key}"'
     return f"{path}.{shown}" if path else shown
 
 
@@ -135,7 +137,7 @@ class _Reader:
 
     def skip(self) -> str:
         """Pass white space and comments; give the next character, or nothing at the end."""
-        match = _SPACE.match(self.text, self.at)
+        match = SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         if self.text.startswith("/*", self.at):
             raise SyntaxProblem("a comment that begins here is never closed", self.at)
@@ -194,10 +196,11 @@ class _Reader:
 
     def name(self) -> str:
         match = _NAME.match(self.text, self.at)
-        if not match:
+        name = _unescaped(match.group()) if match else ""
+        if not match or not _is_name(name):
             raise SyntaxProblem(f"expected a key, found {self.seen()}", self.at)
         self.at = match.end()
-        return match.group()
+        return name
 
     def word(self) -> Scalar:
         start = self.at
@@ -212,7 +215,7 @@ class _Reader:
             self.at = name.end()
             return _WORDS[name.group()]
         if name:
-            raise SyntaxProblem(f"expected a value, found {name.group()}; a string needs quotes", start)
+            raise SyntaxProblem(f"expected a value, found {name.group()[:40]}; a string needs quotes", start)
         raise SyntaxProblem(f"expected a value, found {self.seen()}", start)
 
     def string(self) -> str:
@@ -247,7 +250,7 @@ class _Reader:
                 raise SyntaxProblem(f"\\{char} needs {width} hexadecimal digits", start)
             self.at += width
             return chr(int(digits, 16))
-        if char == "0" and self.text[self.at : self.at + 1].isdigit():
+        if char == "0" and self.text[self.at : self.at + 1] in tuple("0123456789"):
             raise SyntaxProblem("octal escapes are not JSON5", start)
         if not char or char in "123456789":
             raise SyntaxProblem("not an escape that JSON5 knows", start)
@@ -263,15 +266,24 @@ def _joined(parts: list[str], offset: int) -> str:
         raise SyntaxProblem("this string holds half of a surrogate pair", offset) from None
 
 
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), name)
+
+
+def _is_name(name: str) -> bool:
+    """Tell an identifier of ECMAScript: Python's kind, and `$`, and the two joiners but not in front."""
+    return not name.startswith(("\u200c", "\u200d")) and re.sub("[$\u200c\u200d]", "_", name).isidentifier()
+
+
 def _number(text: str, offset: int) -> int | float:
     digits = text.lstrip("+-")
     if digits in ("Infinity", "NaN"):
         raise SyntaxProblem(f"{digits} is not a number that a setting can have", offset)
+    if len(digits) > 40:  # noqa: PLR2004  no setting needs more; int() of a huge literal is quadratic
+        raise SyntaxProblem("a number with more than 40 digits", offset)
     if digits[:2] in ("0x", "0X"):
         size = int(digits, 16)
         return -size if text.startswith("-") else size
-    if len(digits) > 40:  # noqa: PLR2004  no setting needs more; int() of a huge literal is quadratic
-        raise SyntaxProblem("a number with more than 40 digits", offset)
     value = int(text) if digits.isdigit() else float(text)
     if value in (float("inf"), float("-inf")):
         raise SyntaxProblem("a number too large to hold", offset)

@@ -8,15 +8,15 @@ import re
 import tempfile
 from typing import TypeAlias
 
-from crabpot.config.document import Array, Object, SyntaxProblem, Value, parse
+from crabpot.config.document import SPACE, Array, Object, SyntaxProblem, Value, is_null, parse
 
 Step: TypeAlias = str | int
 
 APPEND = -1
 
-_STEP = re.compile(r'(?:^|\.)(?:("[^"\\]*")|([^.\[\]"]+))|\[(\d+|\+)\]')
+_STEP = re.compile(r'(?:^|(?!^)\.)(?:"([^"]*)"|([^.\[\]"]+))|\[([0-9]{1,6}|\+)\]')
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
-_GAP = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_INDENT = re.compile(r"[ \t]*")
 
 
 class EditRefused(ValueError):
@@ -32,7 +32,7 @@ def parse_path(text: str) -> list[Step]:
         if not match:
             raise EditRefused(f'"{text}" is not a path such as tools.deny[1] or agents.defaults.sandbox.mode')
         quoted, bare, index = match.groups()
-        steps.append(_index(index) if index else (bare or json.loads(quoted)))
+        steps.append(_index(index) if index else (quoted if bare is None else bare))
         at = match.end()
     if not steps:
         raise EditRefused("the path is empty")
@@ -60,14 +60,17 @@ def _child(value: Value | None, step: Step) -> Value | None:
 
 
 def written(value: str) -> str:
-    """Give the text to write for a value: JSON5 as it is, a bare word as a string."""
+    """Give the text to write for a value: JSON5 as it is, a bare word as a string.
+
+    Comments around it are left out: a trailing one would swallow the rest of its line.
+    """
     try:
-        parse(value)
+        read = parse(value)
     except SyntaxProblem as problem:
         if value[:1] in tuple("{['\"") or not value.strip() or "\n" in value:
             raise EditRefused(f"the value is not JSON5: {problem}") from None
         return json.dumps(value, ensure_ascii=False)
-    return value.strip()
+    return value[read.start : read.end]
 
 
 def set_value(text: str, path: str, value: str) -> str:
@@ -77,6 +80,8 @@ def set_value(text: str, path: str, value: str) -> str:
     root = parse(text)
     at: Value = root
     for depth, step in enumerate(steps):
+        if is_null(at):
+            return text[: at.start] + _nested(steps[depth:], new) + text[at.end :]
         child = _child(at, step)
         if child is None:
             return _insert(text, at, steps[depth:], new)
@@ -86,10 +91,7 @@ def set_value(text: str, path: str, value: str) -> str:
 
 def _insert(text: str, into: Value, steps: list[Step], new: str) -> str:
     first, *rest = steps
-    for step in reversed(rest):
-        new = f"{{ {_key(step)}: {new} }}" if isinstance(step, str) else f"[{new}]"
-        if isinstance(step, int) and step not in (0, APPEND):
-            raise EditRefused(f"there is no list to put item {step} into")
+    new = _nested(rest, new)
     if isinstance(first, str):
         if not isinstance(into, Object):
             raise EditRefused(f"{into.path or 'the file'} is not an object, so it has no key {first!r}")
@@ -102,6 +104,14 @@ def _insert(text: str, into: Value, steps: list[Step], new: str) -> str:
     return _append(text, into, into.items[-1].end if into.items else None, new)
 
 
+def _nested(steps: list[Step], new: str) -> str:
+    for step in reversed(steps):
+        new = f"{{ {_key(step)}: {new} }}" if isinstance(step, str) else f"[{new}]"
+        if isinstance(step, int) and step not in (0, APPEND):
+            raise EditRefused(f"there is no list to put item {step} into")
+    return new
+
+
 def _key(step: str) -> str:
     return step if _BARE_KEY.fullmatch(step) else json.dumps(step, ensure_ascii=False)
 
@@ -112,10 +122,10 @@ def _append(text: str, container: Value, last: int | None, new: str) -> str:
     if last is None:
         inside = text[container.start + 1 : closing]
         if "\n" in inside:
-            return _add_line(text, container, closing, new)
+            return _add_line(text, container, closing, f"{new},")
         pad = " " if isinstance(container, Object) else ""
         return f"{text[:closing].rstrip() if not inside.strip() else text[:closing]}{pad}{new}{pad}{text[closing:]}"
-    gap = _GAP.match(text, last)
+    gap = SPACE.match(text, last)
     comma = text[gap.end() : gap.end() + 1] == "," if gap else False
     if "\n" not in text[last:closing]:
         separator = " " if comma else ", "
@@ -123,27 +133,32 @@ def _append(text: str, container: Value, last: int | None, new: str) -> str:
         return f"{text[:end]}{separator}{new}{text[end:]}"
     if not comma:
         text, closing = f"{text[:last]},{text[last:]}", closing + 1
-    return _add_line(text, container, closing, new)
+    return _add_line(text, container, closing, f"{new}," if comma else new)
 
 
 def _add_line(text: str, container: Value, closing: int, new: str) -> str:
     line = text.rfind("\n", 0, closing) + 1
-    indent = _indent_of(text, container, text[line:closing])
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = _indent_of(text, container, line)
     if text[line:closing].strip():
-        return f"{text[:closing].rstrip()}\n{indent}{new},\n{text[closing:]}"
-    return f"{text[:line]}{indent}{new},\n{text[line:]}"
+        head = text[:closing].rstrip()
+        return f"{head}{newline}{indent}{new}{text[len(head) :]}"
+    return f"{text[:line]}{indent}{new}{newline}{text[line:]}"
 
 
-def _indent_of(text: str, container: Value, closing_indent: str) -> str:
-    """Indent as the first entry does; two spaces deeper than the closing bracket when there is none."""
-    if isinstance(container, Object) and container.members:
-        start = container.members[0].start
-    elif isinstance(container, Array) and container.items:
-        start = container.items[0].start
-    else:
-        return closing_indent + "  "
-    before = text[text.rfind("\n", 0, start) + 1 : start]
-    return before if not before.strip() else closing_indent + "  "
+def _indent_of(text: str, container: Value, line: int) -> str:
+    """Indent as the last entry that begins its line does; else two spaces deeper than the closing bracket's line."""
+    starts: list[int] = []
+    if isinstance(container, Object):
+        starts = [member.start for member in container.members]
+    elif isinstance(container, Array):
+        starts = [item.start for item in container.items]
+    for start in reversed(starts):
+        before = text[text.rfind("\n", 0, start) + 1 : start]
+        if "\n" in text[container.start : start] and not before.strip():
+            return before
+    found = _INDENT.match(text, line)
+    return (found.group() if found else "") + "  "
 
 
 def write_atomically(file: str, text: str) -> None:
@@ -151,11 +166,13 @@ def write_atomically(file: str, text: str) -> None:
     target = os.path.realpath(file)
     folder = os.path.dirname(target)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    mode = os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o600
+    before = os.stat(target) if os.path.exists(target) else None
     handle, temporary = tempfile.mkstemp(prefix=".crabpot-", dir=folder)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            os.fchmod(handle, mode)
+            os.fchmod(handle, 0o600 if before is None else before.st_mode & 0o777)
+            if before is not None and os.geteuid() == 0:
+                os.fchown(handle, before.st_uid, before.st_gid)
             stream.write(text)
             stream.flush()
             os.fsync(handle)

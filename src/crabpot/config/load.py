@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from crabpot.config.dialects import DialectProblem, translate
-from crabpot.config.document import Array, Object, SyntaxProblem, Value, line_of, parse
+from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null, line_of, parse
 from crabpot.config.merge import merge, places
 from crabpot.config.schema import File, read
 from crabpot.errors import ConfigError, Problem
 from crabpot.placement.sessions import is_agent_id
 from crabpot.policy import rules as policy
-from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Runner, Sandbox, Settings, Tools
+from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Elevated, Runner, Sandbox, Settings, Tools
 from crabpot.spec import binds, build
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from crabpot.spec.binds import Surroundings
 
 MAX_BYTES = 1024**2
+MAX_PROBLEMS = 20
+MAX_LINKS = 40
 
 EMPTY_ALLOW = 'an empty allow reads as both "nothing" and "anything"; leave it out, or use profile "minimal"'
 
@@ -60,7 +62,7 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
     root = _canonical(report)
     read(File, root, report.add)
     report.raise_if_any()
-    runner = read(Runner, root.get("runner"), report.add)
+    runner = read(Runner, _get(root, "runner"), report.add)
     agents = _get(root, "agents")
     defaults, entries = _get(agents, "defaults"), _get(agents, "entries")
     base = _agent("main", _Layers(root=root, defaults=defaults), report, around, environ)
@@ -84,7 +86,10 @@ class _Report:
     problems: dict[Problem, None] = field(default_factory=dict)
 
     def add(self, value: Value | None, path: str, message: str) -> None:
+        """Note a problem; enough of them end the reading, since a person corrects a few at a time."""
         self.problems[self.problem(None if value is None else value.start, path, message)] = None
+        if len(self.problems) >= MAX_PROBLEMS:
+            self.raise_if_any()
 
     def problem(self, offset: int | None, path: str, message: str) -> Problem:
         line = None if offset is None else line_of(self.text, offset)
@@ -115,7 +120,9 @@ class _Layers:
 
 
 def _get(value: Value | None, key: str) -> Value | None:
-    return value.get(key) if isinstance(value, Object) else None
+    """Give a member's value; a null is not set."""
+    found = value.get(key) if isinstance(value, Object) else None
+    return None if found is None or is_null(found) else found
 
 
 def _canonical(report: _Report) -> Object:
@@ -136,12 +143,13 @@ def _agent(
     parts = {name: layers.part(name) for name in ("workspace", "sandbox", "tools")}
     written = {path: value for name, part in parts.items() for path, value in places(part, name)}
     folder = parts["workspace"]
+    sandbox = read(Sandbox, parts["sandbox"], report.add) or Sandbox()
     made = AgentSettings(
         id=agent_id,
         workspace=DEFAULT_WORKSPACE if folder is None else str(folder.scalar),
-        sandbox=with_runner_socket(read(Sandbox, parts["sandbox"], report.add) or Sandbox(), environ),
+        sandbox=with_runner_socket(sandbox, environ),
         tools=read(Tools, parts["tools"], report.add) or Tools(),
-        sources={path: value.path for path, value in written.items()},
+        sources={path: value.path for path, value in written.items()} | _given_by(environ, sandbox),
     )
     for allow in layers.written_allows():
         if isinstance(allow, Array) and not allow.items:
@@ -154,12 +162,29 @@ def _agent(
 
 
 def _own_file(file: str, agent: AgentSettings, around: Surroundings) -> list[tuple[str, str]]:
-    """An agent that can write the file could give itself anything."""
-    workspace = os.path.realpath(binds.expand(agent.workspace, around.home))
-    if not file or not os.path.realpath(file).startswith(workspace.rstrip("/") + "/"):
+    """An agent that can write the file, or a link that leads to it, could give itself anything."""
+    folder = binds.expand(agent.workspace, around.home)
+    workspace = os.path.realpath(folder)
+    if (
+        not file
+        or not folder.startswith("/")
+        or not any(step.startswith(workspace.rstrip("/") + "/") for step in _ways_to(file))
+    ):
         return []
     message = f"this file lies inside the workspace {workspace}, where the agent could rewrite it; move it out"
     return [("workspace", message)]
+
+
+def _ways_to(file: str) -> Iterator[str]:
+    """List the file as it was named, and every link on the way to where it really is."""
+    at = os.path.abspath(file)
+    yield at
+    for _ in range(MAX_LINKS):
+        at = os.path.join(os.path.realpath(os.path.dirname(at)), os.path.basename(at))
+        yield at
+        if not os.path.islink(at):
+            return
+        at = os.path.join(os.path.dirname(at), os.readlink(at))
 
 
 def with_runner_socket(sandbox: Sandbox, environ: Mapping[str, str]) -> Sandbox:
@@ -168,6 +193,12 @@ def with_runner_socket(sandbox: Sandbox, environ: Mapping[str, str]) -> Sandbox:
     if not path or sandbox.backend not in ("auto", "socket"):
         return sandbox
     return replace(sandbox, backend="socket", socket=sandbox.socket or path)
+
+
+def _given_by(environ: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
+    """Say of a backend that the environment chose where the choice comes from."""
+    chosen = with_runner_socket(sandbox, environ).backend
+    return {} if chosen == sandbox.backend else {"sandbox.backend": "$RUNNER_SOCKET"}
 
 
 def _nearest(places: Mapping[str, Value], path: str) -> Value | None:
@@ -192,9 +223,18 @@ def _tool_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
         for index, rule in enumerate(rules or ()):
             if wrong := policy.problem_with(rule, tools.extra):
                 yield f"{path}[{index}]", wrong
-    for folder in (tools.elevated.path or "/").split(":"):
+    for index, name in enumerate(tools.extra):
+        if wrong := policy.problem_with_extra(name):
+            yield f"tools.extra[{index}]", wrong
+    yield from _elevated_problems(tools.elevated)
+
+
+def _elevated_problems(elevated: Elevated) -> Iterator[tuple[str, str]]:
+    if elevated.approval_timeout <= 0:
+        yield "tools.elevated.approvalTimeout", "must be above zero: nobody could answer in time"
+    for folder in ("/" if elevated.path is None else elevated.path).split(":"):
         if not folder.startswith("/"):
             yield "tools.elevated.path", f'"{folder}" must be an absolute folder, as in "/usr/bin:/bin"'
-    for index, name in enumerate(tools.elevated.pass_env):
+    for index, name in enumerate(elevated.pass_env):
         if not build.is_variable_name(name):
             yield f"tools.elevated.passEnv[{index}]", f"{name!r} cannot be the name of a variable"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crabpot.config.document import Array, Member, Object, Value
+from crabpot.config.document import Array, Member, Object, Value, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,11 @@ ADDED_UP = frozenset(
 
 
 def merge(base: Value | None, over: Value | None, path: str) -> Value | None:
-    """Lay `over` on `base`, key by key."""
-    if base is None or over is None:
-        return base if over is None else over
+    """Lay `over` on `base`, key by key. A null is not set: it must not wipe a deny of the layer below."""
+    if over is None or is_null(over):
+        return base
+    if base is None:
+        return over
     if isinstance(base, Object) and isinstance(over, Object) and not _replaces(path, over, base):
         return _merge_objects(base, over, path)
     if path in ADDED_UP and isinstance(base, Array) and isinstance(over, Array):
@@ -57,7 +59,7 @@ def _name(network: Object) -> object:
 
 def places(value: Value | None, path: str) -> Iterator[tuple[str, Value]]:
     """List every merged path at and below `path` with the written value that stands there."""
-    if value is None:
+    if value is None or is_null(value):
         return
     yield path, value
     if isinstance(value, Object):

@@ -15,11 +15,18 @@ FILE_NAME = "crabpot.json5"
 
 def find_config(flag: str | None, environ: Mapping[str, str], home: str) -> str | None:
     """Name the file to read, or None for the defaults."""
-    chosen = flag or environ.get("CRABPOT_CONFIG")
-    if chosen:
-        return os.path.abspath(expand(chosen, home))
+    chosen = environ.get("CRABPOT_CONFIG") if flag is None else flag
+    if chosen or flag is not None:
+        return os.path.abspath(expand(chosen or "", home))
     usual = usual_config(environ, home)
-    return usual if os.path.lexists(usual) else None
+    try:
+        os.lstat(usual)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        # One that cannot be seen may deny what the defaults allow: reading it will say what is wrong.
+        return usual
+    return usual
 
 
 def usual_config(environ: Mapping[str, str], home: str) -> str:

@@ -138,6 +138,9 @@ _WANTED = {str: "a string", int: "a whole number", float: "a number", bool: "tru
 
 def _read_scalar(shape: type, value: Value, complain: Complain) -> Any:
     scalar = value.scalar
+    if isinstance(scalar, str) and "\0" in scalar:
+        complain(value, value.path, "cannot hold a NUL character: no path, name or variable can")
+        return None
     fits = type(scalar) is shape or (shape is float and type(scalar) is int)
     if fits and type(value) is Value:
         return shape(scalar)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from crabpot.backends.base import Channel
 from crabpot.backends.reply import BadReply, check
 from crabpot.backends.wire import Wire
-from crabpot.doors.serve import SOCKET_NAME, same_user
-from crabpot.errors import CrabpotError
+from crabpot.doors.serve import SOCKET_NAME, fingerprint, reachable, same_user
+from crabpot.errors import CrabpotError, SandboxLost
 from crabpot.execution import Streams
 from crabpot.model import Failure, Place, ToolResult
+from crabpot.placement import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # The server keeps the limits; these only bound what one answer may hold here.
 _OUTPUT = 1 << 30
 _LONGEST_S = 30 * 24 * 3600.0
+_CONNECT_S = 5.0
 
 
 class _ServeWire(Wire[ToolResult]):
@@ -28,21 +30,21 @@ class _ServeWire(Wire[ToolResult]):
 
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> ToolResult:
         """Read a result."""
-        error = header.pop("error", None)
         reply = check(header, payload, stdout, stderr)
-        if error is not None and not isinstance(error, dict):
-            raise BadReply("error is not an object")
+        place, took = header.get("place", "none"), header.get("duration_ms", 0)
+        if place not in tuple(Place) or type(took) not in (int, float):
+            raise BadReply("a result that no gateway of this version gives")
         return ToolResult(
             id=str(header.get("call", header.get("id"))),
             success=reply.success,
             stdout=reply.stdout,
             stderr=reply.stderr,
             exit_code=reply.exit_code,
-            error=None if error is None else Failure(code=str(error.get("code")), message=str(error.get("message"))),
+            error=None if reply.error is None else Failure(code=reply.error[0], message=reply.error[1]),
             truncated=reply.truncated,
             data=reply.data,
-            place=Place(header.get("place", "none")),
-            duration_ms=float(header.get("duration_ms", 0)),
+            place=Place(place),
+            duration_ms=float(took),
         )
 
 
@@ -52,40 +54,51 @@ class RemoteGateway:
     def __init__(self, wire: _ServeWire) -> None:
         self._wire = wire
 
+    def decides_by(self, config: str | None) -> bool:
+        """Tell whether it runs on this very configuration, as it is written now."""
+        return self._wire.ready.get("config") == fingerprint(config)
+
     async def call(
         self, session: str, tool: str, args: Mapping[str, Any] | None = None, /, *, streams: Streams | None = None
     ) -> ToolResult:
         """Take one call to the other process and wait for its result."""
-        streams = streams or Streams()
-        return await self._wire.call(
-            tool,
-            dict(args or {}),
-            timeout_s=_LONGEST_S,
-            source=streams.source,
-            sink=streams.sink,
-            resizes=streams.resizes,
-            more={"session": session},
-        )
+        sessions.parse(session)  # A key that names no session is the caller's mistake, here as there.
+        return await self._call(tool, args or {}, {"session": session}, streams or Streams())
 
     async def inquire(self, inquiry: str, **args: Any) -> Any:
         """Ask what is not a tool call."""
-        result = await self._wire.call("", args, timeout_s=_LONGEST_S, more={"inquiry": inquiry})
+        result = await self._call("", args, {"inquiry": inquiry}, Streams())
         if result.error is not None:
             raise CrabpotError(result.error.message)
         return (result.data or {}).get("answer")
+
+    async def _call(self, tool: str, args: Mapping[str, Any], more: Mapping[str, Any], streams: Streams) -> ToolResult:
+        try:
+            return await self._wire.call(
+                tool,
+                args,
+                timeout_s=_LONGEST_S,
+                source=streams.source,
+                sink=streams.sink,
+                resizes=streams.resizes,
+                more=more,
+            )
+        except SandboxLost as error:
+            raise CrabpotError(f"the gateway that serves went away: {error}") from None
 
     async def close(self) -> None:
         """Leave; the gateway goes on."""
         self._wire.lose("the client left")
 
 
-async def connect(state: str) -> RemoteGateway | None:
+async def connect(state: str, *, timeout_s: float = _CONNECT_S) -> RemoteGateway | None:
     """Reach the gateway that serves this state folder, or None."""
     path = os.path.join(state, SOCKET_NAME)
     sock = socket.socket(socket.AF_UNIX)
-    sock.setblocking(True)
     try:
-        sock.connect(path)
+        sock.settimeout(timeout_s)
+        with reachable(path) as address:
+            sock.connect(address)
     except OSError:
         sock.close()
         return None
@@ -95,5 +108,5 @@ async def connect(state: str) -> RemoteGateway | None:
     sock.setblocking(False)
     hello = {"op": "hello", "limits": {"output": _OUTPUT}}
     with contextlib.suppress(CrabpotError):
-        return RemoteGateway(await _ServeWire.connect(Channel(sock=sock), hello, timeout_s=5))
+        return RemoteGateway(await _ServeWire.connect(Channel(sock=sock), hello, timeout_s=timeout_s))
     return None

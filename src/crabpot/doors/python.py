@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import uuid
@@ -62,4 +63,4 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
         yield box
     finally:
         await made.close()
-        keeping.remove(wired.around.state, lambda kept: kept.scope_key == box.session)
+        await asyncio.to_thread(keeping.remove, wired.around.state, lambda kept: kept.scope_key == box.session)

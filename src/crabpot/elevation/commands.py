@@ -26,6 +26,10 @@ _INVISIBLE = frozenset(
 _INVISIBLE_TAGS = range(0xE0000, 0xE1000)
 
 
+# No argument of execve is longer on Linux, and no person reads as much before agreeing.
+_LONGEST = 128 * 1024
+
+
 class NotSimple(ValueError):
     """The text is not one simple command; the message says why."""
 
@@ -40,6 +44,8 @@ class SimpleCommand:
 
 def parse(text: str) -> SimpleCommand:
     """Split one simple command into its words."""
+    if len(text) > _LONGEST:
+        raise NotSimple("it is too long for one command")
     for char in text:
         if is_deceptive(char):
             raise NotSimple(f"it holds a control, invisible or bidirectional character ({name_of(char)})")
@@ -71,7 +77,7 @@ class _Words:
         self.text = text
         self.at = 0
         self.words: list[tuple[str, bool]] = []
-        self.word: str | None = None
+        self.word: list[str] | None = None
         self.quoted = False
 
     def read(self) -> list[tuple[str, bool]]:
@@ -92,12 +98,14 @@ class _Words:
         return self.words
 
     def add(self, text: str, *, quoted: bool) -> None:
-        self.word = (self.word or "") + text
+        if self.word is None:
+            self.word = []
+        self.word.append(text)
         self.quoted |= quoted
 
     def end_word(self) -> None:
         if self.word is not None:
-            self.words.append((self.word, self.quoted))
+            self.words.append(("".join(self.word), self.quoted))
         self.word, self.quoted = None, False
 
     def bare(self, char: str) -> None:

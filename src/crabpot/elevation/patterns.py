@@ -54,7 +54,7 @@ def danger(pattern: str) -> str | None:
     name = words[0]
     bare = name.rstrip("0123456789.") or name
     if not any("*" in word or "?" in word for word in words[1:]):
-        reads_files = len(words) > 1 and (bare in SHELLS_AND_INTERPRETERS or name in BUILDERS)
+        reads_files = name in BUILDERS or (len(words) > 1 and bare in SHELLS_AND_INTERPRETERS)
         return f"{name} runs what files say that the agent may have written" if reads_files else None
     if name in CONTAINERS:
         return f"{name} can mount the whole host"
@@ -83,5 +83,9 @@ def _part_matches(pattern: str, part: str) -> bool:
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    special = {"*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(special.get(char, re.escape(char)) for char in pattern), re.DOTALL)
+    # Atomic groups: an agent's long word must not take polynomial time where a pattern has several `*`.
+    first, *middle = ("".join("[^/]" if char == "?" else re.escape(char) for char in p) for p in pattern.split("*"))
+    if not middle:
+        return re.compile(first, re.DOTALL)
+    *middle, last = middle
+    return re.compile(first + "".join(f"(?>[^/]*?{part})" for part in middle) + "[^/]*" + last, re.DOTALL)

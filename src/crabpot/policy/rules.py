@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DENIED = "deny is absolute"
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.:/-]*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.:/-]{0,127}")
 
 
 def canonical(name: str) -> str:
@@ -39,6 +39,14 @@ def problem_with(rule: str, extra: Iterable[str] = ()) -> str | None:
         return None
     near = closest(name, [*known, *GROUPS]) or "; if a program registers it, list it in tools.extra"
     return f'unknown tool "{rule}"{near}'
+
+
+def problem_with_extra(name: str) -> str | None:
+    """Say why a program cannot register a tool of this name, or None."""
+    folded = canonical(name)
+    if _NAME.fullmatch(folded) and not folded.startswith("group:"):
+        return None
+    return f'"{name}" cannot be the name of a tool; use letters, digits, _ and -'
 
 
 def problem_with_profile(profile: str) -> str | None:
@@ -104,7 +112,11 @@ def _matches(pattern: str, name: str) -> bool:
     """Match a glob in which only `*` is special."""
     if "*" not in pattern:
         return pattern == name
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    first, *middle, last = map(re.escape, pattern.split("*"))
+    # Atomic groups: the shortest match of each part is as good as any, and trying others could take an agent's
+    # long name polynomial time.
+    expression = first + "".join(f"(?>.*?{part})" for part in middle) + ".*" + last
+    return re.fullmatch(expression, name, re.DOTALL) is not None
 
 
 def _known(name: str, agent: AgentSettings) -> bool:

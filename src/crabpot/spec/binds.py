@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/var/run", "/root")
 
+_SYSTEM_FOLDER = "a system folder"
+
 _RUNTIME_STATE = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet")
 
 _SOCKET_NAMES = frozenset(
@@ -59,7 +61,7 @@ class Surroundings:
                 yield form, what
 
     def _trees(self) -> Iterator[tuple[str, str]]:
-        yield from ((path, "a system folder") for path in _SYSTEM)
+        yield from ((path, _SYSTEM_FOLDER) for path in _SYSTEM)
         yield from ((path, "a container runtime's own folder") for path in _RUNTIME_STATE)
         yield from ((path, "a container runtime's socket") for path in self.runtime_sockets)
         yield from ((f"{self.home}/{name}", "a place of credentials or start-up files") for name in _CREDENTIALS)
@@ -129,7 +131,7 @@ def refuse_workspace(source: str, around: Surroundings) -> str | None:
 
 def _refuse(source: str, around: Surroundings, *, exempt: tuple[str, ...]) -> str | None:
     resolved = os.path.realpath(source)
-    trees = [(tree, what) for tree, what in around.protected() if tree not in exempt]
+    trees = [(tree, what) for tree, what in around.protected() if tree not in exempt or what != _SYSTEM_FOLDER]
     for path in dict.fromkeys((_normal(source), resolved)):
         reason = _reason(path, trees, around.homes())
         if reason:

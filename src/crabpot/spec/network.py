@@ -112,17 +112,17 @@ def _canonical_address(host: str, text: str) -> str:
     import ipaddress  # noqa: PLC0415  only an address in an allow list pays for it
 
     bare = host[1:-1] if host.startswith("[") else host
+    if "%" in bare:
+        raise ValueError(f'"{text}": a zone belongs to one machine\'s interfaces')
     try:
-        if "/" in bare:
-            network = ipaddress.ip_network(bare)
-            if network.prefixlen == 0:
-                raise ValueError('it is every address: write network: "internet" for any public one')
-            return f"[{network}]" if network.version == 6 else str(network)  # noqa: PLR2004
-        address = ipaddress.ip_address(bare)
-        if "%" in bare:
-            raise ValueError("a zone belongs to one machine's interfaces")
+        network = ipaddress.ip_network(bare) if "/" in bare else None
+        address = ipaddress.ip_address(bare) if network is None else network.network_address
     except ValueError as error:
         raise ValueError(f'"{text}" is not an address: {error}') from None
+    if network is not None and network.prefixlen == 0:
+        raise ValueError(f'"{text}" is every address: write network: "internet" for any public one')
+    if network is not None:
+        return f"[{network}]" if network.version == 6 else str(network)  # noqa: PLR2004
     if isinstance(address, ipaddress.IPv6Address):
         # ::ffff:127.0.0.1 is dialled as 127.0.0.1, so it is matched as that.
         return f"[{address}]" if address.ipv4_mapped is None else str(address.ipv4_mapped)

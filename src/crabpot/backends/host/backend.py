@@ -19,56 +19,76 @@ if TYPE_CHECKING:
 
     from crabpot.settings import Limits
 
-_END_S = 5.0
+# One that has not ended by then, with all that it runs, hangs.
+END_S = 5.0
 
 
 class HostRunner:
     """A runner on the host; it ends with its stream."""
 
-    def __init__(self, channel: Channel, hello: Mapping[str, Any], process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, channel: Channel, hello: Mapping[str, Any], process: subprocess.Popen[bytes], *, end_s: float
+    ) -> None:
         self.channel = channel
         self.hello = hello
         self._process = process
+        self._end_s = end_s
 
     async def close(self) -> None:
         """End the runner and, through it, what it still runs."""
         self.channel.sock.close()
-        try:
-            await asyncio.to_thread(self._process.wait, _END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            await asyncio.to_thread(self._process.wait)
+        await asyncio.shield(asyncio.to_thread(_await_end, self._process, self._end_s))
 
     def cause_of_death(self) -> tuple[str, str] | None:
         """No limit of ours holds on the host."""
         return None
 
 
-async def open_on_host(workspace: str, limits: Limits, environ: Mapping[str, str]) -> HostRunner:
+def _await_end(process: subprocess.Popen[bytes], end_s: float) -> None:
+    try:
+        process.wait(end_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+async def open_on_host(
+    workspace: str, limits: Limits, environ: Mapping[str, str], *, end_s: float = END_S
+) -> HostRunner:
     """Start a runner in the agent's workspace, which is made if it is not there."""
     try:
         os.makedirs(workspace, exist_ok=True)
+        folder = os.path.realpath(workspace)
+        channel, process = _start(folder)
     except OSError as error:
-        raise SandboxUnavailable(f"the workspace {workspace} cannot be made: {error.strerror}") from None
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    program = str(Path(crabpot.runner.__file__).with_name("__main__.py"))
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", program, "--fd", str(theirs.fileno())],
-            cwd=workspace,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
+        raise SandboxUnavailable(f"no runner can start in the workspace {workspace}: {error.strerror}") from None
     hello = {
         "op": "hello",
-        "workspace": workspace,
-        "roots": [workspace],
+        "workspace": folder,
+        "roots": [folder],
         "env": dict(environ),
         "shell": ["/bin/sh"],
         "limits": {"output": limits.output, "open_files": None, "file_size": None, "processes": None},
         "contained": False,
         "shims": [],
     }
-    return HostRunner(Channel(sock=ours), hello, process)
+    return HostRunner(channel, hello, process, end_s=end_s)
+
+
+def _start(folder: str) -> tuple[Channel, subprocess.Popen[bytes]]:
+    program = str(Path(crabpot.runner.__file__).with_name("__main__.py"))
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", program, "--fd", str(theirs.fileno())],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return Channel(sock=ours), process

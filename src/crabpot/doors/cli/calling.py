@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.cli import terminal
-from crabpot.doors.cli.frame import DENIED, FAILED, OK, OWN_FAILURE, TIMEOUT, UsageError, complain, shell_text
+from crabpot.doors.cli.frame import (
+    DENIED,
+    FAILED,
+    OK,
+    OWN_FAILURE,
+    TIMEOUT,
+    UsageError,
+    complain,
+    note,
+    shell_text,
+)
 from crabpot.doors.client import connect
-from crabpot.errors import CrabpotError
 from crabpot.execution import Streams
 from crabpot.placement import sessions
 
@@ -35,6 +45,10 @@ _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi"
 async def gateway(app: App) -> AsyncIterator[Gateway | RemoteGateway]:
     """Use the gateway that serves this state folder, else one of our own for as long as the command takes."""
     remote = await connect(app.around.state)
+    if remote is not None and not remote.decides_by(app.config):
+        note("the gateway that serves runs on another configuration, so it is not asked; start it anew")
+        await remote.close()
+        remote = None
     opened = app.gateway() if remote is None else remote
     try:
         yield opened
@@ -42,66 +56,69 @@ async def gateway(app: App) -> AsyncIterator[Gateway | RemoteGateway]:
         await opened.close()
 
 
-def guarded(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command; our own failures, a bad configuration included, have a code of their own."""
+def finished(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command to its end. Told to end early, it first ends what it began and gives the terminal back."""
+
+    async def run() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
     try:
-        return asyncio.run(work)
-    except CrabpotError as error:
-        complain(str(error))
-        return OWN_FAILURE
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
+
+
+def longest(app: App, session: str) -> float:
+    """Give the longest time limit that a call of this session may ask for."""
+    settings = app.settings()
+    agent = settings.agent(sessions.parse(session, default_agent=settings.default_agent).agent)
+    return agent.sandbox.limits.time_ceiling
 
 
 def execute(frame: Frame, options: Namespace) -> int:
     """Run a command in the session's place, its streams connected to ours."""
     if not options.command:
-        complain("exec needs a command after --, as in: crabpot exec -- ls -l")
-        return OWN_FAILURE
+        raise UsageError("exec needs a command after --, as in: crabpot exec -- ls -l")
     args: dict[str, Any] = {"command": shell_text(options.command)}
     if options.cwd is not None:
         args["cwd"] = options.cwd
     if options.timeout is not None:
         args["timeout"] = options.timeout
-    return guarded(_execute(frame, options.session, args, tty=options.tty))
+    return finished(_execute(frame.app(), options.session, args, tty=options.tty))
 
 
 def shell(frame: Frame, options: Namespace) -> int:
     """Open an interactive shell in the session's place."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise UsageError("shell needs a terminal; in a script use: crabpot exec -- COMMAND")
-    return guarded(_execute(frame, options.session, {"command": _SHELL}, tty=True, as_long_as_possible=True))
-
-
-async def _execute(
-    frame: Frame, session: str, args: dict[str, Any], *, tty: bool, as_long_as_possible: bool = False
-) -> int:
     app = frame.app()
-    if as_long_as_possible:
-        settings = app.settings()
-        agent = settings.agent(sessions.parse(session, default_agent=settings.default_agent).agent)
-        args["timeout"] = agent.sandbox.limits.time_ceiling
+    args = {"command": _SHELL, "timeout": longest(app, options.session)}
+    code = finished(_execute(app, options.session, args, tty=True))
+    return FAILED if code in (TIMEOUT, OWN_FAILURE, DENIED) else code
+
+
+async def _execute(app: App, session: str, args: dict[str, Any], *, tty: bool) -> int:
     async with gateway(app) as opened:
         with terminal.taken(wanted=tty) as size:
             if size is not None:
                 args["tty"] = {"rows": size[0], "cols": size[1]}
+                args["env"] = terminal.kind()
             streams = Streams(
                 source=terminal.read_stdin(),
                 sink=terminal.write_out,
                 resizes=terminal.resizes() if size is not None else None,
             )
             result = await opened.call(session, "exec", args, streams=streams)
-    _show_rest(result)
-    return exit_code(result)
-
-
-def _show_rest(result: ToolResult) -> None:
-    for text, stream in ((result.stdout, sys.stdout), (result.stderr, sys.stderr)):
-        if text:
-            stream.write(text)
-            stream.flush()
     if result.error is not None:
         complain(f"{result.error.code}: {result.error.message}")
     elif result.truncated:
         complain("the output was larger than limits.output; its middle is cut")
+    return exit_code(result)
 
 
 def exit_code(result: ToolResult) -> int:
@@ -116,20 +133,24 @@ def exit_code(result: ToolResult) -> int:
 
 def call(frame: Frame, options: Namespace) -> int:
     """Call one tool and print its result as JSON."""
-    return guarded(_call(frame, options))
+    return finished(_call(frame.app(), options))
 
 
-async def _call(frame: Frame, options: Namespace) -> int:
-    text = sys.stdin.read() if options.args == "-" else options.args
-    try:
-        args = json.loads(text)
-    except ValueError as error:
-        raise CrabpotError(f"--args is not JSON: {error}") from None
-    if not isinstance(args, dict):
-        raise CrabpotError('--args must be a JSON object, as in \'{"path": "notes.txt"}\'')
-    async with gateway(frame.app()) as opened:
+async def _call(app: App, options: Namespace) -> int:
+    args = _arguments(options.args)
+    async with gateway(app) as opened:
         result = await opened.call(options.session, options.tool, args)
     print(json.dumps(result.as_json(), indent=2))
     if result.error is not None and result.error.code in _REFUSALS:
         return DENIED
     return OK if result.success else FAILED
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        args = json.loads(sys.stdin.buffer.read() if text == "-" and sys.stdin else text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--args is not JSON: {error}") from None
+    if not isinstance(args, dict):
+        raise UsageError('--args must be a JSON object, as in \'{"path": "notes.txt"}\'')
+    return args

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.cli import show
 from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, shell_text
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from crabpot.doors.cli.frame import Frame
+    from crabpot.explain import Explainer
     from crabpot.settings import Settings
 
 
@@ -29,13 +31,19 @@ def explain(frame: Frame, options: Namespace) -> int:
         if not keys:
             raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
-    answers = [explainer.explain(key, command, sender=options.sender) for key in dict.fromkeys(keys)]
+    answers = asyncio.run(_answers(explainer, list(dict.fromkeys(keys)), command, options.sender))
     if options.json:
         print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
         return OK
     for line in show.explanation(answers, explainer, colour=show.wants_colour(sys.stdout)):
         print(line)
     return OK
+
+
+async def _answers(
+    explainer: Explainer, keys: list[str], command: str | None, sender: str | None
+) -> list[dict[str, Any]]:
+    return [await explainer.explain(key, command, sender=sender) for key in keys]
 
 
 def _usual_keys(settings: Settings, agent: str | None) -> list[str]:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 OK, FAILED, USAGE = 0, 1, 2
 TIMEOUT, OWN_FAILURE, DENIED = 124, 125, 126
+# As a program that the signal of a closed pipe, or Ctrl-C, had ended.
+CLOSED_PIPE, INTERRUPTED = 141, 130
 
+# Their other codes belong to what they run.
+_RUNNING = ("exec", "call")
 _ANYWHERE = ("--config", "--state")
 
 
@@ -74,27 +78,50 @@ def hoisted(arguments: list[str]) -> list[str]:
 
 def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and turn every error that we know into a sentence and a code."""
+    _occupy_standard_streams()
     _never_fail_to_encode()
+    failed, usage = (OWN_FAILURE, OWN_FAILURE) if _command(arguments) in _RUNNING else (FAILED, USAGE)
     try:
         code = program(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
+    except SystemExit as end:
+        return usage if end.code == USAGE else int(end.code or OK)
     except (ConfigError, UsageError, SessionError) as error:
         complain(str(error))
-        return USAGE
+        return usage
     except CrabpotError as error:
         complain(str(error))
-        return FAILED
+        return failed
     except OSError as error:
         # The reader of our output left, or its disk is full. Python would complain once more when it flushes at exit.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            complain(str(error))
-        return FAILED
+        if isinstance(error, BrokenPipeError):
+            return CLOSED_PIPE
+        complain(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error))
+        return failed
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+
+
+def _command(hoisted_arguments: list[str]) -> str | None:
+    """Name the command: the first word that is no option, all of which that may precede it have a value."""
+    words = iter(hoisted_arguments)
+    for word in words:
+        if not word.startswith("--"):
+            return word
+        if "=" not in word:
+            next(words, None)
+    return None
+
+
+def _occupy_standard_streams() -> None:
+    """Leave none of 0, 1 and 2 free: the next file or socket would become what programs take for their input."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004  standard error
+        os.set_inheritable(spare, True)
+    os.close(spare)
 
 
 def _never_fail_to_encode() -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from crabpot import keeping
 from crabpot.audit.reading import AuditReader
 from crabpot.doors import serve as door
-from crabpot.doors.cli.frame import FAILED, OK, note
+from crabpot.doors.cli.frame import FAILED, OK, UsageError, note
 from crabpot.doors.cli.show import visible
 from crabpot.doors.client import connect
 from crabpot.errors import CrabpotError
 from crabpot.model import Place
+from crabpot.placement.rules import sandbox_name
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -34,12 +35,16 @@ def serve(frame: Frame, _options: Namespace) -> int:
 
 
 async def _serve(app: App) -> None:
-    gateway = app.gateway()
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    gateway = app.gateway()
+
+    async def inquire(name: str, args: dict[str, Any]) -> Any:
+        return await _inquire(gateway, app, name, args)
+
     try:
-        async with door.serve(gateway, app.around.state, lambda name, args: _inquire(gateway, app, name, args)) as path:
+        async with door.serve(gateway, app.around.state, inquire, config=app.config) as path:
             print(f"crabpot serves on {path}; end it with Ctrl-C", flush=True)
             while not ended.is_set():
                 await _sweep(gateway, app)
@@ -55,7 +60,9 @@ async def _sweep(gateway: Gateway, app: App) -> list[str]:
     """End idle and aged sandboxes, then drop the private folders that nobody came back to."""
     now = time.time()
     await gateway.execution.reap(now)
-    return [kept.name for kept in keeping.prune(app.around.state, gateway.settings, now=now)]
+    # In a thread: what an agent left may take long to remove, and calls go on.
+    pruned = await asyncio.to_thread(keeping.prune, app.around.state, gateway.settings, now=now)
+    return [kept.name for kept in pruned]
 
 
 async def _inquire(gateway: Gateway, app: App, name: str, args: dict[str, Any]) -> Any:
@@ -74,15 +81,17 @@ async def _inquire(gateway: Gateway, app: App, name: str, args: dict[str, Any]) 
 
 def sandboxes(frame: Frame, options: Namespace) -> int:
     """List, stop, recreate or prune."""
+    if options.action in ("stop", "recreate") and options.name is None:
+        raise UsageError(f"which one? crabpot sandboxes {options.action} NAME; see: crabpot sandboxes list")
     return asyncio.run(_sandboxes(frame.app(), options))
 
 
 async def _sandboxes(app: App, options: Namespace) -> int:
     remote = await connect(app.around.state)
     try:
+        rows = _rows(app, await remote.inquire("live") if remote else [])
         if options.action == "list":
-            live = await remote.inquire("live") if remote else []
-            _list(app, live, as_json=options.json)
+            _list(rows, as_json=options.json)
             return OK
         if options.action == "prune":
             settings = app.settings()
@@ -91,41 +100,61 @@ async def _sandboxes(app: App, options: Namespace) -> int:
                 pruned = [kept.name for kept in keeping.prune(app.around.state, settings, now=time.time())]
             print(f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}")
             return OK
-        kept = _find(app, options.name)
-        stopped = await remote.inquire("stop", scope_key=kept.scope_key) if remote else False
+        one = _find(rows, options.name)
+        stopped = await remote.inquire("stop", scope_key=one["scope_key"]) if remote else False
         if options.action == "stop":
-            print(f"{kept.name}: {'stopped' if stopped else 'was not running'}")
+            print(f"{one['name']}: {'stopped' if stopped else 'was not running'}")
             return OK
-        removed = keeping.remove(app.around.state, lambda one: one.name == kept.name)
-        print(f"{kept.name}: {'its folder is gone; the next call starts afresh' if removed else 'is in use elsewhere'}")
-        return OK if removed else FAILED
+        return _remove(app, one, stopped=stopped)
     finally:
         if remote:
             await remote.close()
 
 
-def _find(app: App, name: str | None) -> keeping.Kept:
-    known = list(keeping.listed(app.around.state))
-    found = next((kept for kept in known if name in (kept.name, kept.scope_key)), None)
-    if found is None:
-        names = ", ".join(kept.name for kept in known) or "none"
-        raise CrabpotError(f"no sandbox is called {name!r}; there are: {names}")
-    return found
+def _remove(app: App, one: dict[str, Any], *, stopped: bool) -> int:
+    removed = keeping.remove(app.around.state, lambda kept: kept.name == one["name"])
+    # One that has the agent's own folder at /workspace keeps nothing besides.
+    afresh = bool(removed) or (stopped and one["used"] is None)
+    print(f"{one['name']}: {'the next call starts afresh' if afresh else 'is in use elsewhere'}")
+    return OK if afresh else FAILED
 
 
-def _list(app: App, live: list[dict[str, Any]], *, as_json: bool) -> None:
-    running = {one["scope_key"]: one for one in live if one["place"] == "sandbox"}
-    rows: list[dict[str, Any]] = [
-        {
+def _rows(app: App, live: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join what is kept and what lives: a sandbox without a private folder only lives."""
+    rows: dict[str, dict[str, Any]] = {
+        kept.scope_key: {
             "name": kept.name,
             "scope_key": kept.scope_key,
             "agent": kept.agent,
-            "state": "live" if kept.scope_key in running else "kept",
+            "state": "kept",
             "created": kept.created,
             "used": kept.used,
         }
         for kept in keeping.listed(app.around.state)
-    ]
+    }
+    for one in live:
+        if one["place"] == Place.SANDBOX.value:
+            key = one["scope_key"]
+            fresh = {
+                "name": sandbox_name(key),
+                "scope_key": key,
+                "agent": None,
+                "created": one["started"],
+                "used": None,
+            }
+            rows[key] = rows.get(key, fresh) | {"state": "live"}
+    return sorted(rows.values(), key=lambda row: str(row["name"]))
+
+
+def _find(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    found = next((row for row in rows if name in (row["name"], row["scope_key"])), None)
+    if found is None:
+        names = ", ".join(row["name"] for row in rows) or "none"
+        raise CrabpotError(f"no sandbox is called {name!r}; there are: {names}")
+    return found
+
+
+def _list(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
@@ -133,7 +162,8 @@ def _list(app: App, live: list[dict[str, Any]], *, as_json: bool) -> None:
         print("no sandboxes; one is made by a session's first call")
     now = time.time()
     for row in rows:
-        print(f"{row['state']:<5} {row['name']:<50} used {_ago(now - row['used'])}  {visible(row['scope_key'])}")
+        used = "in use" if row["used"] is None else f"used {_ago(now - row['used'])}"
+        print(f"{row['state']:<5} {row['name']:<50} {used}  {visible(row['scope_key'])}")
 
 
 def _ago(seconds: float) -> str:
@@ -166,9 +196,19 @@ def audit(frame: Frame, options: Namespace) -> int:
 
 def _line(record: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
-    how = record.get("error") or ("ok" if record.get("success") else f"exit {record.get('exit_code')}")
-    what = record["args"].get("command") or record["args"].get("path") or ""
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
-    place = record.get("place", "")
-    parts = f"{record['number']:>6} {when} {record['kind']:<6} {place:<7} {how:<18} {took:>10} {record['tool']} {what}"
-    return visible(parts + f"  [{record['session']}; {record['rule']}]")
+    args = record.get("args", {})
+    what = args.get("command") or args.get("path") or ""
+    start = (
+        f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
+    )
+    return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
+
+
+def _how(record: dict[str, Any]) -> str:
+    if record["kind"] == "intent":
+        return ""
+    if record["kind"] == "gap":
+        return f"{record['dropped']} not written"
+    code = record.get("exit_code")
+    return str(record.get("error") or ("ok" if record.get("success") else f"exit {code}"))

@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     _deciding(commands)
     _configuring(commands)
     _keeping(commands)
+    _measuring(commands)
     return top
 
 
@@ -76,6 +77,13 @@ def _keeping(commands: Adder) -> None:
     show.add_argument("number", type=int)
     actions.add_parser("verify", help="look for removed or changed records")
     _add(commands, "serve", "keeping:serve", "keep sandboxes alive for many clients behind a socket of the same user")
+
+
+def _measuring(commands: Adder) -> None:
+    one = _add(commands, "bench", "benching:bench", "measure on this machine, as ratios in one run")
+    one.add_argument("--full", action="store_true", help="more repetitions, 500 sandboxes")
+    one.add_argument("--json", action="store_true", help="print the raw results")
+    one.add_argument("--markdown", metavar="FILE", help="write the report as a page")
 
 
 def _deciding(commands: Adder) -> None:

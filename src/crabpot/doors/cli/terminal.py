@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import select
 import signal
 import sys
 import termios
@@ -12,25 +14,30 @@ import threading
 import tty
 from typing import TYPE_CHECKING
 
+from crabpot.backends.wire import LONGEST_SIDE
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 _CHUNK = 64 * 1024
+_USUAL_SIZE = (24, 80)
+_KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
 
 @contextlib.contextmanager
 def taken(*, wanted: bool) -> Iterator[tuple[int, int] | None]:
-    """Put the terminal into raw mode and give its size; None where there is none, or none is wanted."""
+    """Put the terminal into raw mode and give its size; None where none is wanted."""
     if not wanted:
         yield None
         return
-    if not sys.stdin.isatty():
-        yield (24, 80)
+    if sys.stdin is None or not sys.stdin.isatty():
+        yield _USUAL_SIZE
         return
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd)
+        # TCSADRAIN: what was typed ahead while we started is for the program inside.
+        tty.setraw(fd, termios.TCSADRAIN)
         yield _size()
     finally:
         # TCSAFLUSH: keys typed ahead for the program inside must not reach the shell outside.
@@ -41,8 +48,15 @@ def _size() -> tuple[int, int]:
     try:
         size = os.get_terminal_size(sys.stdin.fileno())
     except OSError:
-        return 24, 80
-    return max(1, size.lines), max(1, size.columns)
+        return _USUAL_SIZE
+    rows, cols = (max(1, min(side, LONGEST_SIDE)) for side in (size.lines, size.columns))
+    return rows, cols
+
+
+def kind() -> dict[str, str]:
+    """Tell the program inside which terminal it speaks to, where that is known."""
+    known = os.environ.get("TERM", "")
+    return {"TERM": known} if _KIND.fullmatch(known) else {}
 
 
 def resizes() -> asyncio.Queue[tuple[int, int]]:
@@ -61,10 +75,7 @@ async def read_stdin() -> AsyncIterator[bytes]:
     def pump() -> None:
         while True:
             wanted.acquire()
-            try:
-                data = os.read(0, _CHUNK)
-            except OSError:
-                data = b""
+            data = _read_some()
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, data)
             except RuntimeError:
@@ -76,6 +87,19 @@ async def read_stdin() -> AsyncIterator[bytes]:
     while data := await queue.get():
         yield data
         wanted.release()
+
+
+def _read_some() -> bytes:
+    try:
+        if os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp():
+            return b""  # In the background: to read from the terminal would stop the whole program.
+        while True:
+            try:
+                return os.read(0, _CHUNK)
+            except BlockingIOError:
+                select.select([0], [], [])
+    except OSError:
+        return b""
 
 
 async def write_out(stream: str, data: bytes) -> None:

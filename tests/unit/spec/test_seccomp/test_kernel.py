@@ -134,7 +134,6 @@ PROGRAMS = {
     "rustc": ["sh", "-c", "echo 'fn main() { println!(\"fine\") }' > m.rs && rustc m.rs && ./m"],
     "cargo": ["sh", "-c", "cargo --version && echo fine"],
     "javac": ["sh", "-c", "javac -version && java -version && echo fine"],
-    "go": ["sh", "-c", "go version && echo fine"],
     "perl": ["perl", "-e", 'if (!fork) { exec "true" } wait; print "fine"'],
     "tar": ["sh", "-c", "echo fine > a && tar czf a.tgz a --xattrs && rm a && tar xzf a.tgz && cat a"],
     "curl": ["sh", "-c", "curl --version >/dev/null && curl -s http://127.0.0.1:1/ || echo fine"],

@@ -1,0 +1,183 @@
+"""The lifecycle: what is found out once about the machine, judged for each spec, and opening a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from crabpot.backends.base import greeting
+from crabpot.backends.bubblewrap import clauses as table
+from crabpot.backends.bubblewrap import groups, hierarchy, kit, layout, leftovers, owner, probe, remembered, sources
+from crabpot.backends.bubblewrap import user as users
+from crabpot.backends.bubblewrap.sandbox import Sandbox
+from crabpot.backends.bubblewrap.starting import Ground, NotStarted, Opening
+from crabpot.errors import SandboxUnavailable
+from crabpot.removal import remove_tree
+from crabpot.settings import Docker, Limits
+from crabpot.spec.network import NetworkSpec
+from crabpot.spec.spec import SandboxSpec, User
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from crabpot.backends.base import Clause
+    from crabpot.backends.bubblewrap.probe import Candidate, Chosen
+    from crabpot.backends.bubblewrap.render import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What was found out once.
+
+    Without a bwrap, or without a Python for the inside, the reason stands in its place.
+    """
+
+    ground: Ground | None
+    chosen: Chosen | str
+    kernel: tuple[int, int]
+
+
+class Bubblewrap:
+    """Makes sandboxes with bwrap. Keeps its own files, and private workspaces, under `state`."""
+
+    name = "bubblewrap"
+
+    def __init__(self, *, state: str) -> None:
+        self._home = f"{os.path.realpath(state)}/bubblewrap"
+        self._findings = f"{self._home}/probe.json"
+        self._machine: Machine | None = None
+        self._looking = asyncio.Lock()
+
+    async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
+        """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
+        machine = await self._look()
+        return table.clauses(spec, self._judge(spec, machine))
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        """Make the sandbox and start its runner, or raise SandboxUnavailable."""
+        machine = await self._look()
+        found = self._judge(spec, machine)
+        refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
+        user = found.choice.user
+        if refused or user is None or machine.ground is None or isinstance(machine.chosen, str):
+            reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
+            raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
+        try:
+            started = await Opening(spec, machine.ground, machine.chosen, user).run()
+        except NotStarted as failure:
+            raise await self._reconsider(failure) from None
+        return Sandbox(started=started, hello=_hello(spec, found), limits=spec.limits)
+
+    async def _reconsider(self, failure: NotStarted) -> SandboxUnavailable:
+        """What worked before does not now: find out again, and say what stands in the way."""
+        remembered.forget(self._findings)
+        self._machine = None
+        machine = await self._look()
+        if isinstance(machine.chosen, str):
+            return SandboxUnavailable(f"bubblewrap cannot open this sandbox: {machine.chosen}")
+        return SandboxUnavailable(f"bubblewrap could not open this sandbox: {failure}")
+
+    def _judge(self, spec: SandboxSpec, machine: Machine) -> table.Findings:
+        gateway = User(uid=os.geteuid(), gid=os.getegid())
+        owned = None if spec.private else sources.owner_of(spec.workspace)
+        ground, chosen = machine.ground, machine.chosen
+        return table.Findings(
+            choice=users.choose(
+                spec, gateway=gateway, owner=None if owned is None else User(uid=owned[0], gid=owned[1])
+            ),
+            program=chosen if isinstance(chosen, str) else chosen.program,
+            bwrap="" if isinstance(chosen, str) else chosen.candidate.path,
+            interpreter="" if ground is None else ground.kit.interpreter.path,
+            hierarchy=None if ground is None else ground.hierarchy,
+            kernel=machine.kernel,
+        )
+
+    async def _look(self) -> Machine:
+        """Find out about the machine, once: a hundred openings at a time wait for one."""
+        async with self._looking:
+            if self._machine is None:
+                self._machine = await self._survey()
+            return self._machine
+
+    async def _survey(self) -> Machine:
+        release = os.uname().release.split(".")
+        kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
+        try:
+            ready = await kit.prepare(self._home)
+        except SandboxUnavailable as refusal:
+            return Machine(ground=None, chosen=str(refusal), kernel=kernel)
+        leftovers.clear(self._home)
+        place = hierarchy.discover(hierarchy.Proc.here())
+        if place is not None:
+            groups.reap(place)
+        prefix = ready.interpreter.prefix
+        ground = Ground(
+            home=self._home, kit=ready, layout=layout.look(*(() if prefix is None else (prefix,))), hierarchy=place
+        )
+        key = remembered.key(ready.folder)
+        chosen: Chosen | str | None = remembered.recall(self._findings, key)
+        if chosen is None:
+            chosen = await self._try_out(ground)
+            if not isinstance(chosen, str):
+                remembered.keep(self._findings, key, chosen)
+        return Machine(ground=ground, chosen=chosen, kernel=kernel)
+
+    async def _try_out(self, ground: Ground) -> Chosen | str:
+        """Open a throwaway sandbox with each bwrap, in each way."""
+        # Without a control group: it lives for a moment, and a failure to make one is not about bwrap.
+        bare = replace(ground, hierarchy=None)
+        gateway = User(uid=os.geteuid(), gid=os.getegid())
+        folder = f"{self._home}/{owner.label(os.urandom(4).hex())}"
+        spec = _throwaway(folder)
+        user = users.choose(spec, gateway=gateway, owner=None).user
+        if user is None:
+            return "the gateway's group is root, which no sandbox runs as"
+
+        async def tries(candidate: Candidate, program: Program) -> str | None:
+            chosen = probe.Chosen(candidate=candidate, program=program)
+            try:
+                started = await Opening(spec, bare, chosen, user).run()
+            except SandboxUnavailable as failure:
+                return str(failure)
+            await Sandbox(started=started, hello={}, limits=spec.limits).close()
+            return None
+
+        try:
+            return await probe.survey(probe.candidates(), tries, self._home)
+        finally:
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
+
+
+def _throwaway(folder: str) -> SandboxSpec:
+    return SandboxSpec(
+        scope_key="probe",
+        name="probe",
+        backend="bubblewrap",
+        workspace=folder,
+        private=True,
+        agent_workspace=None,
+        mounts=(),
+        user=None,
+        network=NetworkSpec(kind="none"),
+        env={},
+        limits=Limits(),
+        docker=Docker(),
+        socket=None,
+        host_commands=(),
+    )
+
+
+def _hello(spec: SandboxSpec, found: table.Findings) -> dict[str, Any]:
+    """Greet the runner.
+
+    Where a control group counts processes, or this kernel would count the host's, it does not.
+    """
+    hello = greeting(spec)
+    counted = found.hierarchy is not None and "pids" in found.hierarchy.folders
+    if counted or found.kernel < table.NAMESPACED_COUNT:
+        hello["limits"]["processes"] = None
+    return hello

@@ -1,0 +1,193 @@
+"""What this machine makes of each promise of a spec: enforced, degraded (and how), or refused. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.backends.base import Clause, State
+from crabpot.backends.bubblewrap import render
+from crabpot.backends.bubblewrap.limits import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.backends.bubblewrap.hierarchy import Hierarchy
+    from crabpot.backends.bubblewrap.render import Program
+    from crabpot.backends.bubblewrap.user import Choice
+    from crabpot.spec.spec import SandboxSpec
+
+# From here on RLIMIT_NPROC counts per user namespace; before, it counts all that the user runs on the host.
+NAMESPACED_COUNT = (5, 14)
+
+_NETWORKS = {
+    "none": ("enforced", "a network namespace of its own, with nothing but lo"),
+    "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
+    "internet": (
+        "refused",
+        'network "internet" goes through the gateway, which this backend cannot do yet: write "none"',
+    ),
+    "allow": (
+        "refused",
+        "a list of allowed places goes through the gateway, which this backend cannot do yet",
+    ),
+    "bridge": ("refused", 'network "bridge" is docker\'s: write backend: "docker", or network: "none"'),
+    "named": ("refused", 'a network of docker\'s own needs backend: "docker"'),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What was found out about the machine for one spec."""
+
+    choice: Choice
+    program: Program | str
+    bwrap: str
+    interpreter: str
+    hierarchy: Hierarchy | None
+    kernel: tuple[int, int]
+
+
+def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
+    """Give the table that explain, doctor and the audit log show."""
+    return tuple(Clause(name=name, state=state, how=how) for name, state, how in _all(spec, found))
+
+
+Row = tuple[str, State, str]
+
+
+def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
+    if isinstance(found.program, str):
+        yield "sandbox", "refused", found.program
+        return
+    yield "sandbox", "enforced", f"{found.bwrap}, {found.interpreter} inside"
+    user = found.choice.user
+    who = "" if user is None else f"{user.uid}:{user.gid}, "
+    yield "user", "refused" if user is None else "enforced", f"{who}{found.choice.because}"
+    yield "namespaces", "enforced", "user, mount, pid, ipc, uts and cgroup of its own"
+    state, how = _NETWORKS[spec.network.kind]
+    yield "network", "refused" if state == "refused" else "enforced", how
+    yield from _walls(found.program)
+    yield from _binds(spec, found.program)
+    yield from _counted(spec, found)
+    yield from _sized(spec)
+
+
+def _walls(program: Program) -> Iterator[Row]:
+    by = "put up from inside before the runner starts, and read from outside" if program.seals else "by bwrap"
+    yield "capabilities", "enforced", f"none, in no set ({by})"
+    yield "no-new-privileges", "enforced", "set by bwrap"
+    yield "seccomp", "enforced", f"allow-list ({by})"
+    yield "filesystem", "enforced", "read-only root, /usr and /dev; an /etc of its own; /proc masked"
+    if program.seals:
+        yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
+    else:
+        yield (
+            "tmp",
+            "degraded",
+            (
+                "private, nosuid, nodev and sized, but programs in it can be run: this machine lets nothing "
+                "that bwrap starts mount (AppArmor's profile for bwrap does that)"
+            ),
+        )
+
+
+def _binds(spec: SandboxSpec, program: Program) -> Iterator[Row]:
+    inside = render.nested(spec)
+    if inside and program.mounting != "attach" and not program.safe_below_links:
+        yield (
+            "binds",
+            "refused",
+            (
+                f"{', '.join(inside)} lies inside another bind, and this bwrap follows links planted there "
+                "(CVE-2026-87766): bind it elsewhere, or update bubblewrap to 0.12"
+            ),
+        )
+        return
+    by_path = "by path, and compared afterwards"
+    by_fd = "by descriptor: what was checked is what is mounted"
+    yield "binds", "enforced", by_path if program.mounting == "path" else by_fd
+
+
+def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
+    limits, where = spec.limits, found.hierarchy
+    by = "" if where is None else ("a systemd scope" if where.scope else f"cgroup v{where.version}")
+    has = frozenset() if where is None else frozenset(where.folders)
+    total = amount(limits.memory)
+    if "memory" not in has:
+        yield (
+            "limits.memory",
+            "degraded",
+            f"{total} for each process (RLIMIT_DATA), not for all together: {_no_groups(found)}",
+        )
+    elif where is not None and not where.swap:
+        yield "limits.memory", "degraded", f"{total} ({by}), but this kernel does not count swap"
+    else:
+        yield "limits.memory", "enforced", f"{total}, swap included ({by})"
+    if "cpu" in has:
+        yield "limits.cpus", "enforced", f"{limits.cpus:g} ({by})"
+    else:
+        yield "limits.cpus", "degraded", f"not limited: {_no_groups(found)}"
+    if "pids" in has:
+        yield "limits.pids", "enforced", f"{limits.pids} ({by})"
+    elif found.kernel >= NAMESPACED_COUNT:
+        yield (
+            "limits.pids",
+            "enforced",
+            f"{limits.pids} (RLIMIT_NPROC, counted in the sandbox's own user namespace)",
+        )
+    else:
+        yield (
+            "limits.pids",
+            "degraded",
+            f"not limited: this kernel is older than 5.14, and {_no_groups(found)}",
+        )
+    yield from _wished(spec, by, has)
+
+
+def _wished(spec: SandboxSpec, by: str, has: frozenset[str]) -> Iterator[Row]:
+    """Report what only counts where it is configured."""
+    limits = spec.limits
+    if limits.memory_reservation is not None:
+        kept = "memory" in has
+        how = f"{amount(limits.memory_reservation)} ({by})" if kept else "not reserved: no control group"
+        yield "limits.memoryReservation", "enforced" if kept else "degraded", how
+    if limits.cpu_shares is not None:
+        kept = "cpu" in has
+        yield (
+            "limits.cpuShares",
+            "enforced" if kept else "degraded",
+            f"{limits.cpu_shares} ({by})" if kept else "no effect",
+        )
+    if limits.io.read is not None or limits.io.write is not None:
+        if "io" in has:
+            yield "limits.io", "enforced", f"on the disk of the workspace ({by})"
+        elif "blkio" in has:
+            yield (
+                "limits.io",
+                "degraded",
+                f"on the disk of the workspace, without writes through the page cache ({by})",
+            )
+        else:
+            yield "limits.io", "degraded", "not limited: no control group"
+
+
+def _sized(spec: SandboxSpec) -> Iterator[Row]:
+    limits = spec.limits
+    yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
+    yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
+    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /dev/shm"
+    yield (
+        "limits.disk",
+        "degraded",
+        f"{amount(limits.file_size)} for each file, and no limit on their sum: this backend has no quota",
+    )
+    yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"
+
+
+def _no_groups(found: Findings) -> str:
+    if found.hierarchy is not None:
+        return "this machine's control groups lack the controller"
+    user = found.choice.user
+    who = "this gateway" if user is None else f"user {user.uid}"
+    return f"no control group that {who} may make (a systemd user session, or a gateway run as root, has one)"

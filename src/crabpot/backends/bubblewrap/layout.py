@@ -1,0 +1,57 @@
+"""Which parts of the host every sandbox sees, read-only: its programs, and the harmless rest of /etc."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+from crabpot.backends.bubblewrap import etc
+from crabpot.spec import hardening
+
+_PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What is mounted where it is, which links are made again, which files copied, what of /proc is covered."""
+
+    mounts: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    copies: tuple[str, ...]
+    masked_files: tuple[str, ...]
+    masked_folders: tuple[str, ...]
+    fixed: tuple[str, ...]
+
+
+def look(*more: str) -> Layout:
+    """Find out how this host is laid out; `more` is mounted too, where the interpreter is not under /usr."""
+    mounts, links = ["/usr", *more], []
+    for path in (*_PROGRAMS, etc.ALTERNATIVES, *etc.AUTHORITIES):
+        # A merged /usr has links here. bwrap from 0.12 on refuses to mount on a link, and rightly so.
+        if os.path.islink(path):
+            links.append((os.readlink(path), path))
+        elif os.path.exists(path):
+            mounts.append(path)
+    copies = [etc.LINKER_CACHE] if os.path.isfile(etc.LINKER_CACHE) else []
+    zone = os.path.realpath(etc.LOCALTIME)
+    if zone.startswith("/usr/"):
+        links.append((zone, etc.LOCALTIME))
+    elif os.path.isfile(zone):
+        copies.append(etc.LOCALTIME)
+    masked = [(path, _kind(path)) for path in hardening.MASKED_PROC]
+    return Layout(
+        mounts=tuple(mounts),
+        links=tuple(links),
+        copies=tuple(copies),
+        masked_files=tuple(path for path, kind in masked if kind and kind != stat.S_IFDIR),
+        masked_folders=tuple(path for path, kind in masked if kind == stat.S_IFDIR),
+        fixed=tuple(path for path in hardening.READ_ONLY_PROC if _kind(path)),
+    )
+
+
+def _kind(path: str) -> int:
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return 0

@@ -1,0 +1,65 @@
+"""What a gateway that was killed left behind in its state folder, and the processes that go with it.
+
+A sandbox dies with its gateway, but for one moment: a bwrap that dies before it has told its child to go on
+leaves that child waiting for ever. Each opening is therefore marked, on disk and in its arguments, and the next
+gateway ends what is marked and has no owner any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from crabpot.backends.bubblewrap import owner, process
+from crabpot.removal import remove_tree
+
+
+def mark(home: str) -> str:
+    """Say that an opening begins; the path of the mark, whose name goes into the arguments."""
+    path = f"{home}/{owner.label(os.urandom(4).hex())}"
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    return path
+
+
+def unmark(path: str) -> None:
+    """Say that it is over, one way or the other."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def clear(home: str) -> None:
+    """End and remove what dead gateways left in this folder. Cheap when there is nothing."""
+    with os.scandir(home) as entries:
+        abandoned = [entry for entry in entries if owner.is_label(entry.name) and not owner.is_alive(entry.name)]
+    if not abandoned:
+        return
+    _kill({entry.name.encode() for entry in abandoned})
+    for entry in abandoned:
+        if entry.is_dir(follow_symlinks=False):
+            with contextlib.suppress(OSError):
+                remove_tree(entry.path)
+        else:
+            unmark(entry.path)
+
+
+def _kill(names: set[bytes]) -> None:
+    for pid in os.listdir("/proc"):
+        if not (pid.isdigit() and _is_marked(pid, names)):
+            continue
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(int(pid))
+            try:
+                # Once more, now that the number cannot pass to another.
+                if _is_marked(pid, names):
+                    process.send_signal(pidfd, signal.SIGKILL)
+            finally:
+                os.close(pidfd)
+
+
+def _is_marked(pid: str, names: set[bytes]) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return any(word.startswith(b"mark=") and word[5:] in names for word in file.read().split(b"\0"))
+    except OSError:
+        return False

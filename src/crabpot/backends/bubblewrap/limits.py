@@ -1,0 +1,98 @@
+"""A spec's limits in the words of control groups and of systemd.
+
+Pure: which file says what; nothing is written here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.settings import Limits
+
+PERIOD_US = 100_000
+_SMALLEST_QUOTA_US = 1_000
+_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+
+# Those without which there is no limit worth the name, in the order in which they are joined.
+CONTROLLERS = ("memory", "pids", "cpu")
+
+
+class Setting(NamedTuple):
+    """One file of one controller.
+
+    An optional one is missing on some kernels; a clause says what that means.
+    """
+
+    controller: str
+    file: str
+    value: str
+    optional: bool = False
+
+
+def version_1(limits: Limits, disk: str | None) -> Iterator[Setting]:
+    """Give the settings of the older control groups; `disk` is the major:minor that io limits are about."""
+    yield Setting("memory", "memory.limit_in_bytes", str(limits.memory))
+    # Memory and swap together: no swap beyond the limit. The order matters, memsw may not be below memory.
+    yield Setting("memory", "memory.memsw.limit_in_bytes", str(limits.memory), optional=True)
+    if limits.memory_reservation is not None:
+        yield Setting("memory", "memory.soft_limit_in_bytes", str(limits.memory_reservation))
+    yield Setting("pids", "pids.max", str(limits.pids))
+    yield Setting("cpu", "cpu.cfs_period_us", str(PERIOD_US))
+    yield Setting("cpu", "cpu.cfs_quota_us", str(quota_us(limits)))
+    if limits.cpu_shares is not None:
+        yield Setting("cpu", "cpu.shares", str(limits.cpu_shares))
+    for rate, name in ((limits.io.read, "read"), (limits.io.write, "write")):
+        if rate is not None and disk is not None:
+            yield Setting("blkio", f"blkio.throttle.{name}_bps_device", f"{disk} {int(rate)}", optional=True)
+
+
+def version_2(limits: Limits, disk: str | None) -> Iterator[Setting]:
+    """Give the settings of the unified hierarchy."""
+    yield Setting("memory", "memory.max", str(limits.memory))
+    yield Setting("memory", "memory.swap.max", "0", optional=True)
+    if limits.memory_reservation is not None:
+        yield Setting("memory", "memory.low", str(limits.memory_reservation))
+    yield Setting("pids", "pids.max", str(limits.pids))
+    yield Setting("cpu", "cpu.max", f"{quota_us(limits)} {PERIOD_US}")
+    if limits.cpu_shares is not None:
+        yield Setting("cpu", "cpu.weight", str(weight(limits.cpu_shares)))
+    rates = [f"{name}={int(rate)}" for name, rate in (("rbps", limits.io.read), ("wbps", limits.io.write)) if rate]
+    if rates and disk is not None:
+        yield Setting("io", "io.max", " ".join((disk, *rates)), optional=True)
+
+
+def scope(limits: Limits, unit: str) -> list[str]:
+    """Give the command that starts what follows in a scope of the user's own systemd, under these limits."""
+    properties = [
+        f"MemoryMax={int(limits.memory)}",
+        "MemorySwapMax=0",
+        f"TasksMax={limits.pids}",
+        f"CPUQuota={limits.cpus * 100:g}%",
+    ]
+    if limits.memory_reservation is not None:
+        properties.append(f"MemoryLow={int(limits.memory_reservation)}")
+    if limits.cpu_shares is not None:
+        properties.append(f"CPUWeight={weight(limits.cpu_shares)}")
+    words = [word for one in properties for word in ("-p", one)]
+    return ["systemd-run", "--user", "--scope", "--quiet", "--collect", f"--unit={unit}", *words, "--"]
+
+
+def quota_us(limits: Limits) -> int:
+    """Give how long all processes together may run in each period."""
+    return max(int(limits.cpus * PERIOD_US), _SMALLEST_QUOTA_US)
+
+
+def weight(shares: int) -> int:
+    """Turn the older 2 to 262144 into the newer 1 to 10000, as container engines do."""
+    return 1 + (min(max(shares, 2), 262_144) - 2) * 9_999 // 262_142
+
+
+def amount(size: int) -> str:
+    """Write a number of bytes for a person."""
+    for unit, factor in _UNITS:
+        if size >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size} bytes"

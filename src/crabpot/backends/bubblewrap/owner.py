@@ -1,0 +1,44 @@
+"""Labels that say which process made a thing, so that what a killed gateway left behind is known as such."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_LABEL = re.compile(r"crabpot-([0-9]{1,10})-([0-9]{1,20})-.*", re.ASCII | re.DOTALL)
+
+
+def label(suffix: str) -> str:
+    """Name a thing of this process. Its start time tells it from a later process of the same number."""
+    return f"crabpot-{os.getpid()}-{started(os.getpid())}-{suffix}"
+
+
+def is_label(name: str) -> bool:
+    """Tell whether this is such a name."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def is_alive(name: str) -> bool:
+    """Tell whether the process that made it still runs; what is no label is nobody's, and left alone."""
+    match = _LABEL.fullmatch(name)
+    return match is None or started(int(match[1])) == int(match[2])
+
+
+def started(pid: int) -> int | None:
+    """Give a process's start time, in ticks since boot, or None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in parentheses may hold anything, parentheses included.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[19])
+
+
+def parent(pid: int) -> int | None:
+    """Give a process's parent, or None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return None

@@ -1,0 +1,149 @@
+"""Starting a program as the right user with exactly the right descriptors, and waiting for it without threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from crabpot.backends.bubblewrap.sources import Fds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from crabpot.spec.spec import User
+
+
+class Executable(NamedTuple):
+    """A program held open. Its path may lead through a private home that the user it runs as cannot enter."""
+
+    fd: int
+    path: str
+    libraries_fd: int | None = None
+
+
+class Finished(NamedTuple):
+    """How a program ended, and what it printed."""
+
+    code: int
+    output: bytes
+
+
+def start(  # noqa: PLR0913  what a process starts with is a list
+    program: Executable,
+    arguments: Sequence[str],
+    *,
+    output: int,
+    fds: Sequence[int] = (),
+    user: User | None = None,
+    before: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start it in a session of its own, output and errors going to one descriptor.
+
+    It is started by the calling thread, which is the event loop's: bwrap's `--die-with-parent` follows the
+    thread, and one from a pool would take the sandbox with it when it retires.
+    """
+    held = [program.fd, *fds]
+    variables = dict(env or {})
+    if user is not None and program.libraries_fd is not None:
+        held.append(program.libraries_fd)
+        variables["LD_LIBRARY_PATH"] = f"/proc/self/fd/{program.libraries_fd}"
+    # By descriptor only where the path cannot be walked: a program's loader finds its libraries by path.
+    path = program.path if user is None else f"/proc/self/fd/{program.fd}"
+    command = [*before, path, *arguments] if before else ["bwrap", *arguments]
+    return subprocess.Popen(
+        command,
+        executable=None if before else path,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=held,
+        env=variables,
+        cwd="/",
+        start_new_session=True,
+        user=None if user is None else user.uid,
+        group=None if user is None else user.gid,
+        # No group of root's may survive the drop: membership in disk or docker is the whole host.
+        extra_groups=None if user is None else [],
+    )
+
+
+async def run(argv: Sequence[str], *, timeout_s: float) -> Finished:
+    """Run a program of the host to its end, as the gateway's own user, with nothing on its standard input."""
+    with Fds() as fds:
+        reader, writer = fds.pipe()
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, env={"LANG": "C.UTF-8"}, cwd="/"
+        )
+        fds.close(writer)
+        return await finish(process, reader, timeout_s=timeout_s)
+
+
+async def finish(process: subprocess.Popen[bytes], reader: int, *, timeout_s: float, cap: int = 65536) -> Finished:
+    """Read what a process prints until it ends; one that does not is killed when the time is up."""
+    output = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            while len(output) < cap:
+                await readable(reader)
+                piece = os.read(reader, cap)
+                if not piece:
+                    break
+                output += piece
+            await ended(process)
+    except TimeoutError:
+        output += b"\n(it did not end in time, and was killed)"
+    finally:
+        kill(process)
+    return Finished(code=process.returncode, output=bytes(output))
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child and reap it, if it has not ended.
+
+    At once, without awaiting: a cancelled caller must not leave a zombie.
+    """
+    if process.poll() is None:
+        # What a bwrap has started waits for its word in vain if bwrap dies before giving it: it would never end.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+
+
+async def ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a child has ended, and reap it."""
+    if process.poll() is not None:
+        return
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        await readable(pidfd)
+    finally:
+        os.close(pidfd)
+    process.wait()
+
+
+async def readable(fd: int) -> None:
+    """Wait until there is something to read, or the end of it."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.add_reader(fd, _wake, future)
+    try:
+        await future
+    finally:
+        loop.remove_reader(fd)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def send_signal(pidfd: int, number: signal.Signals) -> None:
+    """Signal the one process that a pidfd stands for; that it is gone is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, number)

@@ -1,0 +1,228 @@
+"""From a spec and the facts of the machine to bwrap's arguments. Pure: no process, no socket, no file.
+
+Two ways, by what the machine allows. *Sealed*: bwrap builds the namespaces and the tree, and `seal` puts up
+the rest from inside (noexec /tmp, own terminals, masks, no capability, filter). *Plain*: bwrap does all it
+can by itself, which leaves /tmp executable; for machines that deny capabilities to what bwrap starts, as
+Ubuntu's profile for it does.
+"""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from crabpot.backends.bubblewrap.etc import HOSTNAME
+from crabpot.spec import hardening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.backends.bubblewrap.layout import Layout
+    from crabpot.settings import Limits
+    from crabpot.spec.spec import Access, SandboxSpec
+
+# How sources get in: mounts that root made and the seal puts in place, descriptors that bwrap takes, or paths
+# that bwrap walks and the seal compares afterwards.
+Mounting = Literal["attach", "fd", "path"]
+
+RUNNER = f"{hardening.RUNNER}/runner"
+SEAL = f"{hardening.RUNNER}/seal.pyc"
+FILTER = f"{hardening.RUNNER}/seccomp.bpf"
+TMP, SHM, TERMINALS = "/tmp", "/dev/shm", "/dev/pts"  # noqa: S108  names inside the sandbox
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+_STANDARD = (
+    ("/proc/self/fd", "fd"),
+    ("/proc/self/fd/0", "stdin"),
+    ("/proc/self/fd/1", "stdout"),
+    ("/proc/self/fd/2", "stderr"),
+)
+# Above what ordinary programs have: when the whole machine runs out of memory, a sandbox goes first.
+_OOM_SCORE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a bwrap was seen to do on this machine."""
+
+    mounting: Mounting
+    seals: bool
+    safe_below_links: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A host file or folder held open, so that what was checked is what is mounted."""
+
+    fd: int
+    path: str
+    target: str
+    access: Access
+    folder: bool = True
+    device: int = 0
+    inode: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The facts of one opening: descriptors as the new process will have them."""
+
+    program: Program
+    layout: Layout
+    interpreter: str
+    held: tuple[Held, ...]
+    files: tuple[tuple[str, int], ...]
+    wire_fd: int
+    report_fd: int
+    filter_fd: int | None = None
+    join_fds: tuple[int, ...] = ()
+    data_bytes: int | None = None
+    mark: str = ""
+
+
+def arguments(spec: SandboxSpec, plan: Plan) -> list[str]:
+    """Give all that follows the program's name."""
+    made = [
+        *_namespaces(spec, plan),
+        *_places(plan),
+        *_system(plan),
+        *_own_mounts(plan),
+        *_kernel(plan, spec.limits),
+        *("--remount-ro", "/"),
+        *_privileges(plan),
+    ]
+    runner = [plan.interpreter, "-I", "-S", SEAL, str(plan.wire_fd), *orders(plan, spec.limits)]
+    return [*made, "--", *runner]
+
+
+def orders(plan: Plan, limits: Limits) -> Iterator[str]:
+    """Give what `seal` is to do inside, in order: the filter last, since little is allowed after it."""
+    yield f"mark={plan.mark}"
+    yield from (f"join={fd}" for fd in plan.join_fds)
+    yield f"oom-score={_OOM_SCORE}"
+    if plan.program.mounting == "attach":
+        yield from (f"attach={one.fd}:{one.target}" for one in _outer_first(plan.held))
+    elif plan.program.mounting == "path":
+        yield from (f"expect={one.device}:{one.inode}:{one.target}" for one in plan.held)
+    yield f"load={RUNNER}"
+    if plan.data_bytes is not None:
+        yield f"data={plan.data_bytes}"
+    if plan.program.seals:
+        yield "hide-groups="
+        yield from (f"tmpfs={limits.tmp}:{path}" for path in (TMP, SHM))
+        yield f"terminals={TERMINALS}"
+        yield from (f"mask-file={path}" for path in plan.layout.masked_files)
+        yield from (f"mask-folder={path}" for path in plan.layout.masked_folders)
+        yield from (f"fix={path}" for path in plan.layout.fixed)
+        yield from (f"still=/dev/{name}" for name in DEVICES)
+        yield "drop="
+        yield f"filter={FILTER}"
+
+
+def descriptors(plan: Plan) -> list[int]:
+    """Give the descriptors that the arguments name; no other goes in."""
+    by_fd = [] if plan.program.mounting == "path" else [one.fd for one in plan.held]
+    filters = [] if plan.filter_fd is None else [plan.filter_fd]
+    return [*by_fd, *(fd for _, fd in plan.files), plan.wire_fd, plan.report_fd, *filters, *plan.join_fds]
+
+
+def nested(spec: SandboxSpec) -> list[str]:
+    """Name the binds that land inside another, where the agent may have planted a link (CVE-2026-87766)."""
+    targets = [mount.target for mount in spec.mounts]
+    return [target for target in targets if any(_under(target, other) for other in targets)]
+
+
+def _namespaces(spec: SandboxSpec, plan: Plan) -> Iterator[str]:
+    yield from ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", HOSTNAME)
+    if spec.network.kind != "host":
+        yield "--unshare-net"
+    if not plan.program.seals:
+        yield "--unshare-cgroup-try"
+    # TIOCSTI (CVE-2017-5226): without a controlling terminal there is none to type into.
+    yield "--new-session"
+    yield from ("--die-with-parent", "--as-pid-1", "--info-fd", str(plan.report_fd))
+    # Nothing that configures the gateway, or bwrap's own loader, goes in.
+    yield from ("--clearenv", "--setenv", "LANG", hardening.LANG, "--chdir", "/")
+
+
+def _places(plan: Plan) -> Iterator[str]:
+    """Make the folders in which things land: what bwrap makes by itself, only the user could enter."""
+    landing = [path for path, _ in plan.files]
+    landing += [*plan.layout.mounts, *(path for _, path in plan.layout.links)]
+    landing += [one.target for one in plan.held if not _inside(one, plan)]
+    folders = [os.path.dirname(path) for path in landing]
+    if plan.program.mounting == "attach":
+        folders += [one.target for one in plan.held if one.folder and not _inside(one, plan)]
+    if plan.program.seals:
+        folders += [TMP, SHM, TERMINALS]
+    for step in dict.fromkeys(step for path in folders for step in _steps(path)):
+        yield from ("--perms", "0755", "--dir", step)
+
+
+def _system(plan: Plan) -> Iterator[str]:
+    for path in plan.layout.mounts:
+        yield from ("--ro-bind", path, path)
+    for text, path in plan.layout.links:
+        yield from ("--symlink", text, path)
+    for path, fd in plan.files:
+        yield from ("--perms", "0444", "--file", str(fd), path)
+
+
+def _own_mounts(plan: Plan) -> Iterator[str]:
+    for one in _outer_first(plan.held):
+        kind = "ro-bind" if one.access == "ro" else "bind"
+        if plan.program.mounting == "fd":
+            yield from (f"--{kind}-fd", str(one.fd), one.target)
+        elif plan.program.mounting == "path":
+            yield from (f"--{kind}", one.path, one.target)
+        elif not one.folder and not _inside(one, plan):
+            # A place for the file that the seal attaches; inside another mount it must be there already.
+            yield from ("--ro-bind", "/dev/null", one.target)
+
+
+def _kernel(plan: Plan, limits: Limits) -> Iterator[str]:
+    yield from ("--proc", "/proc")
+    if plan.program.seals:
+        # `--dev` would cost a second user namespace, in which nothing can be remounted any more.
+        for name in DEVICES:
+            yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+        for text, name in (("pts/ptmx", "ptmx"), *_STANDARD):
+            yield from ("--symlink", text, f"/dev/{name}")
+    else:
+        yield from ("--dev", "/dev")
+        for path in (TMP, SHM):
+            yield from ("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", path)
+        for path in plan.layout.masked_files:
+            yield from ("--ro-bind", "/dev/null", path)
+        for path in plan.layout.masked_folders:
+            yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path)
+        for path in plan.layout.fixed:
+            yield from ("--ro-bind", path, path)
+        yield from ("--remount-ro", "/dev")
+
+
+def _privileges(plan: Plan) -> Iterator[str]:
+    if plan.program.seals:
+        # Over the sandbox's own namespaces only, for `seal`, which gives both up before the runner starts.
+        yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
+    else:
+        yield from ("--cap-drop", "ALL", "--seccomp", str(plan.filter_fd))
+
+
+def _outer_first(held: tuple[Held, ...]) -> list[Held]:
+    """What contains comes before what it contains."""
+    return sorted(held, key=lambda one: one.target.count("/"))
+
+
+def _inside(one: Held, plan: Plan) -> bool:
+    return any(_under(one.target, other.target) for other in plan.held)
+
+
+def _steps(path: str) -> list[str]:
+    parts = path.strip("/").split("/") if path.strip("/") else []
+    return ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _under(path: str, tree: str) -> bool:
+    return path != tree and path.startswith(tree.rstrip("/") + "/")

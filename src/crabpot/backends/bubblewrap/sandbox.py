@@ -1,0 +1,133 @@
+"""A sandbox that lives: its stream, freezing and ending it, and what its control group says of its death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.base import Channel
+from crabpot.backends.bubblewrap import freezing, process
+from crabpot.backends.bubblewrap.limits import amount
+from crabpot.errors import SandboxLost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.backends.bubblewrap.starting import Started
+    from crabpot.settings import Limits
+
+_END_TIMEOUT_S = 10.0
+_FREEZE_TIMEOUT_S = 5.0
+_POLL_S = 0.002
+# Who still waits uninterruptibly after so many looks waits for a process that is stopped.
+_WAITING_ROUNDS = 25
+
+
+class Sandbox:
+    """One of bubblewrap's.
+
+    Its first process is the runner: when that ends, the kernel ends everything in it.
+    """
+
+    def __init__(self, *, started: Started, hello: Mapping[str, Any], limits: Limits) -> None:
+        self.channel = Channel(sock=started.stream)
+        self.hello = hello
+        self.pid = started.pid
+        self._limits = limits
+        self._monitor = started.monitor
+        self._pidfd = started.pidfd
+        self._group = started.group
+        self._hits: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        self._closing: asyncio.Future[None] | None = None
+
+    def cause_of_death(self) -> tuple[str, str] | None:
+        """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
+        self._count()
+        struck = {name for name, count in self._hits.items() if count > self._told.get(name, 0)}
+        self._told = dict(self._hits)
+        if "memory" in struck:
+            total = amount(self._limits.memory)
+            return "memory_limit", f"the sandbox used more than its {total} of memory (limits.memory)"
+        if "pids" in struck:
+            return (
+                "process_limit",
+                f"the sandbox had more than its {self._limits.pids} processes (limits.pids)",
+            )
+        return None
+
+    def _count(self) -> None:
+        if self._group is not None:
+            self._hits |= self._group.hits()
+
+    async def freeze(self) -> None:
+        """Stop every process of it until `thaw`; SandboxLost if that cannot be done in time."""
+        try:
+            async with asyncio.timeout(_FREEZE_TIMEOUT_S):
+                if self._group is not None and self._group.set_frozen(frozen=True):
+                    while not self._group.is_frozen():  # noqa: ASYNC110  the kernel does not tell
+                        await asyncio.sleep(_POLL_S)
+                else:
+                    await self._stop()
+        except TimeoutError:
+            self.thaw()
+            raise SandboxLost("the sandbox could not be frozen") from None
+
+    async def _stop(self) -> None:
+        waiting = 0
+        while self._lives() and waiting < _WAITING_ROUNDS:
+            left = freezing.stop(self.pid)
+            if not left:
+                return
+            waiting = waiting + 1 if left == {"D"} else 0
+            await asyncio.sleep(_POLL_S)
+
+    def thaw(self) -> None:
+        """Let its processes go on."""
+        if (self._group is None or not self._group.set_frozen(frozen=False)) and self._lives():
+            freezing.go_on(self.pid)
+
+    def _lives(self) -> bool:
+        """Tell whether its first process is still there: a number that is free again may be anybody's."""
+        return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
+
+    async def close(self) -> None:
+        """End every process of it and leave nothing behind; safe to call twice, and at once."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = asyncio.get_running_loop().create_future()
+        try:
+            self._strike()
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await process.ended(self._monitor)
+        except TimeoutError:
+            pass
+        finally:
+            await self._finish()
+
+    def _strike(self) -> None:
+        self.channel.sock.close()
+        if self._group is not None:
+            self._group.set_frozen(frozen=False)  # The older groups hold back even a SIGKILL while frozen.
+        # The first process of a pid namespace: before its parent hears of its end, the rest has ended too.
+        process.send_signal(self._pidfd, signal.SIGKILL)
+
+    async def _finish(self) -> None:
+        process.kill(self._monitor)
+        os.close(self._pidfd)
+        self._count()  # What it died of is asked later, when the group is gone.
+        group, self._group = self._group, None
+        try:
+            if group is not None:
+                async with asyncio.timeout(_END_TIMEOUT_S):
+                    while not group.remove():  # noqa: ASYNC110  as above
+                        await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            pass  # The next gateway on this machine reaps it.
+        finally:
+            if self._closing is not None and not self._closing.done():
+                self._closing.set_result(None)

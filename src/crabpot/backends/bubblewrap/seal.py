@@ -1,0 +1,229 @@
+"""The last walls, put up from inside: what bwrap cannot mount, no capability, the filter; then the runner.
+
+Ships into the sandbox beside the runner: standard library only, Python 3.9 and newer, next to nothing
+imported. It runs as the first process of the sandbox, before anything of the agent's can, with CAP_SYS_ADMIN
+over the sandbox's own namespaces and nothing else. Whatever fails here ends the sandbox. The gateway reads
+from outside what this process has become before it says the first word to the runner.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import marshal
+import posix
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+READY = b"\0sealed\n"
+
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
+_O_PATH = 0o10000000
+_MOVE_MOUNT, _MOVE_EMPTY_PATHS = 429, 0x4 | 0x40
+_CLONE_NEWCGROUP = 0x0200_0000
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_PR_CAPBSET_DROP = 24
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_CAPABILITY_VERSION_3 = 0x2008_0522
+_CAP_SETPCAP, _CAP_SYS_ADMIN = 8, 21
+_BPF_INSTRUCTION_SIZE = 8
+# An empty file costs no byte of a tmpfs's size, but about a kilobyte of the kernel's memory.
+_BYTES_PER_INODE, _FEWEST_INODES = 2048, 4096
+
+
+class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001  ctypes itself takes 3 ms to import
+    _type_ = "l"
+
+
+class _Pointer(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001
+    _type_ = "z"
+
+
+class _Short(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001
+    _type_ = "H"
+
+
+class _Program(_ctypes.Structure):
+    """struct sock_fprog: how many instructions, and where."""
+
+    _fields_ = [("length", _Short), ("filter", _Pointer)]  # noqa: RUF012  ctypes' own form
+
+
+class _Function(_ctypes.CFuncPtr):
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Long
+
+
+_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # None is the program itself
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Call a function of the C library; OSError if it says -1."""
+    function = _Function(_ctypes.dlsym(_LIBC, name))
+    if function(*[_Long(value) if type(value) is int else value for value in arguments]) == -1:
+        raise OSError(_ctypes.get_errno(), f"{name}{arguments}: {posix.strerror(_ctypes.get_errno())}")
+
+
+def _attach(order: str) -> None:
+    # By descriptor at both ends: where an agent can write, a link planted at the target must lead nowhere.
+    descriptor, _, path = order.partition(":")
+    target = posix.open(path, _O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
+    if posix.readlink(f"/proc/self/fd/{target}") != path:
+        raise OSError(f"{path} is reached through a link")
+    _call("syscall", _MOVE_MOUNT, int(descriptor), b"", target, b"", _MOVE_EMPTY_PATHS)
+
+
+def _tmpfs(order: str) -> None:
+    size, _, path = order.partition(":")
+    inodes = max(int(size) // _BYTES_PER_INODE, _FEWEST_INODES)
+    options = f"mode=1777,size={size},nr_inodes={inodes}"
+    _call("mount", b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, options.encode())
+
+
+def _terminals(path: str) -> None:
+    # An instance of its own, without the host's terminals and what could be typed into them (CVE-2017-5226).
+    options = b"newinstance,ptmxmode=0666,mode=0620,max=256"
+    _call("mount", b"devpts", path.encode(), b"devpts", _MS_NOSUID | _MS_NOEXEC, options)
+
+
+def _mask_file(path: str) -> None:
+    _call("mount", b"/dev/null", path.encode(), None, _MS_BIND, None)
+    _still(path)
+
+
+def _mask_folder(path: str) -> None:
+    flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    _call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, b"mode=0555,nr_inodes=1")
+
+
+def _fix(path: str) -> None:
+    _call("mount", path.encode(), path.encode(), None, _MS_BIND, None)
+    flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    _call("mount", None, path.encode(), None, flags, None)
+
+
+def _still(path: str) -> None:
+    # The node is the host's own: read-only keeps its times and mode out of reach; the device still works.
+    flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NOEXEC
+    _call("mount", None, path.encode(), None, flags, None)
+
+
+def _join(descriptor: str) -> None:
+    # "0" is the writer itself: in version 1's `tasks` that spares a lock that costs a rare mover 10 ms.
+    posix.write(int(descriptor), b"0")
+
+
+def _hide_groups(_: str) -> None:
+    _call("unshare", _CLONE_NEWCGROUP)
+
+
+def _data(size: str) -> None:
+    import resource  # noqa: PLC0415  the runner has loaded it by now
+
+    resource.setrlimit(resource.RLIMIT_DATA, (int(size), int(size)))
+
+
+def _oom_score(score: str) -> None:
+    descriptor = posix.open("/proc/self/oom_score_adj", posix.O_WRONLY | posix.O_CLOEXEC)
+    try:
+        posix.write(descriptor, score.encode())
+    except PermissionError:
+        pass  # Only lowering it is refused: where the gateway lives, it is higher already.
+    finally:
+        posix.close(descriptor)
+
+
+def _expect(order: str) -> None:
+    # A folder swapped for a link between check and use (CVE-2026-44112).
+    device, inode, path = order.split(":", 2)
+    found = posix.stat(path)
+    if (found.st_dev, found.st_ino) != (int(device), int(inode)):
+        raise OSError(f"{path} is not the folder that was meant: it was swapped while the sandbox opened")
+
+
+def _drop(_: str) -> None:
+    for capability in (_CAP_SYS_ADMIN, _CAP_SETPCAP):
+        _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+    _call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = _CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
+    _call("capset", header, bytes(24))
+
+
+def _filter(path: str) -> None:
+    program = _content(path)
+    struct = _Program(len(program) // _BPF_INSTRUCTION_SIZE, program)
+    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(struct), 0, 0)
+
+
+def _mark(_: str) -> None:
+    """Be found by it, should this be left without an owner."""
+
+
+_ORDERS: dict[str, Callable[[str], None]] = {
+    "mark": _mark,
+    "attach": _attach,
+    "join": _join,
+    "hide-groups": _hide_groups,
+    "tmpfs": _tmpfs,
+    "terminals": _terminals,
+    "mask-file": _mask_file,
+    "mask-folder": _mask_folder,
+    "fix": _fix,
+    "still": _still,
+    "expect": _expect,
+    "data": _data,
+    "oom-score": _oom_score,
+    "drop": _drop,
+    "filter": _filter,
+}
+
+
+def _load(folder: str) -> Callable[[list[str]], int]:
+    """Import the runner: what it starts with from one file, the rest from its folder when a call asks for it."""
+    # Not at the very end: a runner that cannot be imported says so while the gateway still listens.
+    package: Any = type(sys)("crabpot_runner")
+    package.__path__ = [folder]
+    sys.modules["crabpot_runner"] = package
+    for name, code in marshal.loads(_content(folder + "/start.bin")):  # noqa: S302  made by the gateway
+        module: Any = type(sys)("crabpot_runner." + name)
+        module.__package__ = "crabpot_runner"
+        sys.modules[module.__name__] = module
+        setattr(package, name, module)
+        exec(code, module.__dict__)  # noqa: S102  this is how importing ends
+    run: Callable[[list[str]], int] = package.server.main
+    return run
+
+
+def _content(path: str) -> bytes:
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    size = posix.fstat(descriptor).st_size
+    data = posix.read(descriptor, size)
+    posix.close(descriptor)
+    if not size or len(data) != size:
+        raise OSError(f"{path} is not whole")
+    return data
+
+
+def main(argv: list[str]) -> int:
+    """Carry out the orders in the order in which they came, say so, and become the runner."""
+    wire, *orders = argv
+    run: Callable[[list[str]], int] | None = None
+    for order in orders:
+        name, _, value = order.partition("=")
+        if name == "load":
+            run = _load(value)
+        else:
+            _ORDERS[name](value)
+    assert run is not None
+    posix.write(2, READY)
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for standard in (0, 1, 2):
+        posix.dup2(null, standard)
+    return run(["--fd", wire])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Who a sandbox runs as: decided from the spec and from who the gateway is. Never root."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.spec import hardening
+from crabpot.spec.spec import User
+
+if TYPE_CHECKING:
+    from crabpot.spec.spec import SandboxSpec
+
+NOBODY = User(uid=hardening.NOBODY, gid=hardening.NOBODY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A user, or why there is none; and in either case the reason, for a person."""
+
+    user: User | None
+    because: str
+
+
+def choose(spec: SandboxSpec, *, gateway: User, owner: User | None) -> Choice:
+    """Decide. `owner` is that of the rw workspace, None when the folder is private or does not exist yet."""
+    if gateway.uid != 0:
+        return _ordinary(spec, gateway)
+    if not spec.private and owner is not None and owner.uid == 0:
+        return _root_owned(spec)
+    if spec.user is not None:
+        return Choice(user=spec.user, because="as configured; the gateway drops to it before bwrap starts")
+    if spec.private or owner is None:
+        return Choice(user=NOBODY, because="nobody: the gateway is root and the workspace is Crabpot's own")
+    # A file of group root gives no membership in it: that group reads what others must not.
+    user = User(uid=owner.uid, gid=owner.gid or owner.uid)
+    return Choice(user=user, because="the owner of the workspace; the gateway drops to it before bwrap starts")
+
+
+def _ordinary(spec: SandboxSpec, gateway: User) -> Choice:
+    if spec.user not in (None, gateway):
+        wanted = f"{spec.user.uid}:{spec.user.gid}" if spec.user else ""
+        own = f"{gateway.uid}:{gateway.gid}"
+        return Choice(
+            user=None,
+            because=f"user {wanted} needs a gateway that runs as root, and this one is {own}: "
+            f'remove sandbox.user, write "{own}", or start Crabpot as root',
+        )
+    if gateway.gid == 0:
+        return Choice(
+            user=None,
+            because="the gateway's group is root, which no sandbox runs as: start it in another group",
+        )
+    return Choice(user=gateway, because="the gateway's own user")
+
+
+def _root_owned(spec: SandboxSpec) -> Choice:
+    # As root it would be the host's root that writes there; as anybody else nothing could be written at all.
+    who = spec.user or NOBODY
+    return Choice(
+        user=None,
+        because=f"the workspace {spec.workspace} belongs to root, and no sandbox runs as root: "
+        f"chown -R {who.uid}:{who.gid} {shlex.quote(spec.workspace)}",
+    )

@@ -1,0 +1,1 @@
+"""Measure Crabpot beside the limit and its peers, as ratios in one run."""

@@ -1,0 +1,42 @@
+"""Run a host tool: a callable that an embedding program registered. What it raises is a result, not an exception."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from crabpot.errors import CrabpotError
+from crabpot.model import Failure, Place, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from crabpot.model import ToolCall
+
+    HostTool = Callable[..., Any | Awaitable[Any]]
+
+
+async def run(call: ToolCall, tool: HostTool | None) -> ToolResult:
+    """Call it with the arguments by name, and await what it gives if that can be awaited."""
+    if tool is None:
+        return _failed(call, "not_found", f"no program has registered the host tool {call.tool}", Place.NONE)
+    try:
+        inspect.signature(tool).bind(**call.args)
+    except TypeError as error:
+        return _failed(call, "invalid_arguments", f"{call.tool}: {error}", Place.NONE)
+    except ValueError:
+        # Written in C without a signature: it says itself what is wrong with its arguments.
+        pass
+    try:
+        answer = tool(**call.args)
+        data = await answer if inspect.isawaitable(answer) else answer
+    except CrabpotError as error:
+        return _failed(call, "internal", f"{call.tool}: {error}", Place.HOST)
+    except Exception as error:  # noqa: BLE001  somebody else's tool: its fault must not end the gateway
+        return _failed(call, "internal", f"{call.tool}: {type(error).__name__}: {error}", Place.HOST)
+    shaped = data if isinstance(data, dict) or data is None else {"value": data}
+    return ToolResult(id=call.id, success=True, data=shaped, place=Place.HOST)
+
+
+def _failed(call: ToolCall, code: str, message: str, place: Place) -> ToolResult:
+    return ToolResult(id=call.id, success=False, error=Failure(code=code, message=message), place=place)

@@ -1,0 +1,1 @@
+"""The attacks: one function for each claim, whose name is the claim."""

@@ -1,0 +1,179 @@
+"""Attacks over the network: out to the world, back to the host, and around through sockets that are no network."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from crabpot.verify.claims import Group, Outcome
+
+if TYPE_CHECKING:
+    from crabpot.verify.target import Target
+
+claim = Group("network")
+
+_REACH = """
+import socket
+def reach(family, address, kind=socket.SOCK_STREAM):
+    with socket.socket(family, kind) as one:
+        one.settimeout(3)
+        one.connect(address)
+        if kind == socket.SOCK_DGRAM:
+            one.send(b"x")
+        return "connected"
+"""
+
+
+async def _without_a_knock(target: Target, source: str, **given: Any) -> Outcome:
+    """Attack, and ask the host's own listeners too: they know what nobody inside can deny."""
+    before = len(target.bait.knocks)
+    outcome = await target.attack(_REACH + source, **given)
+    await asyncio.sleep(0)
+    knocks = target.bait.knocks[before:]
+    came_back = "; ".join([outcome.came_back, *(f"the host was reached at {knock}" for knock in knocks)])
+    return Outcome(held=outcome.held and not knocks, tried=outcome.tried, came_back=came_back)
+
+
+@claim
+async def has_no_network_interface_but_loopback(target: Target) -> Outcome:
+    """What has no interface needs no firewall."""
+    return await target.attack("""
+import socket
+with open("/proc/net/dev") as stream:
+    names = [line.split(":")[0].strip() for line in stream if ":" in line]
+expect("interfaces in /proc/net/dev", names == ["lo"], " ".join(names))
+with open("/proc/net/route") as stream:
+    routes = stream.read().splitlines()[1:]
+expect("routes in /proc/net/route", not routes, "%d routes" % len(routes))
+attempt("list /sys/class/net", lambda: [name for name in os.listdir("/sys/class/net") if name != "lo"])
+try:
+    shown = [name for _, name in socket.if_nameindex()]
+except OSError:
+    shown = []
+expect("interfaces by netlink", set(shown) <= {"lo"}, " ".join(shown))
+""")
+
+
+@claim
+async def cannot_connect_to_the_hosts_loopback(target: Target) -> Outcome:
+    """Databases and agents listen there because they believe that only the host can reach it."""
+    return await _without_a_knock(
+        target,
+        """
+for host, port in given["ports"]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    attempt("connect to %s port %d" % (host, port), reach, family, (host, port))
+host, port = given["ports"][0]
+attempt("connect to 0.0.0.0", reach, socket.AF_INET, ("0.0.0.0", port))
+attempt("connect to 127.1.2.3", reach, socket.AF_INET, ("127.1.2.3", port))
+attempt("connect to ::ffff:127.0.0.1", reach, socket.AF_INET6, ("::ffff:127.0.0.1", port))
+""",
+        ports=target.bait.ports,
+    )
+
+
+@claim
+async def cannot_connect_to_the_world(target: Target) -> Outcome:
+    """Nor to the neighbourhood: the metadata service of a cloud gives out its keys to whoever asks."""
+    return await target.attack(
+        _REACH
+        + """
+for host in ("1.1.1.1", "8.8.8.8", "169.254.169.254", "192.168.0.1", "10.0.0.1", "172.17.0.1", "100.100.100.200"):
+    attempt("connect to %s port 80" % host, reach, socket.AF_INET, (host, 80))
+    attempt("send to %s port 53" % host, reach, socket.AF_INET, (host, 53), socket.SOCK_DGRAM)
+for host in ("2606:4700:4700::1111", "fd00:ec2::254", "fe80::1%lo"):
+    attempt("connect to %s port 80" % host, reach, socket.AF_INET6, (host, 80))
+"""
+    )
+
+
+@claim
+async def cannot_resolve_a_name(target: Target) -> Outcome:
+    """A resolver is a way out: names carry data."""
+    return await target.attack("""
+import socket
+socket.setdefaulttimeout(3)
+for name in ("example.com", "metadata.google.internal", "host.docker.internal", "secret.attacker.example"):
+    def ask():
+        try:
+            return socket.getaddrinfo(name, 80)
+        except socket.gaierror as error:
+            raise OSError(str(error))
+    attempt("resolve " + name, ask)
+""")
+
+
+@claim
+async def cannot_reach_an_abstract_socket_of_the_host(target: Target) -> Outcome:
+    """They have no file and no permissions; only a network namespace keeps them apart."""
+    return await _without_a_knock(
+        target,
+        """
+attempt("connect to @" + given["name"], reach, socket.AF_UNIX, chr(0) + given["name"])
+for name in ("/tmp/.X11-unix/X0", "/tmp/dbus-test", "/containerd-shim/x"):
+    attempt("connect to @" + name, reach, socket.AF_UNIX, chr(0) + name)
+listed = read("/proc/net/unix", 1 << 16).decode("utf-8", "replace")
+expect("find it in /proc/net/unix", given["name"] not in listed, "not there")
+""",
+        name=target.bait.abstract_socket,
+    )
+
+
+@claim
+async def cannot_reach_a_socket_file_of_the_host(target: Target) -> Outcome:
+    """A container runtime's socket is the whole host; D-Bus, X11 and an ssh agent are most of it."""
+    own = f"{target.gateway.execution.around.state}/crabpot.sock"
+    return await _without_a_knock(
+        target,
+        """
+for path in [*given["paths"], "/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock",
+             "/run/podman/podman.sock", "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X0", "/run/systemd/private",
+             "/run/user/1000/bus", "/run/user/0/bus", "/dev/log", "/run/systemd/journal/stdout", "/run/nscd/socket"]:
+    for root in ("", "/proc/1/root"):
+        attempt("connect to " + root + path, reach, socket.AF_UNIX, (root + path)[:100])
+""",
+        paths=[path for path in (target.bait.socket_file, own, os.environ.get("SSH_AUTH_SOCK", "")) if path],
+    )
+
+
+@claim
+async def cannot_open_a_socket_below_or_beside_the_network(target: Target) -> Outcome:
+    """Raw packets, kernel crypto, virtual machines' own sockets: families that no ordinary program needs."""
+    return await target.attack("""
+import socket
+families = {"packet": 17, "vsock": 40, "alg": 38, "key": 15, "rds": 21, "tipc": 30, "bluetooth": 31, "can": 29,
+            "xdp": 44, "smc": 43, "qipcrtr": 42, "nfc": 39, "x25": 9, "ax25": 3, "llc": 26, "phonet": 35}
+for name, family in families.items():
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+        attempt("socket(%s, %d)" % (name, kind), lambda: socket.socket(family, kind).close() or "made")
+def make(*kind):
+    socket.socket(*kind).close()
+    return "made"
+for number in (1, 6, 17, 255):
+    attempt("raw IPv4 socket %d" % number, make, socket.AF_INET, socket.SOCK_RAW, number)
+for name, number in (("audit", 9), ("netfilter", 12), ("uevent", 15), ("generic", 16), ("xfrm", 6), ("connector", 11)):
+    attempt("netlink " + name, make, socket.AF_NETLINK, socket.SOCK_RAW, number)
+for name, number in (("sctp", 132), ("dccp", 33), ("udplite", 136), ("mptcp", 262)):
+    attempt(name, make, socket.AF_INET, socket.SOCK_STREAM, number)
+""")
+
+
+@claim
+async def cannot_be_heard_on_the_host(target: Target) -> Outcome:
+    """A server inside is for the sandbox alone; the host's programs must not find it on their loopback."""
+    listener = (
+        'exec python3 -I -c \'import socket, sys; s = socket.create_server(("127.0.0.1", 0)); '
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()'"
+    )
+    process = await target.start(listener)
+    port = await target.line_from(process)
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.close()
+        came_back = "the host connected to it"
+    except OSError as error:
+        came_back = f"the host: {error.strerror or error}"
+    await target.end(process)
+    heard = "connected" in came_back
+    return Outcome(held=not heard, tried=f"listened on 127.0.0.1 port {port} inside", came_back=came_back)

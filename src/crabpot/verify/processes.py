@@ -1,0 +1,230 @@
+"""Attacks on other processes: the host's, the runner's, and those that should be gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from crabpot.verify import witness
+from crabpot.verify.bait import VARIABLE
+from crabpot.verify.claims import Group, NotCarriedOut, Outcome
+
+if TYPE_CHECKING:
+    from crabpot.verify.target import Target
+
+claim = Group("processes")
+
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+_PLENTY = 64
+
+
+@claim
+async def cannot_see_the_hosts_processes(target: Target) -> Outcome:
+    """Command lines and environments of others hold their passwords."""
+    return await target.attack(
+        """
+pids = [name for name in os.listdir("/proc") if name.isdigit()]
+expect("list the processes", len(pids) <= given["plenty"], "%d of them" % len(pids))
+for pid in pids[: given["plenty"]]:
+    for name in ("cmdline", "environ"):
+        path = "/proc/%s/%s" % (pid, name)
+        attempt("find the bait in " + path, lambda: given["token"].encode() in read(path, 65536))
+attempt("look at /proc/%d" % given["pid"], lambda: given["token"].encode() in read("/proc/%d/cmdline" % given["pid"]))
+""",
+        token=target.bait.token,
+        pid=target.bait.process,
+        plenty=_PLENTY,
+    )
+
+
+@claim
+async def cannot_signal_a_process_of_the_host(target: Target) -> Outcome:
+    """A process of the host runs under the sandbox's own uid; its number is known, and that does not help."""
+    report = await target.python(
+        """
+import signal
+pid = given["pid"]
+if os.path.exists("/proc/%d" % pid) and given["token"].encode() not in read("/proc/%d/cmdline" % pid):
+    expect("reach process %d" % pid, True, "that number is one of this sandbox's own processes")
+else:
+    attempt("kill process %d" % pid, lambda: os.kill(pid, signal.SIGKILL) or "delivered")
+    attempt("open process %d" % pid, lambda: os.pidfd_open(pid) and "opened")
+""",
+        pid=target.bait.process,
+        token=target.bait.token,
+    )
+    alive = target.bait.is_alive()
+    return Outcome(
+        held=report.got is None and alive,
+        tried=report.tried,
+        came_back=f"{report.got or report.refused}; the process {'runs on' if alive else 'IS GONE'}",
+    )
+
+
+@claim
+async def shares_no_namespace_with_the_host(target: Target) -> Outcome:
+    """What is shared can be seen, signalled, listened to or filled."""
+    shared = ("net",) if target.agent.sandbox.network.name == "host" else ()
+    host = {name: os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES if name not in shared}
+    return await target.attack(
+        """
+for name, ours in given["host"].items():
+    theirs = os.readlink("/proc/self/ns/" + name)
+    expect("the %s namespace" % name, theirs != ours, theirs)
+""",
+        host=host,
+    )
+
+
+@claim
+async def cannot_reach_the_hosts_shared_memory(target: Target) -> Outcome:
+    """System V segments and named memory belong to an ipc namespace, or to whoever mounts the host's /dev/shm."""
+    return await target.attack(
+        """
+if given["key"] is not None:
+    attempt("open segment %d" % given["key"], lambda: str(syscall("shmget", given["key"], 0, 0)))
+attempt("open " + str(given["file"]), read, str(given["file"]))
+attempt("list the segments", lambda: len(read("/proc/sysvipc/shm", 65536).splitlines()) > 1)
+attempt("list /dev/shm", os.listdir, "/dev/shm")
+""",
+        key=target.bait.memory_key,
+        file=target.bait.memory_file,
+    )
+
+
+@claim
+async def cannot_read_the_runners_memory(target: Target) -> Outcome:
+    """It has the same uid as what it runs: only being not dumpable keeps its memory its own."""
+    return await target.attack("""
+for name in ("mem", "environ", "maps", "auxv", "stack", "syscall", "pagemap"):
+    attempt("read /proc/%d/%s" % (runner, name), read, "/proc/%d/%s" % (runner, name), 16)
+attempt("open its memory for writing", opened, "/proc/%d/mem" % runner, os.O_RDWR)
+one = (ctypes.c_char * 16)()
+class Piece(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+there = Piece(ctypes.addressof(one), 16)
+for name in ("process_vm_readv", "process_vm_writev"):
+    attempt(name + " on the runner", filtered, name, runner, ctypes.byref(there), 1, ctypes.byref(there), 1, 0)
+    attempt(name + " on itself", filtered, name, os.getpid(), ctypes.byref(there), 1, ctypes.byref(there), 1, 0)
+""")
+
+
+@claim
+async def cannot_take_the_runners_end_of_the_wire(target: Target) -> Outcome:
+    """Whoever holds the wire speaks to the gateway in the runner's name."""
+    return await target.attack("""
+attempt("list the runner's descriptors", os.listdir, "/proc/%d/fd" % runner)
+for number in range(12):
+    attempt("open its descriptor %d" % number, opened, "/proc/%d/fd/%d" % (runner, number), os.O_RDWR)
+    attempt("look at its descriptor %d" % number, os.readlink, "/proc/%d/fd/%d" % (runner, number))
+try:
+    pidfd = os.pidfd_open(runner)
+except OSError:
+    pidfd = -1
+for number in range(12):
+    attempt("pidfd_getfd %d" % number, filtered, "pidfd_getfd", pidfd, number, 0)
+attempt("kcmp", filtered, "kcmp", os.getpid(), runner, 0, 0, 0)
+""")
+
+
+@claim
+async def cannot_trace_the_runner(target: Target) -> Outcome:
+    """A tracer writes registers and memory of what it traces."""
+    return await target.attack("""
+TRACEME, ATTACH, SEIZE = 0, 16, 0x4206
+# Attached to, the runner would stand still, so that is tried on nobody; seized, it runs on.
+attempt("PTRACE_ATTACH", filtered, "ptrace", ATTACH, 0, 0, 0)
+attempt("PTRACE_SEIZE", filtered, "ptrace", SEIZE, runner, 0, 0)
+attempt("PTRACE_TRACEME", filtered, "ptrace", TRACEME, 0, 0, 0)
+""")
+
+
+@claim
+async def inherits_no_descriptor(target: Target) -> Outcome:
+    """A descriptor left open by the gateway is a way past every mount (CVE-2024-21626)."""
+    return await target.attack("""
+import stat
+for name in sorted(os.listdir("/proc/self/fd"), key=int):
+    try:
+        where = os.readlink("/proc/self/fd/" + name)
+    except FileNotFoundError:
+        continue  # The one that the listing itself used.
+    expect("descriptor " + name, int(name) <= 2 and where.startswith("pipe:"), where)
+""")
+
+
+@claim
+async def finds_only_the_promised_environment(target: Target) -> Outcome:
+    """The gateway's own environment is full of keys, and the bait is among them."""
+    # The shell adds to what it passes on; what it was given itself stands in /proc, read by its own redirection.
+    given = await target.must_run("tr '\\0' '\\n' < /proc/$$/environ")
+    names = [line.partition("=")[0] for line in given.splitlines()]
+    promised = ["PATH", "HOME", "USER", "LANG", *target.agent.sandbox.env]
+    held = sorted(names) == sorted(set(promised)) and target.bait.secret not in given
+    shown = "the gateway's secret" if target.bait.secret in given or VARIABLE in names else " ".join(names)
+    return Outcome(held=held, tried="read the environment that the shell was given", came_back=shown)
+
+
+@claim
+async def leaves_nothing_running_when_a_call_ends(target: Target) -> Outcome:
+    """A grandchild in a session of its own, forked twice, is nobody's child any more."""
+    marker = f"left-{target.bait.token}"
+    command = (
+        f"(setsid sh -c 'trap \"\" TERM HUP; (sleep 600; :) & sleep 600; :' {marker} >/dev/null 2>&1 &) ; echo started"
+    )
+    await target.must_run(command)
+    gone = await witness.within(5.0, lambda: not witness.processes_with(marker))
+    return Outcome(
+        held=gone,
+        tried="forked twice, called setsid, ignored TERM, and let the call end",
+        came_back="nothing of it is left" if gone else f"still running: {witness.processes_with(marker)}",
+    )
+
+
+@claim
+async def leaves_nothing_running_when_the_sandbox_ends(target: Target) -> Outcome:
+    """A background process outlives its call, and must not outlive its sandbox."""
+    marker = f"stays-{target.bait.token}"
+    await target.start(f"setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' {marker}")
+    seen = await witness.within(5.0, lambda: bool(witness.processes_with(marker)))
+    if not seen:
+        raise NotCarriedOut("the background process was never seen from the host")
+    await target.stop()
+    gone = await witness.within(5.0, lambda: not witness.processes_with(marker))
+    return Outcome(
+        held=gone,
+        tried="started a background process that ignores TERM, and ended the sandbox",
+        came_back="nothing of it is left" if gone else f"still running: {witness.processes_with(marker)}",
+    )
+
+
+@claim
+async def harms_only_itself_by_killing_the_runner(target: Target) -> Outcome:
+    """The runner shares its uid with what it runs: it may be killed, and then only this sandbox is lost."""
+    killed = await target.shell("kill -KILL $PPID; kill -TERM $PPID; kill -HUP $PPID; sleep 3", timeout_s=5.0)
+    neighbour, again = await target.other.answers(), await target.answers()
+    ended = killed.error.code if killed.error else f"exit code {killed.exit_code}"
+    answers = f"neighbour {'answers' if neighbour else 'IS GONE'}, next call {'answered' if again else 'FAILED'}"
+    return Outcome(
+        held=neighbour and again and not killed.success,
+        tried="sent KILL, TERM and HUP to the runner",
+        came_back=f"that call: {ended}; {answers}",
+    )
+
+
+@claim
+async def cannot_hold_the_gateway_by_stopping_the_runner(target: Target) -> Outcome:
+    """A runner that never answers again must not keep a call open for ever."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    stopped = await target.shell("kill -STOP $PPID; sleep 600", timeout_s=1.0)
+    took = loop.time() - began
+    neighbour, again = await target.other.answers(), await target.answers()
+    ended = stopped.error.code if stopped.error else f"exit code {stopped.exit_code}"
+    return Outcome(
+        held=took < 12.0 and stopped.error is not None and neighbour and again,  # noqa: PLR2004  limit, grace and end
+        tried="stopped the runner in a call with a time limit of 1 s",
+        came_back=f"{ended} after {took:.1f} s; neighbour {'answers' if neighbour else 'IS GONE'}, "
+        f"next call {'answered' if again else 'FAILED'}",
+    )

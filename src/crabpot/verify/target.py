@@ -1,0 +1,133 @@
+"""What is attacked: one session of a gateway, and a second one beside it for claims about neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from typing import TYPE_CHECKING, Any
+
+from crabpot.placement import rules as placement
+from crabpot.placement import sessions
+from crabpot.spec.syscalls import numbers
+from crabpot.verify.claims import NotCarriedOut, Outcome
+from crabpot.verify.hostile import program, read_report
+
+if TYPE_CHECKING:
+    from crabpot.gateway import Gateway
+    from crabpot.model import ToolResult
+    from crabpot.settings import AgentSettings, Limits
+    from crabpot.spec.spec import SandboxSpec
+    from crabpot.verify.bait import Bait
+    from crabpot.verify.hostile import Report
+
+_TIMEOUT_S = 20.0
+_LINE_POLLS, _LINE_POLL_S = 200, 0.05
+
+
+class Target:
+    """A session, attacked only in the ways that its agent has: tool calls through the gateway."""
+
+    def __init__(self, gateway: Gateway, session: str, bait: Bait, *, other: Target | None = None) -> None:
+        self.gateway = gateway
+        self.session = session
+        self.bait = bait
+        self._other = other
+        key = sessions.parse(session, default_agent=gateway.settings.default_agent)
+        self.agent: AgentSettings = gateway.settings.agent(key.agent)
+        self._placed = placement.decide(key, self.agent).answer
+
+    @property
+    def other(self) -> Target:
+        """The neighbour: a session of the same gateway with a sandbox of its own."""
+        if self._other is None:
+            raise NotCarriedOut("this claim needs a second sandbox, and there is none")
+        return self._other
+
+    @property
+    def limits(self) -> Limits:
+        """What the sandbox may use."""
+        return self.agent.sandbox.limits
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """The description of the sandbox; a session on the host has none."""
+        if self._placed.scope_key is None:
+            raise NotCarriedOut(f"{self.session} runs on the host")
+        return self.gateway.execution.describe(self.agent, self._placed.scope_key)[0]
+
+    async def degraded(self, clause: str | None) -> str | None:
+        """Say how the backend announced that it keeps only a part of a clause here; None if it keeps all of it."""
+        if clause is None or self._placed.scope_key is None:
+            return None
+        _, clauses = await self.gateway.execution.registry.clauses(self.spec)
+        return next((one.how for one in clauses if one.name == clause and one.state == "degraded"), None)
+
+    async def call(self, tool: str, **args: Any) -> ToolResult:
+        """Call a tool as the agent would."""
+        return await self.gateway.call(self.session, tool, args)
+
+    async def shell(self, command: str, *, timeout_s: float = _TIMEOUT_S, **args: Any) -> ToolResult:
+        """Run shell text inside."""
+        return await self.call("exec", command=command, timeout=timeout_s, **args)
+
+    async def must_run(self, command: str, **args: Any) -> str:
+        """Run shell text that prepares an attack, and give what it printed; if it fails there is no attack."""
+        result = await self.shell(command, **args)
+        if not result.success:
+            said = result.error.message if result.error else result.stderr.strip()
+            raise NotCarriedOut(f"`{command:.60}` failed inside: {said:.200}")
+        return result.stdout
+
+    async def program(
+        self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any
+    ) -> ToolResult:
+        """Run a hostile program inside, whatever becomes of it."""
+        text = program(source, {"numbers": dict(numbers(platform.machine())), **given})
+        if not tty:
+            return await self.shell("exec python3 -I -", timeout_s=timeout_s, stdin=text)
+        # A terminal has no end of input but by a key, and would echo the program back.
+        await self.call("write", path=".hostile.py", content=text)
+        return await self.shell("exec python3 -I .hostile.py", timeout_s=timeout_s, tty=True)
+
+    async def python(self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any) -> Report:
+        """Run a hostile program that must live to tell."""
+        return read_report(await self.program(source, timeout_s=timeout_s, tty=tty, **given))
+
+    async def attack(self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any) -> Outcome:
+        """Run a hostile program; the claim stands if it gained nothing."""
+        report = await self.python(source, timeout_s=timeout_s, tty=tty, **given)
+        return Outcome(held=report.got is None, tried=report.tried, came_back=report.got or report.refused)
+
+    async def start(self, command: str) -> str:
+        """Start a background process that an attack needs, and give its id."""
+        started = await self.call("exec", command=command, background=True)
+        if not started.success or started.data is None:
+            raise NotCarriedOut(f"`{command:.60}` did not start inside: {started.error}")
+        return str(started.data["process"])
+
+    async def line_from(self, process: str) -> str:
+        """Wait for the first line that a background process prints."""
+        said = ""
+        for _ in range(_LINE_POLLS):
+            polled = await self.call("process", action="poll", id=process)
+            said += polled.stdout
+            if said.endswith("\n"):
+                return said.strip()
+            if not polled.data or not polled.data.get("running"):
+                break
+            await asyncio.sleep(_LINE_POLL_S)
+        raise NotCarriedOut(f"a background process said nothing: {polled.stderr.strip()[-200:]}")
+
+    async def end(self, process: str) -> None:
+        """End a background process."""
+        await self.call("process", action="kill", id=process)
+
+    async def stop(self) -> None:
+        """End the sandbox; the next call gets a fresh one over the same workspace."""
+        if self._placed.scope_key is not None:
+            await self.gateway.execution.fleet.stop((self._placed.where, self._placed.scope_key))
+
+    async def answers(self) -> bool:
+        """Tell whether the sandbox does what it is asked."""
+        result = await self.shell("echo alive", timeout_s=10.0)
+        return result.success and result.stdout == "alive\n"

@@ -1,0 +1,172 @@
+"""`crabpot serve`: the command line uses a running gateway, and says the same as without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+
+import pytest
+
+
+def test_what_is_said_through_a_running_gateway_is_what_is_said_without(placed):
+    commands = [
+        ["exec", "--", "echo out; echo err >&2; exit 3"],
+        ["exec", "--timeout", "0.2", "--", "sleep 1000"],
+        ["exec", "--timeout", "1e9", "--", "true"],
+        ["exec", "--cwd", "nowhere", "--", "true"],
+        ["exec", "--session", "", "--", "true"],
+        ["call", "read", "--args", '{"path": "missing"}'],
+        ["call", "no-such-tool"],
+        ["call", "exec", "--args", '{"command": "seq 100000"}'],
+        ["cp", "agent:main:main:/nowhere/x", "x"],
+    ]
+
+    def said(command):
+        ended = placed(*command)
+        if command[0] != "call":
+            return ended.code, ended.out, ended.err
+        result = ended.json
+        del result["id"], result["duration_ms"]
+        return ended.code, result, ended.err
+
+    alone = [said(command) for command in commands]
+    with placed.serving():
+        assert [said(command) for command in commands] == alone
+
+
+def test_standard_input_and_large_files_pass_through(placed, tmp_path):
+    content = os.urandom(5_000_000)
+    (tmp_path / "a").write_bytes(content)
+    with placed.serving():
+        done = subprocess.run(
+            [*placed.argv, "exec", "--", "head -c 700000"],
+            input=content,
+            stdout=subprocess.PIPE,
+            env=placed.environ,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout == content[:700_000]
+        where = f"agent:main:main:{placed.workspace}/b"
+        assert placed("cp", str(tmp_path / "a"), where).code == 0
+        assert placed("cp", where, str(tmp_path / "c")).code == 0
+    assert (tmp_path / "c").read_bytes() == content
+
+
+def test_a_background_process_lives_between_calls_and_is_fed_polled_and_killed(placed, until):
+    def call(tool, **args):
+        return placed("call", tool, "--args", json.dumps(args)).json
+
+    with placed.serving():
+        process = call("exec", command="cat; sleep 1000", background=True)["data"]["process"]
+        assert call("process", action="write", id=process, data="hello\n")["success"]
+        seen = ""
+
+        def poll():
+            nonlocal seen
+            seen += call("process", action="poll", id=process)["stdout"]
+            return seen
+
+        assert until(poll) == "hello\n"
+        listed = call("process", action="list")["data"]["processes"]
+        assert [(one["id"], one["running"]) for one in listed] == [(process, True)]
+        assert call("process", action="kill", id=process)["data"]["running"] is False
+
+
+def test_the_socket_is_private_and_a_second_one_is_refused(placed):
+    with placed.serving():
+        path = placed.state / "serve.sock"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        ended = placed("serve")
+        assert ended.code == 1
+        assert "already serves" in ended.said()
+        assert placed("exec", "--", "true").code == 0
+    assert not path.exists()
+
+
+def test_a_gateway_that_was_killed_leaves_a_socket_that_is_in_nobodys_way(placed, until):
+    served = placed.start("serve", stdout=subprocess.PIPE)
+    served.stdout.readline()
+    placed("call", "exec", "--args", '{"command": "echo $$ > pid; sleep 1000", "background": true}')
+    until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
+    served.kill()
+    served.wait()
+    served.stdout.close()
+    pid = (placed.workspace / "pid").read_text().strip()
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
+    assert (placed.state / "serve.sock").exists()
+    assert placed("exec", "--", "echo alone").out == "alone\n"
+    with placed.serving():
+        assert placed("exec", "--", "echo again").out == "again\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_told_to_end_it_ends_everything_in_order(placed, number, until):
+    served = placed.start("serve", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    served.stdout.readline()
+    client = placed.start("exec", "--", "echo $$ > pid; sleep 1000", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
+    served.send_signal(number)
+    _, complaints = served.communicate(timeout=30)
+    assert (served.returncode, complaints) == (0, b"")
+    _, told = client.communicate(timeout=30)
+    assert client.returncode == 125
+    assert b"crabpot: " in told
+    assert b"Traceback" not in told
+    assert not os.path.exists(f"/proc/{(placed.workspace / 'pid').read_text().strip()}")
+    assert not (placed.state / "serve.sock").exists()
+
+
+def test_a_client_that_is_killed_takes_its_command_along(placed, until):
+    with placed.serving():
+        client = placed.start("exec", "--", "echo $$ > pid; sleep 1000")
+        until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
+        client.kill()
+        client.wait()
+        pid = (placed.workspace / "pid").read_text().strip()
+        until(lambda: not os.path.exists(f"/proc/{pid}"))
+        assert placed("exec", "--", "echo on").out == "on\n"
+
+
+def test_nonsense_drops_only_who_sent_it(placed):
+    with placed.serving():
+        with socket.socket(socket.AF_UNIX) as rude:
+            rude.connect(str(placed.state / "serve.sock"))
+            rude.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            rude.settimeout(20)
+            assert rude.recv(100) == b""
+        assert placed("exec", "--", "echo on").out == "on\n"
+
+
+def test_a_gateway_that_runs_on_another_configuration_is_not_asked(placed):
+    with placed.serving():
+        placed.configure('{agents: {defaults: {sandbox: {mode: "off"}}}, tools: {deny: ["exec"]}}')
+        ended = placed("exec", "--", "true")
+        assert ended.code == 126
+        assert "another configuration" in ended.err
+        assert "tools.deny[0]" in ended.err
+
+
+def test_a_reader_that_leaves_ends_the_command_in_the_gateway(placed, until):
+    with placed.serving():
+        client = placed.start("exec", "--", "echo $$ > pid; exec yes", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert client.stdout.readline() == b"y\n"
+        client.stdout.close()
+        assert client.wait(timeout=30) == 141
+        assert client.stderr.read() == b""
+        client.stderr.close()
+        pid = (placed.workspace / "pid").read_text().strip()
+        until(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def test_a_folder_that_others_can_write_is_refused(placed):
+    placed.state.mkdir(parents=True)
+    placed.state.chmod(0o777)
+    ended = placed("serve")
+    assert ended.code == 1
+    assert "chmod 700" in ended.said()

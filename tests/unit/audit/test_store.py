@@ -1,0 +1,308 @@
+"""The log that is written: whole, in order, by as many as like, and never silently without a record."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import crabpot
+from crabpot.audit import store
+from crabpot.audit.reading import AuditReader
+from crabpot.audit.store import AuditLog, AuditUnavailable
+
+SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
+
+
+@pytest.fixture
+def state(tmp_path):
+    return str(tmp_path / "state")
+
+
+@pytest.fixture
+def log(state):
+    made = AuditLog(state)
+    made.open()
+    yield made
+    made.close()
+
+
+def record(number, session="agent:main:main"):
+    return {"kind": "call", "session": session, "n": number}
+
+
+async def test_what_was_recorded_is_there_in_order_once_it_is_durable(log, state):
+    for number in range(1000):
+        log.record(record(number))
+    await log.durable()
+    reader = AuditReader(state)
+    assert [row["n"] for row in reader.last(1000)] == list(range(1000))
+    assert reader.verify() == (1000, None)
+
+
+async def test_the_log_is_its_owners_alone(log, state):
+    log.record(record(1))
+    await log.durable()
+    assert os.stat(state).st_mode & 0o777 == 0o700
+    for name in os.listdir(state):
+        assert os.stat(os.path.join(state, name)).st_mode & 0o777 == 0o600, name
+
+
+async def test_the_sessions_that_called_are_known_the_latest_last(log, state):
+    for number, session in enumerate(["b", "a", "b", "c"]):
+        log.record(record(number, session) | {"time": 0})
+        await log.durable()
+        await asyncio.sleep(0.002)
+    assert AuditReader(state).sessions() == ["a", "b", "c"]
+
+
+def test_closing_writes_what_nobody_waited_for(state):
+    log = AuditLog(state)
+    log.open()
+    for number in range(10):
+        log.record(record(number))
+    log.close()
+    log.close()
+    assert AuditReader(state).verify() == (10, None)
+
+
+def test_records_that_nobody_waits_for_are_written_all_the_same(log, state, kit):
+    log.record(record(1))
+    asyncio.run(kit.until(lambda: AuditReader(state).verify() == (1, None)))
+
+
+async def test_many_who_wait_are_answered_by_few_commits(log):
+    for number in range(50):
+        log.record(record(number))
+    await asyncio.gather(*(log.durable() for _ in range(50)))
+
+
+async def test_a_log_that_is_closed_cannot_be_waited_for(log):
+    log.close()
+    with pytest.raises(AuditUnavailable, match="closed"):
+        await log.durable()
+
+
+async def test_a_caller_that_gives_up_waiting_does_no_harm(log, state):
+    log.record(record(1))
+    waiting = asyncio.create_task(log.durable())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    log.record(record(2))
+    await log.durable()
+    assert AuditReader(state).verify() == (2, None)
+
+
+def test_a_loop_that_ended_before_it_heard_does_not_end_the_writer(state):
+    log = AuditLog(state)
+    log.open()
+    blocker = sqlite3.connect(os.path.join(state, store.FILE_NAME), isolation_level=None)
+    store.connect(os.path.join(state, store.FILE_NAME)).close()
+    blocker.execute("BEGIN IMMEDIATE")
+
+    async def give_up():
+        log.record(record(1))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await log.durable()
+
+    asyncio.run(give_up())
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    log.record(record(2))
+    log.close()
+    assert AuditReader(state).verify() == (2, None)
+
+
+@pytest.mark.parametrize("obstacle", ["a file in the way", "no permission"])
+def test_a_state_folder_that_cannot_be_made_is_told(tmp_path, obstacle):
+    if obstacle == "a file in the way":
+        (tmp_path / "state").write_text("")
+        state = str(tmp_path / "state" / "below")
+    else:
+        state = "/proc/nobody-makes-this"
+    with pytest.raises(AuditUnavailable, match="cannot be written"):
+        AuditLog(state).open()
+
+
+async def test_a_file_that_is_no_database_is_told_and_never_overwritten(state):
+    os.makedirs(state)
+    file = os.path.join(state, store.FILE_NAME)
+    with open(file, "w") as stream:
+        stream.write("my diary, which is no database\n" * 100)
+    log = AuditLog(state)
+    log.open()
+    log.record(record(1))
+    with pytest.raises(AuditUnavailable, match="not a database"):
+        await log.durable()
+    with pytest.raises(AuditUnavailable, match="not a database"):
+        log.close()
+    with open(file) as stream:
+        assert stream.read().startswith("my diary")
+
+
+WRITER = """
+import asyncio, sys
+sys.path[:0] = [{source!r}]
+from crabpot.audit.store import AuditLog
+async def main():
+    log = AuditLog({state!r})
+    log.open()
+    for number in range({count}):
+        log.record({{"kind": "call", "session": sys.argv[1], "n": number}})
+        if number % {every} == 0:
+            await log.durable()
+            print(number, flush=True)
+    log.close()
+asyncio.run(main())
+"""
+
+
+def writer(state, name, *, count, every):
+    text = WRITER.format(source=SOURCE, state=state, count=count, every=every)
+    return subprocess.Popen([sys.executable, "-I", "-c", text, name], stdout=subprocess.PIPE, text=True)
+
+
+def test_several_processes_that_write_at_once_keep_one_chain(state):
+    writers = [writer(state, f"agent:main:{number}", count=200, every=10) for number in range(4)]
+    for one in writers:
+        one.communicate(timeout=60)
+        assert one.returncode == 0
+    reader = AuditReader(state)
+    assert reader.verify() == (800, None)
+    rows = reader.last(800)
+    for number in range(4):
+        assert [row["n"] for row in rows if row["session"] == f"agent:main:{number}"] == list(range(200))
+
+
+def test_a_writer_that_is_killed_loses_nothing_that_was_acknowledged(state):
+    for round_ in range(3):
+        one = writer(state, f"round {round_}", count=10**9, every=1)
+        acknowledged = [int(one.stdout.readline()) for _ in range(30)][-1]
+        one.send_signal(signal.SIGKILL)
+        acknowledged = [acknowledged, *map(int, one.stdout.read().split("\n")[:-1])][-1]
+        one.wait(timeout=20)
+        one.stdout.close()
+        reader = AuditReader(state)
+        assert reader.verify()[1] is None
+        assert acknowledged in [row["n"] for row in reader.last(100_000) if row["session"] == f"round {round_}"]
+
+
+FULL = """
+import asyncio, resource, signal, sys
+sys.path[:0] = [{source!r}]
+from crabpot.audit.reading import AuditReader
+from crabpot.audit.store import AuditLog, AuditUnavailable
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+async def main():
+    log = AuditLog({state!r})
+    log.open()
+    log.record({{"kind": "call", "n": 0}})
+    await log.durable()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY))
+    refused = 0
+    for number in range(1, 400):
+        log.record({{"kind": "call", "n": number, "text": "x" * 1000}})
+        try:
+            await log.durable()
+        except AuditUnavailable as error:
+            refused += 1
+            assert "cannot be written" in str(error)
+            if refused == 5:
+                break
+    assert refused == 5, refused
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await log.durable()
+    log.close()
+    reader = AuditReader({state!r})
+    count, broken = reader.verify()
+    assert broken is None, broken
+    assert [row["n"] for row in reader.last(1000)] == list(range(count)), count
+    assert count == number + 1
+    print("recovered")
+
+asyncio.run(main())
+"""
+
+
+def test_a_full_disk_is_told_and_what_was_recorded_meanwhile_is_written_when_there_is_room(state):
+    text = FULL.format(source=SOURCE, state=state)
+    done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "recovered\n", done.stderr
+
+
+def test_a_disk_that_stays_full_is_told_at_the_close(state):
+    text = textwrap.dedent(f"""
+        import resource, signal, sys
+        sys.path[:0] = [{SOURCE!r}]
+        from crabpot.audit.store import AuditLog, AuditUnavailable
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        log = AuditLog({state!r})
+        log.open()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        log.record({{"kind": "call"}})
+        try:
+            log.close()
+        except AuditUnavailable as error:
+            print("told")
+    """)
+    done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "told\n", done.stderr
+
+
+async def test_more_records_than_are_kept_while_the_disk_is_full_become_a_gap_that_shows(log, state, kit):
+    await log.durable()
+    log.record(record("first"))
+    await log.durable()
+    blocker = sqlite3.connect(os.path.join(state, store.FILE_NAME), isolation_level=None)
+    blocker.execute("ALTER TABLE head RENAME TO hidden")
+    for number in range(store._MOST_KEPT + 7):
+        log.record(record(number))
+    with pytest.raises(AuditUnavailable, match="no such table: head"):
+        await log.durable()
+    blocker.execute("ALTER TABLE hidden RENAME TO head")
+    blocker.close()
+    await log.durable()
+    reader = AuditReader(state)
+    assert reader.verify() == (1 + store._MOST_KEPT + 1, None)
+    last = reader.last(1)[0]
+    assert (last["kind"], last["dropped"]) == ("gap", 7)
+
+
+def test_to_append_looks_at_no_record_before_the_last(state):
+    connection = store.connect(_made(state))
+    statements = []
+    connection.set_trace_callback(statements.append)
+    store._append(connection, [record(1) | {"time": 1.0}, record(2) | {"time": 2.0}])
+    connection.set_trace_callback(None)
+    assert statements
+    for statement in statements:
+        if statement.split()[0] in ("SELECT", "INSERT"):
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+            assert not [step for step in plan if step.startswith("SCAN") and "head" not in step], (statement, plan)
+    connection.close()
+
+
+def test_to_read_the_last_records_or_one_is_no_search_either(state):
+    connection = store.connect(_made(state))
+    for query in (
+        "SELECT number, text, hash FROM records ORDER BY number DESC LIMIT 20",
+        "SELECT number, text, hash FROM records WHERE number = 5",
+    ):
+        plan = " ".join(str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}"))
+        assert "TEMP B-TREE" not in plan
+        assert "LIMIT" in query or "SEARCH" in plan
+    connection.close()
+
+
+def _made(state):
+    os.makedirs(state)
+    return os.path.join(state, store.FILE_NAME)

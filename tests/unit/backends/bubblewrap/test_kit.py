@@ -1,0 +1,96 @@
+"""What goes into a sandbox, made ready once."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from crabpot.backends.bubblewrap import kit, seal
+from crabpot.spec.bpf import assemble
+
+
+def _prepare(home: Path) -> kit.Kit:
+    return asyncio.run(kit.prepare(str(home)))
+
+
+def test_the_kit_holds_the_runner_the_seal_and_the_filter_and_is_made_once(tmp_path: Path) -> None:
+    home = tmp_path / "bubblewrap"
+    first = _prepare(home)
+    made = Path(first.folder).stat().st_ino
+    assert _prepare(home) == first
+    assert Path(first.folder).stat().st_ino == made
+    assert [path.name for path in home.iterdir()] == [Path(first.folder).name]
+    assert Path(first.folder, kit.FILTER).read_bytes() == assemble(os.uname().machine)
+    assert Path(first.folder, kit.SEAL).exists()
+    assert {"server.py", "start.bin", "__pycache__"} <= set(os.listdir(f"{first.folder}/runner"))
+
+
+def test_whatever_the_umask_the_sandboxes_user_reads_it_and_nobody_writes_it(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        made = _prepare(tmp_path / "bubblewrap")
+    finally:
+        os.umask(before)
+    for folder, _, files in os.walk(made.folder):
+        assert Path(folder).stat().st_mode & 0o777 == 0o755
+        assert all(Path(folder, name).stat().st_mode & 0o777 == 0o644 for name in files)
+
+
+def test_two_gateways_at_once_make_the_same_kit(tmp_path: Path) -> None:
+    async def both() -> list[kit.Kit]:
+        return await asyncio.gather(*(kit.prepare(str(tmp_path)) for _ in range(2)))
+
+    first, second = asyncio.run(both())
+    assert first == second
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_kit_that_nobody_used_for_a_month_is_removed_when_a_new_one_is_made(tmp_path: Path) -> None:
+    old, recent = tmp_path / "kit-old", tmp_path / "kit-recent"
+    for folder, age_s in ((old, 40 * 86_400), (recent, 10 * 86_400)):
+        folder.mkdir(parents=True)
+        os.utime(folder, (time.time() - age_s,) * 2)
+    _prepare(tmp_path)
+    assert not old.exists()
+    assert recent.exists()
+
+
+def test_a_folder_of_somebody_elses_in_its_place_is_not_used(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs to be root")
+    made = _prepare(tmp_path)
+    os.chown(made.folder, 4321, 4321)
+    with pytest.raises(kit.SandboxUnavailable):
+        _prepare(tmp_path)
+
+
+def test_the_interpreter_inside_lies_under_usr_or_brings_its_prefix() -> None:
+    for interpreter in kit.interpreters():
+        assert interpreter.path.startswith("/usr/" if interpreter.prefix is None else f"{interpreter.prefix}/")
+
+
+def test_the_seal_is_written_for_python_3_9_and_imports_next_to_nothing() -> None:
+    source = Path(seal.__file__).read_text()
+    ast.parse(source, feature_version=(3, 9))
+    code = "import sys; before = set(sys.modules); import seal; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run(
+        ["/usr/bin/python3", "-S", "-c", code],
+        cwd=Path(seal.__file__).parent,
+        env={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(done.stdout.split()) <= {"__future__", "_ctypes", "_struct", "struct", "marshal", "posix", "seal"}
+
+
+def test_an_order_that_the_seal_does_not_know_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError):
+        seal.main(["3", "unknown=1"])
+    assert seal.READY.decode() not in capfd.readouterr().err

@@ -1,0 +1,95 @@
+"""What is remembered of a probe, and when it is not believed."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crabpot.backends.bubblewrap import probe, remembered
+from crabpot.backends.bubblewrap.render import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PROGRAM = Program(mounting="fd", seals=True, safe_below_links=True)
+KEY = ["6.1", "boot"]
+
+
+@pytest.fixture
+def chosen() -> probe.Chosen:
+    candidates = list(probe.candidates())
+    if not candidates:
+        pytest.skip("no bwrap on this machine")
+    return probe.Chosen(candidate=candidates[0], program=PROGRAM)
+
+
+@pytest.fixture
+def file(tmp_path: Path, chosen: probe.Chosen) -> Path:
+    path = tmp_path / "probe.json"
+    remembered.keep(str(path), KEY, chosen)
+    return path
+
+
+def test_what_was_found_is_found_again(file: Path, chosen: probe.Chosen) -> None:
+    assert remembered.recall(str(file), KEY) == chosen
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["probe.json"]
+
+
+def test_it_is_not_believed_of_another_kernel_boot_or_program(file: Path) -> None:
+    assert remembered.recall(str(file), ["6.1", "another boot"]) is None
+
+
+def _document(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.chmod(0o644),
+        lambda file: file.write_text("{"),
+        lambda file: file.write_text("[" * 100_000),
+        lambda file: file.write_text("[]"),
+        lambda file: file.write_bytes(b"\xff"),
+        lambda file: _document(file, path="/tmp/evil"),
+        lambda file: _document(file, mounting="bind"),
+        lambda file: _document(file, mounting=["fd"]),
+        lambda file: _document(file, seals=1),
+        lambda file: _document(file, safe_below_links="yes"),
+        lambda file: (file.rename(file.with_name("real")), file.symlink_to(file.with_name("real"))),
+        lambda file: (file.unlink(), file.mkdir()),
+        lambda file: (file.unlink(), os.mkfifo(file, 0o600)),
+        lambda file: file.unlink(),
+    ],
+)
+def test_a_file_that_is_not_to_the_letter_means_probing_again(file: Path, change: Callable[[Path], object]) -> None:
+    change(file)
+    assert remembered.recall(str(file), KEY) is None
+
+
+def test_a_file_of_somebody_elses_is_not_believed(file: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs to be root")
+    os.chown(file, 4321, 4321)
+    assert remembered.recall(str(file), KEY) is None
+
+
+def test_a_program_that_became_setuid_since_is_not_used(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_bytes(b"")
+    program.chmod(0o4755)
+    assert "is setuid" in (probe.privileged(str(program)) or "")
+
+
+def test_the_key_names_the_boot_the_user_and_every_program() -> None:
+    key = remembered.key("/state/kit-1")
+    assert os.uname().release in key
+    assert str(os.geteuid()) in key
+    assert "/state/kit-1" in key
+    for candidate in probe.candidates():
+        assert any(part.startswith(f"{candidate.path}:") for part in key)

@@ -1,0 +1,175 @@
+"""From spec and facts to bwrap's arguments, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crabpot.backends.bubblewrap import render
+from crabpot.backends.bubblewrap.layout import Layout
+from crabpot.backends.bubblewrap.render import Held, Plan, Program
+from crabpot.settings import GIB, Limits, Size
+from crabpot.spec import hardening
+from crabpot.spec.network import NetworkSpec
+from crabpot.spec.spec import Mount
+
+from .gateway import make_spec
+
+GOLDEN = Path(__file__).with_name("golden")
+SEALED = Program(mounting="fd", seals=True, safe_below_links=False)
+LAYOUT = Layout(
+    mounts=("/usr", "/etc/alternatives", "/etc/ssl/certs"),
+    links=(("usr/bin", "/bin"), ("usr/lib", "/lib"), ("/usr/share/zoneinfo/Etc/UTC", "/etc/localtime")),
+    copies=("/etc/ld.so.cache",),
+    masked_files=("/proc/kcore", "/proc/keys"),
+    masked_folders=("/proc/acpi",),
+    fixed=("/proc/sys", "/proc/sysrq-trigger"),
+)
+RUNNER = Held(fd=21, path="/state/kit/runner", target=render.RUNNER, access="ro", device=1, inode=2)
+WORKSPACE = Held(fd=20, path="/state/ws", target="/workspace", access="rw", device=1, inode=3)
+AGENT = Held(fd=22, path="/home/a/agent", target="/agent", access="ro", device=1, inode=4)
+DATA = Held(fd=23, path="/srv/data", target="/mnt/data", access="rw", device=1, inode=5)
+REFERENCE = Held(fd=24, path="/srv/ref.txt", target="/mnt/data/ref.txt", access="ro", folder=False, device=1, inode=6)
+
+PLAN = Plan(
+    program=SEALED,
+    layout=LAYOUT,
+    interpreter="/usr/bin/python3.11",
+    held=(WORKSPACE, RUNNER),
+    files=(("/etc/passwd", 30), ("/etc/ld.so.cache", 31), (render.SEAL, 32), (render.FILTER, 33)),
+    wire_fd=10,
+    report_fd=11,
+)
+CASES: dict[str, tuple[dict[str, Any], Plan]] = {
+    "sealed": ({}, replace(PLAN, data_bytes=2 * GIB)),
+    "sealed-as-root-in-a-group": (
+        {},
+        replace(PLAN, program=replace(SEALED, mounting="attach"), join_fds=(40, 41), data_bytes=None),
+    ),
+    "plain": ({}, replace(PLAN, program=replace(SEALED, seals=False), filter_fd=33, files=PLAN.files[:3])),
+    "by-path": ({}, replace(PLAN, program=replace(SEALED, mounting="path"))),
+    "with-binds-and-the-hosts-network": (
+        {
+            "network": NetworkSpec(kind="host"),
+            "agent_workspace": AGENT.path,
+            "mounts": (
+                Mount(source=REFERENCE.path, target=REFERENCE.target, access="ro"),
+                Mount(source=DATA.path, target=DATA.target, access="rw"),
+            ),
+            "limits": Limits(tmp=Size(5_000_000)),
+        },
+        replace(
+            PLAN,
+            held=(WORKSPACE, AGENT, REFERENCE, DATA, RUNNER),
+            files=(*PLAN.files, ("/etc/resolv.conf", 34)),
+        ),
+    ),
+}
+
+
+def _arguments(case: str) -> list[str]:
+    changes, plan = CASES[case]
+    return render.arguments(make_spec("/state", **changes), plan)
+
+
+def _lines(arguments: list[str]) -> str:
+    """Write one option, or one order of the seal's, to a line."""
+    words, separator = [], arguments.index("--")
+    for index, word in enumerate(arguments):
+        new = word.startswith("--") if index <= separator else index == separator + 1 or "=" in word
+        words.append(("\n" if new and index else "") + (word if new else f" {word}" if index else word))
+    return "".join(words) + "\n"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_arguments_are_word_for_word_what_was_reviewed(case: str) -> None:
+    assert _lines(_arguments(case)) == (GOLDEN / f"{case}.txt").read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_sandbox_has_its_own_namespaces_no_terminal_and_dies_with_its_gateway(case: str) -> None:
+    arguments = _arguments(case)
+    wanted = {"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--new-session", "--die-with-parent"}
+    assert wanted <= set(arguments)
+    assert ("--unshare-net" in arguments) == (case != "with-binds-and-the-hosts-network")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_root_is_made_read_only_after_everything_is_in_place(case: str) -> None:
+    arguments = _arguments(case)
+    making = {
+        "--dir",
+        "--bind",
+        "--ro-bind",
+        "--bind-fd",
+        "--ro-bind-fd",
+        "--dev-bind",
+        "--file",
+        "--tmpfs",
+        "--symlink",
+    }
+    last = max(index for index, word in enumerate(arguments) if word in making)
+    remounted = [
+        index for index, word in enumerate(arguments) if word == "--remount-ro" and arguments[index + 1] == "/"
+    ]
+    assert len(remounted) == 1
+    assert remounted[0] > last
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_of_the_gateways_environment_goes_in(case: str) -> None:
+    arguments = _arguments(case)
+    at = arguments.index("--clearenv")
+    assert arguments[at : at + 4] == ["--clearenv", "--setenv", "LANG", hardening.LANG]
+    assert arguments.count("--setenv") == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_capabilities_are_dropped_and_those_that_the_seal_needs_are_given_up_before_the_filter(case: str) -> None:
+    arguments = _arguments(case)
+    orders = arguments[arguments.index("--") + 1 :]
+    at = arguments.index("--cap-drop")
+    assert arguments[at + 1] == "ALL"
+    if "--cap-add" in arguments:
+        assert orders[-2:] == ["drop=", f"filter={render.FILTER}"]
+    else:
+        assert "--seccomp" in arguments
+
+
+def test_a_configured_variable_reaches_the_runner_by_the_wire_and_never_bwraps_loader() -> None:
+    spec = make_spec("/state", env={"LD_PRELOAD": "/workspace/evil.so", "SECRET": "s3cret"})
+    text = " ".join(render.arguments(spec, PLAN))
+    assert "evil.so" not in text
+    assert "s3cret" not in text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_exactly_the_descriptors_that_are_named_go_in(case: str) -> None:
+    _, plan = CASES[case]
+    given = render.descriptors(plan)
+    words = [word for argument in _arguments(case) for word in (argument, *argument.replace("=", ":").split(":"))]
+    assert all(str(fd) in words for fd in given)
+    assert len(set(given)) == len(given)
+
+
+def test_a_mount_inside_another_is_found_whatever_their_order() -> None:
+    inside = Mount(source="/a", target="/data/ref", access="ro")
+    around = Mount(source="/b", target="/data", access="rw")
+    beside = Mount(source="/c", target="/database", access="rw")
+    assert render.nested(make_spec("/s", mounts=(inside, around, beside))) == ["/data/ref"]
+    assert render.nested(make_spec("/s", mounts=(around, beside))) == []
+
+
+def test_folders_above_a_mount_can_be_entered_by_the_agent() -> None:
+    arguments = _arguments("with-binds-and-the-hosts-network")
+    at = arguments.index("/mnt")
+    assert arguments[at - 3 : at + 1] == ["--perms", "0755", "--dir", "/mnt"]
+
+
+def test_no_folder_is_made_inside_a_tree_that_the_agent_can_write() -> None:
+    arguments = _arguments("with-binds-and-the-hosts-network")
+    made = [arguments[index + 1] for index, word in enumerate(arguments) if word == "--dir"]
+    assert not any(path == "/mnt/data" or path.startswith(("/mnt/data/", "/workspace/")) for path in made)

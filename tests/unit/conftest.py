@@ -1,0 +1,250 @@
+"""Tests that are coroutines, what asyncio itself complained about, and runners: real ones and doubles of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import tempfile
+import threading
+import time
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crabpot.app import App
+from crabpot.audit.store import AuditLog
+from crabpot.backends.base import Channel
+from crabpot.backends.host.backend import open_on_host
+from crabpot.backends.registry import Registry
+from crabpot.backends.wire import RunnerWire
+from crabpot.config.load import from_text
+from crabpot.execution import Execution
+from crabpot.fleet import Fleet
+from crabpot.gateway import Gateway
+from crabpot.runner.frames import FrameReader, encode
+from crabpot.settings import Limits, Size
+from crabpot.spec.binds import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+PATIENCE_S = 60.0
+OUTPUT = 64 * 1024
+ENV = {"PATH": "/usr/bin:/bin", "HOME": "/", "USER": "agent", "LANG": "C.UTF-8"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine. What asyncio would only have logged fails it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    complaints: list[dict[str, Any]] = []
+
+    async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with asyncio.timeout(PATIENCE_S):
+            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+
+    asyncio.run(bounded())
+    assert complaints == []
+    return True
+
+
+async def until(condition: Callable[[], Any], within_s: float = 20.0) -> Any:
+    """Wait for a condition, at most so long, and give what it gave."""
+    deadline = time.monotonic() + within_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.002)
+    return found
+
+
+class Peer:
+    """The runner's end of a wire, for a double that says whatever it likes on it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._reader = FrameReader()
+        self._frames: list[tuple[dict[str, Any], bytes]] = []
+
+    def take(self, op: str | None = None) -> tuple[dict[str, Any], bytes]:
+        """Wait for the next frame of a kind; calls have none."""
+        while True:
+            while self._frames:
+                header, payload = self._frames.pop(0)
+                if header.get("op") == op:
+                    return header, payload
+            data = self.sock.recv(1 << 20)
+            if not data:
+                raise ConnectionError("the gateway cut it off")
+            self._frames += self._reader.feed(data)
+
+    def send(self, header: Any, payload: bytes = b"") -> None:
+        self.sock.sendall(encode(header, payload))
+
+    def raw(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def greet(self) -> None:
+        self.take("hello")
+        self.send({"op": "ready", "protocol": 1, "pid": 1, "python": "3.11.2", "uid": 1})
+
+
+class Double:
+    """A sandbox whose runner is a thread that follows a script. It stays until the gateway has cut it off."""
+
+    def __init__(self, script: Callable[[Peer], None], *, output: int = OUTPUT) -> None:
+        ours, self._theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.channel = Channel(sock=ours)
+        self.hello: dict[str, Any] = {"op": "hello", "limits": {"output": output}}
+        self.script = script
+        self.closed = 0
+        self.death: tuple[str, str] | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with self._theirs, suppress(OSError):
+            self.script(Peer(self._theirs))
+            while self._theirs.recv(1 << 20):
+                pass
+
+    async def close(self) -> None:
+        self.closed += 1
+        self.channel.sock.close()
+        await asyncio.to_thread(self.thread.join, 20)
+        assert not self.thread.is_alive()
+
+    def cause_of_death(self) -> tuple[str, str] | None:
+        return self.death
+
+
+def answering(peer: Peer) -> None:
+    """The script of an honest runner that has one answer to everything."""
+    peer.greet()
+    while True:
+        header, _ = peer.take()
+        peer.send({"id": header["id"], "success": True, "stdout": "fine\n", "stderr": "", "exit_code": 0})
+
+
+@asynccontextmanager
+async def connected(opened: Any, *, grace_s: float = 5.0, timeout_s: float = 20.0) -> AsyncIterator[RunnerWire]:
+    """Connect a wire to a sandbox, and leave neither."""
+    try:
+        wire = await RunnerWire.connect(opened.channel, opened.hello, timeout_s=timeout_s, grace_s=grace_s)
+        try:
+            yield wire
+        finally:
+            wire.lose("the test ended")
+    finally:
+        await opened.close()
+
+
+@asynccontextmanager
+async def real_runner(folder: Path, *, output: int = OUTPUT, grace_s: float = 20.0) -> AsyncIterator[RunnerWire]:
+    """Connect a wire to the real runner, unconfined."""
+    opened = await open_on_host(str(folder), Limits(output=Size(output)), ENV)
+    async with connected(opened, grace_s=grace_s) as wire:
+        yield wire
+
+
+class Unconfined:
+    """A backend that starts the real runner and confines nothing: what is tested here is who talks to it."""
+
+    name = "bubblewrap"
+
+    def __init__(self) -> None:
+        self.opened: list[Any] = []
+        self.death: tuple[str, str] | None = None
+
+    async def probe(self, _spec: Any) -> tuple[()]:
+        return ()
+
+    async def open(self, spec: Any) -> Any:
+        made = await open_on_host(spec.workspace, spec.limits, ENV)
+        made.cause_of_death = lambda: self.death  # type: ignore[method-assign]
+        self.opened.append(made)
+        return made
+
+
+class Scripted(Unconfined):
+    """A backend whose every sandbox follows the script."""
+
+    def __init__(self, script: Callable[[Peer], None]) -> None:
+        super().__init__()
+        self.script = script
+
+    async def open(self, _spec: Any) -> Any:
+        made = Double(self.script)
+        self.opened.append(made)
+        return made
+
+
+class Bench:
+    """A gateway over a configuration, with a double for its backend, in folders of its own."""
+
+    def __init__(self, folder: Path, text: str, backend: Any, *, grace_s: float = 5.0) -> None:
+        self.folder = folder
+        self.state = str(folder / "state")
+        self.workspace = folder / "ws"
+        self.backend = backend
+        around = Surroundings(home=str(folder / "home"), state=self.state, config=str(folder / "crabpot.json5"))
+        settings = from_text(text.replace("WS", str(self.workspace)), around.config, around, {})
+        self.audit = AuditLog(self.state)
+        self.audit.open()
+        registry = Registry({"bubblewrap": backend})
+        fleet = Fleet(grace_s=grace_s)
+        self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
+        self.gateway = Gateway(settings=settings, execution=self.execution, audit=self.audit)
+        self.app = App(config=None, around=around, environ=ENV)
+
+
+ON_HOST = '{agents: {defaults: {workspace: "WS", sandbox: {mode: "off"}}}}'
+SANDBOXED = '{agents: {defaults: {workspace: "WS", sandbox: {mode: "all"}}}}'
+
+
+@pytest.fixture(scope="session")
+def kit() -> SimpleNamespace:
+    """What tests in every folder build with."""
+    return SimpleNamespace(
+        ENV=ENV,
+        OUTPUT=OUTPUT,
+        ON_HOST=ON_HOST,
+        SANDBOXED=SANDBOXED,
+        Double=Double,
+        Scripted=Scripted,
+        Unconfined=Unconfined,
+        answering=answering,
+        connected=connected,
+        real_runner=real_runner,
+        until=until,
+    )
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Give a folder that every user of the machine can reach and write, as tmp_path is not."""
+    with tempfile.TemporaryDirectory(prefix="crabpot-test-") as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        yield folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., Any]:
+    """Give a gateway for as long as a block lasts."""
+
+    @asynccontextmanager
+    async def make(text: str = SANDBOXED, backend: Any = None, *, grace_s: float = 5.0) -> AsyncIterator[Bench]:
+        made = Bench(tmp_path, text, backend or Unconfined(), grace_s=grace_s)
+        try:
+            yield made
+        finally:
+            await made.gateway.close()
+
+    return make

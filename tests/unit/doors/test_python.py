@@ -1,0 +1,109 @@
+"""The door for programs: a gateway, or a sandbox of one's own, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import crabpot
+from crabpot.audit.reading import AuditReader
+
+
+def sandboxed_or_skip(result):
+    """Skip on a machine that makes no sandbox; fail where $CRABPOT_REQUIRE_BACKENDS says that it must."""
+    if result.error is not None and result.error.code == "sandbox_unavailable":
+        required = "bubblewrap" in os.environ.get("CRABPOT_REQUIRE_BACKENDS", "")
+        (pytest.fail if required else pytest.skip)(result.error.message)
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "crabpot.json5"
+    file.write_text(
+        f'{{agents: {{defaults: {{workspace: "{tmp_path}/ws", sandbox: {{mode: "off"}}}}}}, tools: {{extra: ["greet"]}}}}'
+    )
+    return str(file)
+
+
+async def test_a_gateway_is_open_for_a_block_and_leaves_nothing(config, tmp_path):
+    async with crabpot.Gateway.open(config, state=str(tmp_path / "state")) as gateway:
+        gateway.register("greet", lambda name: f"hello {name}")
+        result = await gateway.call("agent:main:main", "exec", command="echo $$ > pid; echo hi")
+        assert (result.stdout, result.place) == ("hi\n", crabpot.Place.HOST)
+        assert (await gateway.call("main", "greet", name="crab")).data == {"value": "hello crab"}
+        started = await gateway.call("main", "exec", command="echo $$ > kept; sleep 1000", background=True)
+        assert started.success
+        runners = [live.wire.ready["pid"] for live in gateway.execution.fleet.listed()]
+    assert len(runners) == 1
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in runners)
+    assert AuditReader(str(tmp_path / "state")).verify() == (6, None)
+
+
+async def test_a_block_that_raises_leaves_nothing_either(config, tmp_path):
+    runners = []
+
+    async def fail():
+        async with crabpot.Gateway.open(config, state=str(tmp_path / "state")) as gateway:
+            await gateway.call("agent:main:main", "ls")
+            runners.extend(live.wire.ready["pid"] for live in gateway.execution.fleet.listed())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await fail()
+    assert runners
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in runners)
+
+
+async def test_a_configuration_that_does_not_load_opens_nothing(tmp_path):
+    (tmp_path / "bad.json5").write_text("{agents: 5}")
+    with pytest.raises(crabpot.ConfigError):
+        async with crabpot.Gateway.open(str(tmp_path / "bad.json5"), state=str(tmp_path / "state")):
+            pass
+    assert not (tmp_path / "state").exists()
+
+
+async def test_every_public_name_is_there():
+    for name in crabpot.__all__:
+        assert getattr(crabpot, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        crabpot.nothing  # noqa: B018
+
+
+async def test_a_sandbox_of_ones_own_is_private_and_thrown_away(open_folder):
+    state = open_folder / "state"
+    async with crabpot.sandbox(state=str(state), env={"COLOUR": "red"}, limits={"timeLimit": 5}) as box:
+        result = await box.call("exec", command="pwd; echo $COLOUR; echo kept > file")
+        sandboxed_or_skip(result)
+        assert result.stdout == "/workspace\nred\n"
+        assert result.place is crabpot.Place.SANDBOX
+        assert (await box.call("read", path="file")).data["content"] == "kept\n"
+        assert len(list((state / "sandboxes").glob("crabpot-agent-main-box-*"))) == 2
+    assert not list((state / "sandboxes").glob("crabpot-agent-main-box-*"))
+
+
+async def test_a_sandbox_over_a_folder_writes_it_and_nothing_else(open_folder):
+    folder = open_folder / "project"
+    folder.mkdir()
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+    async with crabpot.sandbox(str(folder), state=str(open_folder / "state")) as box:
+        result = await box.call("exec", command="echo out > file; touch /usr/x /etc/x /x 2>/dev/null; true")
+        sandboxed_or_skip(result)
+        assert result.success, result
+    assert (folder / "file").read_text() == "out\n"
+    assert not any(os.path.exists(path) for path in ("/usr/x", "/etc/x", "/x"))
+
+
+async def test_two_sandboxes_see_nothing_of_each_other(open_folder):
+    state = str(open_folder / "state")
+    async with crabpot.sandbox(state=state) as one, crabpot.sandbox(state=state) as two:
+        result = await one.call("write", path="secret", content="x")
+        sandboxed_or_skip(result)
+        assert (await two.call("read", path="secret")).error.code == "not_found"
+
+
+async def test_a_setting_that_there_is_not_is_an_error(tmp_path):
+    with pytest.raises(crabpot.ConfigError, match="colour"):
+        async with crabpot.sandbox(state=str(tmp_path / "state"), colour="red"):
+            pass

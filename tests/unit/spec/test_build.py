@@ -1,0 +1,277 @@
+"""From settings to a spec, and every setting of a sandbox that is refused."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crabpot.settings import AgentSettings, Sandbox, WorkspaceAccess
+from crabpot.spec.binds import BindRefused, Surroundings
+from crabpot.spec.build import build, environment, is_variable_name, parse_user, problems
+from crabpot.spec.spec import Mount, User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def sandboxed(around: Surroundings, access: WorkspaceAccess, workspace: str = "~/agent") -> AgentSettings:
+    return AgentSettings(id="main", workspace=workspace, sandbox=Sandbox(workspace=access))
+
+
+def test_without_access_the_workspace_is_a_private_folder_of_the_state(around: Surroundings) -> None:
+    spec = build(sandboxed(around, "none"), "agent:main:x", around)
+    assert spec.name.startswith("crabpot-agent-main-x-")
+    assert (spec.workspace, spec.private, spec.agent_workspace) == (f"{around.state}/sandboxes/{spec.name}", True, None)
+
+
+def test_read_only_access_adds_the_agents_workspace_beside_the_private_one(around: Surroundings) -> None:
+    spec = build(sandboxed(around, "ro"), "agent:main:x", around)
+    assert (spec.workspace, spec.private) == (f"{around.state}/sandboxes/{spec.name}", True)
+    assert spec.agent_workspace == f"{around.home}/agent"
+
+
+def test_read_write_access_is_the_agents_workspace_itself(around: Surroundings) -> None:
+    spec = build(sandboxed(around, "rw"), "agent:main:x", around)
+    assert (spec.workspace, spec.private, spec.agent_workspace) == (f"{around.home}/agent", False, None)
+
+
+@pytest.mark.parametrize("access", ["ro", "rw"])
+def test_a_workspace_that_is_a_link_is_resolved(access: WorkspaceAccess, around: Surroundings, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    spec = build(sandboxed(around, access, str(tmp_path / "link")), "k", around)
+    assert str(tmp_path / "real") in (spec.workspace, spec.agent_workspace)
+
+
+def test_two_scope_keys_never_share_a_private_folder(around: Surroundings) -> None:
+    agent = sandboxed(around, "none")
+    keys = ["shared", "agent:main", "agent-main", "agent:Main", "agent:main:x", "agent:main:x\n"]
+    assert len({build(agent, key, around).workspace for key in keys}) == len(keys)
+
+
+def test_no_scope_key_leads_out_of_the_state(around: Surroundings) -> None:
+    for key in ("../../../etc", "/etc", "a/../../b", "..", ".", "\0", "~"):
+        folder = build(sandboxed(around, "none"), key, around).workspace
+        assert os.path.dirname(os.path.normpath(folder)) == f"{around.state}/sandboxes"
+
+
+def test_a_spec_holds_what_the_settings_say(agent_of: Callable[..., AgentSettings], around: Surroundings) -> None:
+    spec = build(
+        agent_of(
+            "{agents: {defaults: {sandbox: {backend: 'docker', network: 'bridge', user: '7:8', binds: ['/srv/a:/a'],"
+            " env: {LANG: 'de_DE'}, limits: {pids: 50}, docker: {runtime: 'runsc'}, hostCommands: ['git']}}}}"
+        ),
+        "shared",
+        around,
+    )
+    assert (spec.scope_key, spec.backend, spec.network.kind, spec.user) == (
+        "shared",
+        "docker",
+        "bridge",
+        User(uid=7, gid=8),
+    )
+    assert spec.mounts == (Mount(source="/srv/a", target="/a", access="ro"),)
+    assert (spec.limits.pids, spec.docker.runtime, spec.host_commands) == (50, "runsc", ("git",))
+
+
+def test_the_environment_is_ours_and_what_is_configured_and_nothing_of_the_gateways() -> None:
+    assert environment(Sandbox()) == {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/workspace",
+        "USER": "agent",
+        "LANG": "C.UTF-8",
+    }
+    assert environment(Sandbox(env={"LANG": "x", "KEY": "v"})) == {**environment(Sandbox()), "LANG": "x", "KEY": "v"}
+
+
+def test_a_bind_whose_link_was_turned_since_it_was_checked_is_refused_again(
+    around: Surroundings, tmp_path: Path
+) -> None:
+    (tmp_path / "good").mkdir()
+    (tmp_path / "link").symlink_to("good")
+    agent = AgentSettings(id="main", sandbox=Sandbox(binds=(f"{tmp_path}/link:/x",)))
+    assert list(problems(agent, around)) == []
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("/etc")
+    with pytest.raises(BindRefused, match="resolves to /etc"):
+        build(agent, "shared", around)
+
+
+def test_two_binds_at_one_place_are_refused_and_the_same_one_twice_is_one(around: Surroundings) -> None:
+    def binding(*binds: str) -> AgentSettings:
+        return AgentSettings(id="main", sandbox=Sandbox(binds=binds))
+
+    for pair in (
+        ("/srv/a:/x", "/srv/b:/x"),
+        ("/srv/a:/x", "/srv/a:/x:rw"),
+        ("/srv/a:/x", "/srv/b:/x/"),
+        ("/srv/a:/x", "/srv/b://x/."),
+    ):
+        with pytest.raises(BindRefused, match="another bind already lands at /x"):
+            build(binding(*pair), "shared", around)
+        assert [path for path, _ in problems(binding(*pair), around)] == ["sandbox.binds[1]"]
+    assert len(build(binding("/srv/a:/x", "/srv/a/:/x/:ro"), "shared", around).mounts) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "uid", "gid"),
+    [("1000:1000", 1000, 1000), ("7", 7, 7), ("1:2", 1, 2), ("0001:0002", 1, 2), ("4294967294", 2**32 - 2, 2**32 - 2)],
+)
+def test_a_user_is_a_uid_and_a_gid(text: str, uid: int, gid: int) -> None:
+    assert parse_user(text) == User(uid=uid, gid=gid)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "0",
+            "0:0",
+            "0:1000",
+            "1000:0",
+            "00",
+            "000:1",
+            "1:00",
+            "root",
+            "root:root",
+            "agent",
+            "",
+            ":",
+            "1:",
+            ":1",
+            "1:2:3",
+        ),
+        *(
+            "-1",
+            "+1",
+            "1.0",
+            " 1",
+            "1 ",
+            "1\n",
+            "0x1",
+            "1e3",
+            "1_000",
+            "\uff11",
+            "\u0661",
+            "4294967295",
+            "4294967296",
+            "99999999999",
+        ),
+    ],
+)
+def test_root_and_what_is_no_number_is_no_user(text: str, refused: Callable[[str], str]) -> None:
+    with pytest.raises(ValueError, match=r"root|numbers|highest"):
+        parse_user(text)
+
+
+@pytest.mark.parametrize("spelling", ["user: '0:0'", "user: '0'", "docker: {user: '0:0'}", "docker: {user: 'root'}"])
+def test_root_is_refused_in_every_spelling_of_the_setting(spelling: str, refused: Callable[[str], str]) -> None:
+    assert "agents.defaults.sandbox." in refused(f"{{agents: {{defaults: {{sandbox: {{{spelling}}}}}}}}}")
+    assert "sandbox.docker.user" in refused("{sandbox: {docker: {user: '0:0'}}}")
+
+
+REFUSED = [
+    ("env: {'A B': '1'}", 'env."A B"', "cannot be the name of a variable"),
+    ("env: {'': '1'}", 'env.""', "cannot be the name of a variable"),
+    ("env: {'A=B': '1'}", 'env."A=B"', "cannot be the name of a variable"),
+    ("env: {'1A': '1'}", "env.1A", "cannot be the name of a variable"),
+    ("env: {'\u00c4': '1'}", "env.\u00c4", "cannot be the name of a variable"),
+    ("env: {'BASH_FUNC_x%%': '() { id; }'}", 'env."BASH_FUNC_x%%"', "cannot be the name of a variable"),
+    ("env: {A: 'x\\0y'}", "env.A", "NUL"),
+    ("hostCommands: ['/usr/bin/git']", "hostCommands[0]", "plain name"),
+    ("hostCommands: ['git', '../x']", "hostCommands[1]", "plain name"),
+    ("hostCommands: ['']", "hostCommands[0]", "plain name"),
+    ("hostCommands: ['-x']", "hostCommands[0]", "plain name"),
+    ("hostCommands: ['git push']", "hostCommands[0]", "plain name"),
+    ("hostCommands: ['.']", "hostCommands[0]", "plain name"),
+    ("hostCommands: ['g\u0456t']", "hostCommands[0]", "plain name"),
+    ("hostUser: 'bob'", "hostUser", "goes with sshKey"),
+    ("sshKey: '/k'", "sshKey", "goes with hostUser"),
+    ("hostUser: '-oProxyCommand=id', sshKey: '/k'", "hostUser", "cannot be the name of a user"),
+    ("hostUser: 'a b', sshKey: '/k'", "hostUser", "cannot be the name of a user"),
+    ("hostUser: 'bob@evil', sshKey: '/k'", "hostUser", "cannot be the name of a user"),
+    ("hostUser: 'bob', sshKey: 'k'", "sshKey", "must be an absolute path"),
+    ("backend: 'socket'", "backend", "$RUNNER_SOCKET"),
+    ("backend: 'socket', socket: 'runner.sock'", "socket", "must be an absolute path"),
+    ("limits: {pids: 0}", "limits.pids", "above zero"),
+    ("limits: {pids: -1}", "limits.pids", "above zero"),
+    ("limits: {pids: 7}", "limits.pids", "at least 8"),
+    ("limits: {cpus: 0}", "limits.cpus", "above zero"),
+    ("limits: {cpus: -0.5}", "limits.cpus", "above zero"),
+    ("limits: {timeLimit: 0}", "limits.timeLimit", "above zero"),
+    ("limits: {timeLimit: 61, timeCeiling: 60}", "limits.timeLimit", "above timeCeiling (60 s)"),
+    ("limits: {timeCeiling: 0}", "limits.timeCeiling", "above zero"),
+    ("limits: {openFiles: 0}", "limits.openFiles", "above zero"),
+    ("limits: {openFiles: 63}", "limits.openFiles", "at least 64"),
+    ("limits: {cpuShares: 0}", "limits.cpuShares", "above zero"),
+    ("limits: {memory: '31m'}", "limits.memory", 'at least "32m"'),
+    ("warm: -1", "warm", "0 or more"),
+    ("prune: {idleHours: 0}", "prune.idleHours", "above zero"),
+    ("prune: {maxAgeDays: -1}", "prune.maxAgeDays", "above zero"),
+    ("docker: {image: '--privileged'}", "docker.image", "might read it as an option"),
+    ("docker: {image: ''}", "docker.image", "cannot be a name"),
+    ("docker: {image: 'a b'}", "docker.image", "cannot be a name"),
+    ("docker: {runtime: '-x'}", "docker.runtime", "cannot be a name"),
+    ("docker: {apparmor: '../x'}", "docker.apparmor", "cannot be a name"),
+]
+
+
+@pytest.mark.parametrize(("body", "path", "said"), REFUSED)
+def test_a_setting_that_cannot_be_kept_is_refused(
+    body: str, path: str, said: str, refused: Callable[[str], str]
+) -> None:
+    message = refused(f"{{agents: {{defaults: {{sandbox: {{{body}}}}}}}}}")
+    assert f": agents.defaults.sandbox.{path}: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize("key", ["seccomp", "apparmor"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "unconfined",
+        "Unconfined",
+        "UNCONFINED",
+        " unconfined",
+        "unconfined ",
+        "seccomp=unconfined",
+        "apparmor:unconfined",
+        "seccomp= Unconfined",
+    ],
+)
+def test_unconfined_is_refused_in_any_letter_case_and_spelling(
+    key: str, value: str, refused: Callable[[str], str]
+) -> None:
+    message = refused(f"{{agents: {{defaults: {{sandbox: {{docker: {{{key}: '{value}'}}}}}}}}}}")
+    assert f"agents.defaults.sandbox.docker.{key}" in message
+    assert "takes a wall away" in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "limits: {pids: 8, openFiles: 64, memory: '32m', timeLimit: 0.5, timeCeiling: 0.5, cpus: 0.1}",
+        "hostUser: 'pipo-runner', sshKey: '~/.ssh/id_ed25519', hostCommands: ['g++', 'apt-get', '7z', '_x.sh']",
+        "docker: {image: 'registry.example.com:5000/a/b:1@sha256:abc', runtime: 'runsc', apparmor: 'docker-default', seccomp: '/srv/p.json'}",
+        "backend: 'socket', socket: '/run/r.sock', warm: 5, env: {_A1: ''}",
+    ],
+)
+def test_settings_at_their_edges_are_taken(body: str, agent_of: Callable[..., AgentSettings]) -> None:
+    agent_of(f"{{agents: {{defaults: {{sandbox: {{{body}}}}}}}}}")
+
+
+def test_the_problems_of_the_layer_itself_are_found_without_a_file(around: Surroundings) -> None:
+    agent = AgentSettings(id="main", workspace="x", sandbox=Sandbox(env={"A": "\0"}))
+    assert [path for path, _ in problems(agent, around)] == ["workspace", "sandbox.env.A"]
+    assert list(problems(replace(agent, workspace="/srv/w", sandbox=Sandbox()), around)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"), [("A", True), ("_a9", True), ("", False), ("9", False), ("A\n", False), ("A-B", False)]
+)
+def test_a_variable_has_a_plain_name(name: str, *, fits: bool) -> None:
+    assert is_variable_name(name) is fits

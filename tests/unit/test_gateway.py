@@ -1,0 +1,413 @@
+"""The five steps, in their order: which, where, when, run, record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+
+import pytest
+
+from crabpot.audit.reading import AuditReader
+from crabpot.audit.store import FILE_NAME
+from crabpot.errors import CrabpotError, SessionError
+from crabpot.execution import Streams
+
+S = "agent:main:main"
+# Blueprint §9, to the letter.
+SHAPE = ["id", "success", "stdout", "stderr", "exit_code", "error", "truncated", "data", "place", "duration_ms"]
+
+
+def settings(tools="{}", sandbox="{}"):
+    return f'{{agents: {{defaults: {{workspace: "WS", sandbox: {sandbox}}}}}, tools: {tools}}}'
+
+
+async def records(made):
+    await made.audit.durable()
+    return AuditReader(made.state).last(1000)
+
+
+# --- the shape of a result ----------------------------------------------------------------------------------------------
+
+
+async def test_a_result_has_the_shape_that_was_published_whatever_happened(bench):
+    async with bench(settings('{deny: ["ls"]}')) as made:
+        results = [
+            await made.gateway.call(S, "exec", command="echo out; echo err >&2; exit 3"),
+            await made.gateway.call(S, "read", path="missing"),
+            await made.gateway.call(S, "ls"),
+            await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 1000"),
+            await made.gateway.call(S, "exec", command="true", timeout=10**6),
+        ]
+        for result in results:
+            shaped = result.as_json()
+            assert list(shaped) == SHAPE
+            json.dumps(shaped)
+            assert shaped["place"] in ("sandbox", "host", "none")
+            assert shaped["duration_ms"] > 0
+        first = results[0].as_json()
+        assert (first["stdout"], first["stderr"], first["exit_code"]) == ("out\n", "err\n", 3)
+        assert (first["success"], first["error"], first["data"]) == (False, None, None)
+        assert results[1].as_json()["error"]["code"] == "not_found"
+        assert [result.place.value for result in results] == ["sandbox", "sandbox", "none", "sandbox", "none"]
+
+
+async def test_every_call_has_an_id_of_its_own_that_the_log_knows(bench):
+    async with bench() as made:
+        results = await asyncio.gather(*(made.gateway.call(S, "ls") for _ in range(20)))
+        assert len({result.id for result in results}) == 20
+        assert {record["call"] for record in await records(made)} == {result.id for result in results}
+
+
+# --- 1: which -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_denied_tool_does_not_run_and_the_rule_is_named(bench):
+    async with bench(settings('{deny: ["group:runtime"]}')) as made:
+        result = await made.gateway.call(S, "exec", command="true")
+        assert result.error.code == "denied"
+        assert 'tools.deny[0] "group:runtime"' in result.error.message
+        assert made.backend.opened == []
+        (record,) = await records(made)
+        assert (record["kind"], record["error"], record["place"]) == ("call", "denied", "none")
+        assert "tools.deny[0]" in record["rule"]
+
+
+@pytest.mark.parametrize("tool", ["exec", "EXEC", " Exec\t", "bash", "Bash"])
+async def test_a_name_is_decided_in_its_canonical_form_and_recorded_so(bench, tool):
+    async with bench(settings('{deny: ["exec"]}')) as made:
+        assert (await made.gateway.call(S, tool, command="true")).error.code == "denied"
+        assert (await records(made))[0]["tool"] == "exec"
+
+
+@pytest.mark.parametrize("tool", ["bash", " EXEC "])
+async def test_an_alias_runs_what_it_stands_for(bench, tool):
+    async with bench() as made:
+        assert (await made.gateway.call(S, tool, command="echo x")).stdout == "x\n"
+
+
+@pytest.mark.parametrize("tool", ["", "no-such-tool", "exec\n", "exec\0", "еxec", "../exec", "group:runtime", "*"])
+async def test_a_tool_that_there_is_not_is_denied(bench, tool):
+    async with bench() as made:
+        result = await made.gateway.call(S, tool, command="true")
+        assert result.error.code == "denied"
+        assert made.backend.opened == []
+
+
+async def test_a_deny_for_sandboxed_sessions_holds_there_alone(bench):
+    text = settings('{sandbox: {deny: ["exec"]}}', '{mode: "non-main"}')
+    async with bench(text) as made:
+        assert (await made.gateway.call(S, "exec", command="echo x")).stdout == "x\n"
+        assert (await made.gateway.call("agent:main:other", "exec", command="true")).error.code == "denied"
+
+
+# --- 2: where -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_main_session_is_exempted_only_by_the_letter_of_its_key(bench):
+    async with bench(settings(sandbox='{mode: "non-main"}')) as made:
+        for key in ("agent:main:main", "main", "AGENT:main:main", "agent:main:main ", "agent:main:main\n", "x"):
+            result = await made.gateway.call(key, "ls")
+            assert result.place.value == ("host" if key in ("agent:main:main", "main") else "sandbox"), key
+
+
+async def test_an_empty_session_key_is_the_doors_error(bench):
+    async with bench() as made:
+        with pytest.raises(SessionError):
+            await made.gateway.call("", "ls")
+
+
+# --- 3: when ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approval", ["true", "false"])
+async def test_a_command_that_would_leave_is_refused_and_runs_nowhere(bench, tmp_path, approval):
+    target = tmp_path / "touched"
+    tools = f'{{elevated: {{enabled: true, patterns: ["touch *"], requireApproval: {approval}}}}}'
+    async with bench(settings(tools)) as made:
+        result = await made.gateway.call(S, "exec", command=f"touch {target}")
+        assert (result.error.code, result.place.value) == ("approval_denied", "none")
+        assert "nobody is there to ask" in result.error.message
+        assert "tools.elevated.patterns[0]" in result.error.message
+        assert not target.exists()
+        assert made.backend.opened == []
+        (record,) = await records(made)
+        assert (record["error"], record["rule"]) == ("approval_denied", "tools.elevated.patterns[0]")
+        stays = await made.gateway.call(S, "exec", command="echo stays; true")
+        assert stays.stdout == "stays\n"
+
+
+async def test_a_host_command_is_refused_as_well(bench):
+    async with bench(settings(sandbox='{hostCommands: ["git"]}')) as made:
+        assert (await made.gateway.call(S, "exec", command="git status")).error.code == "approval_denied"
+
+
+async def test_the_sender_is_the_doors_word_and_never_an_argument(bench):
+    tools = '{elevated: {enabled: true, patterns: ["id"], allowFrom: ["alice"]}}'
+    async with bench(settings(tools)) as made:
+        assert (await made.gateway.call(S, "exec", {"command": "id", "sender": "alice"})).error is None
+        refused = await made.gateway.call(S, "exec", {"command": "id"}, sender="alice")
+        assert refused.error.code == "approval_denied"
+
+
+async def test_deny_speaks_before_elevation(bench):
+    tools = '{deny: ["exec"], elevated: {enabled: true, patterns: ["id"]}}'
+    async with bench(settings(tools)) as made:
+        assert (await made.gateway.call(S, "exec", command="id")).error.code == "denied"
+
+
+async def test_on_the_host_nothing_is_elevated(bench):
+    tools = '{elevated: {enabled: true, patterns: ["id"]}}'
+    async with bench(settings(tools, '{mode: "off"}')) as made:
+        assert (await made.gateway.call(S, "exec", command="id")).place.value == "host"
+
+
+# --- 4: run, host tools -------------------------------------------------------------------------------------------------
+
+
+EXTRA = settings('{extra: ["greet", "crash"]}')
+
+
+async def test_host_tools_run_whether_they_can_be_awaited_or_not(bench):
+    async def later(name):
+        await asyncio.sleep(0)
+        return {"greeting": f"hello {name}"}
+
+    async with bench(EXTRA) as made:
+        made.gateway.register("Greet ", later)
+        result = await made.gateway.call(S, "greet", name="crab")
+        assert (result.success, result.data, result.place.value) == (True, {"greeting": "hello crab"}, "host")
+        made.gateway.register("greet", lambda name: f"hi {name}")
+        assert (await made.gateway.call(S, "GREET", {"name": "crab"})).data == {"value": "hi crab"}
+        made.gateway.register("greet", lambda: None)
+        assert (await made.gateway.call(S, "greet")).data is None
+        made.gateway.register("greet", max)
+        assert (await made.gateway.call(S, "greet", name="crab")).error.code == "internal"
+
+
+@pytest.mark.parametrize("args", [{}, {"nam": "x"}, {"name": "x", "more": 1}, {"": 1}])
+async def test_wrong_arguments_of_a_host_tool_are_told_and_it_does_not_run(bench, args):
+    ran = []
+    async with bench(EXTRA) as made:
+        made.gateway.register("greet", lambda name: ran.append(f"hello {name}"))
+        result = await made.gateway.call(S, "greet", args)
+        assert (result.error.code, result.place.value) == ("invalid_arguments", "none")
+        assert ran == []
+
+
+async def test_arguments_may_have_any_name(bench):
+    async with bench(EXTRA) as made:
+        made.gateway.register("greet", lambda **given: given)
+        given = {"self": 1, "session": 2, "tool": 3, "args": 4, "sender": 5, "streams": 6}
+        assert (await made.gateway.call(S, "greet", given)).data == given
+
+
+@pytest.mark.parametrize("fault", [ValueError("secret"), KeyError("x"), CrabpotError("why"), RecursionError()])
+async def test_a_host_tool_that_raises_is_a_result(bench, fault):
+    def crash():
+        raise fault
+
+    async with bench(EXTRA) as made:
+        made.gateway.register("crash", crash)
+        result = await made.gateway.call(S, "crash")
+        assert (result.error.code, result.place.value) == ("internal", "host")
+        assert result.error.message.startswith("crash: ")
+        assert [record["kind"] for record in await records(made)] == ["intent", "call"]
+
+
+async def test_a_host_tool_that_nobody_registered_is_not_found(bench):
+    async with bench(EXTRA) as made:
+        result = await made.gateway.call(S, "greet", name="x")
+        assert (result.error.code, result.place.value) == ("not_found", "none")
+
+
+async def test_a_registered_tool_passes_the_same_policy(bench):
+    ran = []
+    async with bench(settings('{extra: ["greet"], deny: ["greet"]}')) as made:
+        made.gateway.register("greet", lambda: ran.append(1))
+        made.gateway.register("unlisted", lambda: ran.append(1))
+        assert (await made.gateway.call(S, "greet")).error.code == "denied"
+        assert (await made.gateway.call(S, "unlisted")).error.code == "denied"
+        assert ran == []
+
+
+async def test_a_program_cannot_put_its_own_tool_in_the_place_of_a_built_in_one(bench):
+    ran = []
+    async with bench() as made:
+        made.gateway.register("exec", lambda **_: ran.append(1))
+        assert (await made.gateway.call(S, "exec", command="echo real")).stdout == "real\n"
+        assert ran == []
+
+
+# --- timeouts -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_time_limit_above_the_ceiling_is_refused_by_the_name_of_the_setting(bench):
+    async with bench(settings(sandbox="{limits: {timeCeiling: 100}}")) as made:
+        result = await made.gateway.call(S, "exec", command="true", timeout=101)
+        assert (result.error.code, result.place.value) == ("invalid_arguments", "none")
+        assert "agents.defaults.sandbox.limits.timeCeiling" in result.error.message
+        assert made.backend.opened == []
+        result = await made.gateway.call(S, "exec", command="true", timeout=10**400)
+        assert result.error.code == "invalid_arguments"
+
+
+async def test_a_runner_that_never_answers_costs_its_sandbox_and_no_other(bench, kit):
+    async with bench(backend=kit.Scripted(lambda peer: peer.greet()), grace_s=0.1) as made:
+        result = await made.gateway.call(S, "exec", command="true", timeout=0.1)
+        assert result.error.code == "sandbox_lost"
+        assert "did not end a call" in result.error.message
+        made.backend.script = kit.answering
+        assert (await made.gateway.call(S, "exec", command="true")).stdout == "fine\n"
+
+
+async def test_a_hostile_runner_costs_its_sandbox_and_the_gateway_goes_on(bench, kit):
+    def script(peer):
+        peer.greet()
+        peer.take()
+        peer.raw(b"\xff" * 100 + b"\n")
+
+    async with bench(backend=kit.Scripted(script)) as made:
+        hostile = [made.gateway.call(f"agent:main:{number}", "ls") for number in range(10)]
+        for result in await asyncio.gather(*hostile):
+            assert result.error.code == "sandbox_lost"
+            assert "broke the wire" in result.error.message
+        made.backend.script = kit.answering
+        assert (await made.gateway.call(S, "exec", command="true")).success
+
+
+# --- 5: record ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_sandboxed_call_is_recorded_after_it_ended(bench):
+    async with bench() as made:
+        await made.gateway.call(S, "exec", {"command": "echo hi"}, sender="alice")
+        (record,) = await records(made)
+        expected = {
+            "kind": "call",
+            "session": S,
+            "agent": "main",
+            "sender": "alice",
+            "tool": "exec",
+            "args": {"command": "echo hi"},
+            "place": "sandbox",
+            "success": True,
+            "exit_code": 0,
+            "error": None,
+            "because": "every session is sandboxed",
+            "rule": "agents.defaults.sandbox.mode",
+        }
+        assert expected.items() <= record.items()
+
+
+async def test_a_call_on_the_host_is_recorded_before_and_after(bench):
+    async with bench(settings(sandbox='{mode: "off"}')) as made:
+        seen = await made.gateway.call(S, "exec", command=f"cat {made.state}/{FILE_NAME}* | strings | grep -c intent")
+        assert int(seen.stdout) >= 1, "the intent is on disk while the command runs"
+        kinds = [(record["kind"], record.get("place")) for record in await records(made)]
+        assert kinds == [("intent", None), ("call", "host")]
+
+
+async def test_nothing_touches_the_host_while_the_log_cannot_be_written(bench, tmp_path):
+    text = settings('{extra: ["greet"]}', '{mode: "off"}')
+    ran = []
+    async with bench(text) as made:
+        made.gateway.register("greet", lambda: ran.append(1))
+        await made.audit.durable()
+        log = sqlite3.connect(os.path.join(made.state, FILE_NAME), isolation_level=None)
+        log.execute("ALTER TABLE head RENAME TO hidden")
+        for tool, args in (("exec", {"command": f"touch {tmp_path}/ran"}), ("greet", {})):
+            result = await made.gateway.call(S, tool, args)
+            assert (result.error.code, result.place.value) == ("internal", "none")
+            assert "audit log" in result.error.message
+        assert not (tmp_path / "ran").exists()
+        assert ran == []
+        log.execute("ALTER TABLE hidden RENAME TO head")
+        log.close()
+        assert (await made.gateway.call(S, "exec", command="echo on")).stdout == "on\n"
+        kinds = [record["kind"] for record in await records(made)]
+        assert kinds == ["intent", "call", "intent", "call", "intent", "call"]
+
+
+async def test_what_a_call_carries_is_never_written(bench):
+    secret = "hunter2-hunter2"
+    async with bench(settings(sandbox='{mode: "off"}')) as made:
+        await made.gateway.call(S, "write", path="f", content=secret)
+        await made.gateway.call(S, "read", path="f")
+        await made.gateway.call(S, "edit", path="f", old=secret, new=secret + "!")
+        await made.gateway.call(S, "exec", command="cat", stdin=secret, env={"TOKEN": secret})
+        await records(made)
+        for name in os.listdir(made.state):
+            path = os.path.join(made.state, name)
+            if os.path.isfile(path):
+                with open(path, "rb") as stream:
+                    assert b"hunter2" not in stream.read(), name
+
+
+async def test_a_caller_that_gives_up_is_recorded_and_leaves_no_process(bench, kit):
+    async with bench() as made:
+        await made.gateway.call(S, "ls")
+        (live,) = made.execution.fleet.listed()
+        task = asyncio.create_task(made.gateway.call(S, "exec", command="echo $$ > pid; sleep 1000"))
+        pid = os.path.join(live.opened.hello["workspace"], "pid")
+        await kit.until(lambda: os.path.exists(pid) and os.path.getsize(pid))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with open(pid) as stream:
+            assert not os.path.exists(f"/proc/{stream.read().strip()}")
+        last = (await records(made))[-1]
+        assert (last["error"], last["place"]) == ("cancelled", "sandbox")
+        assert (await made.gateway.call(S, "exec", command="echo on")).stdout == "on\n"
+
+
+async def test_a_reader_that_leaves_ends_the_call_and_gets_its_own_exception(bench):
+    fault = BrokenPipeError()
+
+    async def broken(_stream, _data):
+        raise fault
+
+    async with bench() as made:
+        with pytest.raises(BrokenPipeError) as caught:
+            await made.gateway.call(S, "exec", {"command": "yes"}, streams=Streams(sink=broken))
+        assert caught.value is fault
+        assert (await records(made))[-1]["error"] == "cancelled"
+
+
+async def test_decisions_are_remembered_but_not_for_every_session_ever_seen(bench):
+    async with bench(settings('{deny: ["ls"]}')) as made:
+        for number in range(6000):
+            await made.gateway.call(f"agent:main:{number}", "ls")
+        assert made.gateway._decided.cache_info().currsize <= 4096
+
+
+async def test_a_hundred_first_calls_open_one_sandbox(bench):
+    async with bench() as made:
+        results = await asyncio.gather(*(made.gateway.call(S, "exec", command="echo x") for _ in range(100)))
+        assert all(result.stdout == "x\n" for result in results)
+        assert len(made.backend.opened) == 1
+
+
+async def test_background_processes_are_polled_fed_and_killed_through_the_gateway(bench, kit):
+    async with bench() as made:
+        started = await made.gateway.call(S, "exec", command="cat; sleep 1000", background=True)
+        process = started.data["process"]
+        await made.gateway.call(S, "process", action="write", id=process, data="hello\n")
+        seen = ""
+        for _ in range(200):
+            seen += (await made.gateway.call(S, "process", action="poll", id=process)).stdout
+            if seen:
+                break
+        assert seen == "hello\n"
+        ended = await made.gateway.call(S, "process", action="kill", id=process)
+        assert ended.data["running"] is False
+
+
+async def test_closing_ends_every_sandbox_even_if_one_of_them_fails_to(bench, kit):
+    async with bench() as made:
+        await made.gateway.call(S, "ls")
+        await made.gateway.close()
+        assert AuditReader(made.state).verify()[1] is None
+        result = await made.gateway.call(S, "ls")
+        assert result.error.code == "sandbox_unavailable"

@@ -1,0 +1,182 @@
+"""Private folders: noted once, held while in use, and gone when they are stale."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import time
+
+import pytest
+
+from crabpot import keeping
+from crabpot.settings import Prune
+from crabpot.spec.build import build
+
+HOUR, DAY = 3600, 86400
+
+
+@pytest.fixture
+def state(tmp_path):
+    return str(tmp_path / "state")
+
+
+@pytest.fixture
+def spec_of(agent_of, around):
+    return lambda key="agent:main:one": build(agent_of("{}"), key, around)
+
+
+def folder_of(state, spec):
+    path = os.path.join(state, keeping.FOLDER, spec.name)
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+async def test_a_hold_notes_whose_folder_it_is(state, spec_of):
+    spec = spec_of()
+    held = await keeping.hold(state, spec, "main")
+    (kept,) = keeping.listed(state)
+    assert (kept.name, kept.scope_key, kept.agent) == (spec.name, "agent:main:one", "main")
+    assert kept.folder == os.path.join(state, "sandboxes", spec.name)
+    assert abs(kept.created - time.time()) < 60
+    assert os.stat(os.path.join(state, "sandboxes")).st_mode & 0o777 == 0o700
+    assert os.stat(kept.folder + ".json").st_mode & 0o777 == 0o600
+    held.release()
+    held.release()
+
+
+async def test_a_second_hold_keeps_the_day_on_which_it_was_made(state, spec_of):
+    spec = spec_of()
+    (await keeping.hold(state, spec, "main")).release()
+    (first,) = keeping.listed(state)
+    os.utime(first.folder + ".json", (0, 0))
+    (await keeping.hold(state, spec, "main")).release()
+    (second,) = keeping.listed(state)
+    assert second.created == first.created
+    assert second.used > time.time() - 60
+
+
+async def test_many_that_hold_at_once_write_one_whole_note(state, spec_of):
+    spec = spec_of()
+    holds = await asyncio.gather(
+        *(asyncio.to_thread(asyncio.run, keeping.hold(state, spec, "main")) for _ in range(16))
+    )
+    assert len(list(keeping.listed(state))) == 1
+    assert os.listdir(os.path.join(state, "sandboxes")) == [spec.name + ".json"]
+    for held in holds:
+        held.release()
+
+
+async def test_a_folder_that_is_held_is_not_removed(state, spec_of):
+    spec = spec_of()
+    folder = folder_of(state, spec)
+    held = await keeping.hold(state, spec, "main")
+    assert keeping.remove(state, lambda _: True) == []
+    assert os.path.isdir(folder)
+    held.release()
+    assert [kept.name for kept in keeping.remove(state, lambda _: True)] == [spec.name]
+    assert os.listdir(os.path.join(state, "sandboxes")) == []
+
+
+async def test_a_hold_waits_for_a_removal_and_then_notes_afresh(state, spec_of, kit):
+    spec = spec_of()
+    (await keeping.hold(state, spec, "main")).release()
+    note = os.path.join(state, "sandboxes", spec.name + ".json")
+    remover = os.open(note, os.O_RDWR)
+    fcntl.flock(remover, fcntl.LOCK_EX)
+    waiting = asyncio.create_task(keeping.hold(state, spec, "main"))
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+    assert not waiting.done()
+    os.unlink(note)
+    os.close(remover)
+    held = await waiting
+    assert os.path.exists(note)
+    assert keeping.remove(state, lambda _: True) == []
+    held.release()
+
+
+async def test_holding_and_removing_at_once_never_leaves_a_held_folder_without_its_note(state, spec_of):
+    spec = spec_of()
+    stop = False
+
+    def keep_removing():
+        while not stop:
+            keeping.remove(state, lambda _: True)
+
+    remover = asyncio.create_task(asyncio.to_thread(keep_removing))
+    try:
+        for _ in range(200):
+            held = await keeping.hold(state, spec, "main")
+            folder_of(state, spec)
+            assert len(list(keeping.listed(state))) == 1
+            held.release()
+    finally:
+        stop = True
+        await remover
+
+
+async def test_only_the_stale_are_pruned_each_by_its_agents_settings(state, spec_of, load_text):
+    settings = load_text(
+        "{agents: {defaults: {sandbox: {prune: {idleHours: 1, maxAgeDays: 2}}},"
+        " entries: {ops: {sandbox: {prune: {idleHours: 100, maxAgeDays: 100}}}}}}"
+    )
+    now = time.time()
+    cases = {
+        "agent:main:fresh": ("main", 0, 0),
+        "agent:main:idle": ("main", 2 * HOUR, 2 * HOUR),
+        "agent:main:old": ("main", 0, 3 * DAY),
+        "agent:ops:idle": ("ops", 2 * HOUR, 3 * DAY),
+        "agent:ops:ancient": ("ops", 0, 101 * DAY),
+    }
+    for key, (agent, idle, age) in cases.items():
+        spec = spec_of(key)
+        folder_of(state, spec)
+        (await keeping.hold(state, spec, agent)).release()
+        note = os.path.join(state, "sandboxes", spec.name + ".json")
+        with open(note, "w") as stream:
+            json.dump({"scope_key": key, "agent": agent, "created": now - age}, stream)
+        os.utime(note, (now - idle, now - idle))
+    pruned = {kept.scope_key for kept in keeping.prune(state, settings, now=now)}
+    assert pruned == {"agent:main:idle", "agent:main:old", "agent:ops:ancient"}
+    assert {kept.scope_key for kept in keeping.listed(state)} == {"agent:main:fresh", "agent:ops:idle"}
+    assert len(os.listdir(os.path.join(state, "sandboxes"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("used", "made", "stale"),
+    [(0, 0, False), (59 * 60, 0, False), (61 * 60, 0, True), (0, 2 * DAY - 1, False), (0, 2 * DAY + 1, True)],
+)
+def test_idle_or_old_is_stale(used, made, stale):
+    prune = Prune(idle_hours=1, max_age_days=2)
+    assert keeping.is_stale(prune, used=-used, made=-made, now=0) is stale
+
+
+async def test_what_an_interrupted_removal_left_goes_with_the_next_one(state, spec_of):
+    spec = spec_of()
+    left = os.path.join(state, "sandboxes", f"{spec.name}.0123abcd.gone")
+    os.makedirs(os.path.join(left, "deep", "er"))
+    assert keeping.remove(state, lambda _: False) == []
+    assert not os.path.exists(left)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"agent": "main"}', '{"scope_key": 1, "agent": 2, "created": "x"}']
+)
+def test_a_note_that_is_none_is_passed_over(state, text):
+    os.makedirs(os.path.join(state, "sandboxes"))
+    with open(os.path.join(state, "sandboxes", "crabpot-x-00000000.json"), "w") as stream:
+        stream.write(text)
+    assert list(keeping.listed(state)) == []
+    assert keeping.remove(state, lambda _: True) == []
+
+
+def test_a_state_that_was_never_used_keeps_nothing(state):
+    assert list(keeping.listed(state)) == []
+    assert keeping.remove(state, lambda _: True) == []
+
+
+async def test_a_key_that_is_no_text_is_kept_as_it_is(state, spec_of):
+    (await keeping.hold(state, spec_of("caf\udce9\n"), "main")).release()
+    assert [kept.scope_key for kept in keeping.listed(state)] == ["caf\udce9\n"]
