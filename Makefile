@@ -1,6 +1,8 @@
 .PHONY: setup fmt lint test check bench clean
 
 PYTHON := .venv/bin/python
+# A backend that is named here and missing fails the tests instead of skipping its own.
+BACKENDS ?= bubblewrap
 
 setup: ## make .venv with everything that development needs
 	@scripts/bootstrap dev
@@ -16,7 +18,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 	.venv/bin/lint-imports
 
 test: setup ## every test, with coverage
-	$(PYTHON) -m pytest --cov --cov-report=term
+	CRABPOT_REQUIRE_BACKENDS=$(BACKENDS) $(PYTHON) -m pytest --cov --cov-report=term
 
 check: lint test ## all of the above
 

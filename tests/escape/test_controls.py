@@ -38,6 +38,7 @@ SUCCEEDING = (
     "is_told_that_unknown_calls_do_not_exist",
     "cannot_type_into_a_terminal",
     "cannot_connect_to_the_hosts_loopback",
+    "has_no_way_to_the_world",
     "cannot_reach_an_abstract_socket_of_the_host",
     "cannot_reach_a_socket_file_of_the_host",
     "cannot_be_heard_on_the_host",

@@ -164,12 +164,10 @@ def _agent(
 def _own_file(file: str, agent: AgentSettings, around: Surroundings) -> list[tuple[str, str]]:
     """An agent that can write the file, or a link that leads to it, could give itself anything."""
     folder = binds.expand(agent.workspace, around.home)
+    if not file or not folder.startswith("/"):
+        return []
     workspace = os.path.realpath(folder)
-    if (
-        not file
-        or not folder.startswith("/")
-        or not any(step.startswith(workspace.rstrip("/") + "/") for step in _ways_to(file))
-    ):
+    if not any(step.startswith(workspace.rstrip("/") + "/") for step in _ways_to(file)):
         return []
     message = f"this file lies inside the workspace {workspace}, where the agent could rewrite it; move it out"
     return [("workspace", message)]

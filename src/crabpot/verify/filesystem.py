@@ -79,10 +79,19 @@ attempt("make a file there", made, given["state"] + "/planted")
 @claim
 async def cannot_see_the_hosts_own_folders(target: Target) -> Outcome:
     """Mail, databases, sockets and kernels: nothing of the host is there but its programs."""
-    return await target.attack("""
-for path in ("/var", "/run", "/boot", "/srv", "/mnt", "/media", "/lost+found", "/var/run", "/var/lib", "/var/log"):
-    attempt("list " + path, os.listdir, path)
-""")
+    folders = "/var /run /boot /srv /mnt /media /lost+found /var/run /var/lib /var/log".split()
+    return await target.attack(
+        """
+for path in given["folders"]:
+    if not given["image"]:
+        attempt("list " + path, os.listdir, path)
+    elif os.path.exists(path):
+        expect("whether %s is the host's" % path, identity(path) != given["hosts"].get(path), "it is")
+""",
+        folders=folders,
+        hosts=_identities(folders),
+        image=target.has_image,
+    )
 
 
 @claim
@@ -90,18 +99,33 @@ async def sees_only_a_small_etc_of_its_own(target: Target) -> Outcome:
     """/etc tells who the host is, whom it trusts and what it runs."""
     with open("/etc/passwd", encoding="utf-8", errors="replace") as stream:
         people = [line.split(":")[0] for line in stream if int((*line.split(":"), "0", "0")[2]) >= _FIRST_PERSON]
+    telling = [f"/etc/{name}" for name in "machine-id fstab ssh ssl/private hostname environment".split()]
     return await target.attack(
         """
-expect("what lies in /etc", not set(os.listdir("/etc")) - set(given["known"]), " ".join(sorted(os.listdir("/etc"))))
 with open("/etc/passwd") as stream:
     people = [line.split(":")[0] for line in stream]
 expect("who is in /etc/passwd", not set(people) & set(given["people"]) - {"nobody", "agent"}, " ".join(people))
-for path in ("/etc/machine-id", "/etc/fstab", "/etc/ssh", "/etc/ssl/private", "/etc/hostname", "/etc/environment"):
-    attempt("look at " + path, os.lstat, path)
+if not given["image"]:
+    there = set(os.listdir("/etc"))
+    expect("what lies in /etc", not there - set(given["known"]), " ".join(sorted(there)))
+for path in given["telling"]:
+    if not given["image"]:
+        attempt("look at " + path, os.lstat, path)
+    elif os.path.exists(path):
+        expect("whether %s is the host's" % path, identity(path) != given["hosts"].get(path), "it is")
 """,
         known=_ETC,
         people=people,
+        telling=telling,
+        hosts=_identities(telling),
+        image=target.has_image,
     )
+
+
+def _identities(paths: list[str]) -> dict[str, list[int]]:
+    """Tell what the host has at these places, in a form that its own mounts inside would share."""
+    found = {path: os.stat(path) for path in paths if os.path.exists(path)}
+    return {path: [one.st_dev, one.st_ino] for path, one in found.items()}
 
 
 @claim
@@ -128,7 +152,8 @@ async def has_no_writable_mount_but_its_own(target: Target) -> Outcome:
     return await target.attack(
         """
 import stat
-for place, flags, kind in mounts():
+# A place that is mounted twice shows what came last.
+for place, flags in {place: flags for place, flags, kind in mounts()}.items():
     node = os.path.lexists(place) and stat.S_ISCHR(os.lstat(place).st_mode)
     if node:
         attempt("set the mode of " + place, mode_set, place)

@@ -74,18 +74,23 @@ attempt("connect to ::ffff:127.0.0.1", reach, socket.AF_INET6, ("::ffff:127.0.0.
 
 
 @claim
-async def cannot_connect_to_the_world(target: Target) -> Outcome:
-    """Nor to the neighbourhood: the metadata service of a cloud gives out its keys to whoever asks."""
-    return await target.attack(
-        _REACH
-        + """
+async def has_no_way_to_the_world(target: Target) -> Outcome:
+    """Nor to the neighbourhood: the metadata service of a cloud gives out its keys to whoever asks.
+
+    Connecting a datagram socket asks the kernel for a route and sends nothing, so that not even a broken wall
+    would let this disturb anybody.
+    """
+    return await target.attack("""
+import socket
+def route(family, host):
+    with socket.socket(family, socket.SOCK_DGRAM) as asking:
+        asking.connect((host, 53))
+        return "from " + asking.getsockname()[0]
 for host in ("1.1.1.1", "8.8.8.8", "169.254.169.254", "192.168.0.1", "10.0.0.1", "172.17.0.1", "100.100.100.200"):
-    attempt("connect to %s port 80" % host, reach, socket.AF_INET, (host, 80))
-    attempt("send to %s port 53" % host, reach, socket.AF_INET, (host, 53), socket.SOCK_DGRAM)
-for host in ("2606:4700:4700::1111", "fd00:ec2::254", "fe80::1%lo"):
-    attempt("connect to %s port 80" % host, reach, socket.AF_INET6, (host, 80))
-"""
-    )
+    attempt("find a route to " + host, route, socket.AF_INET, host)
+for host in ("2606:4700:4700::1111", "fd00:ec2::254"):
+    attempt("find a route to " + host, route, socket.AF_INET6, host)
+""")
 
 
 @claim

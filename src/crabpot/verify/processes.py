@@ -62,7 +62,7 @@ else:
     )
 
 
-@claim
+@claim.about("namespaces")
 async def shares_no_namespace_with_the_host(target: Target) -> Outcome:
     """What is shared can be seen, signalled, listened to or filled."""
     shared = ("net",) if target.agent.sandbox.network.name == "host" else ()

@@ -55,6 +55,11 @@ class Target:
             raise NotCarriedOut(f"{self.session} runs on the host")
         return self.gateway.execution.describe(self.agent, self._placed.scope_key)[0]
 
+    @property
+    def has_image(self) -> bool:
+        """Whether its system comes from an image, rather than being the host's own programs."""
+        return self._placed.scope_key is not None and self.spec.backend == "docker"
+
     async def degraded(self, clause: str | None) -> str | None:
         """Say how the backend announced that it keeps only a part of a clause here; None if it keeps all of it."""
         if clause is None or self._placed.scope_key is None:

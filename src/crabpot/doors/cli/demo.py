@@ -58,7 +58,7 @@ _ATTACKS = (
     "is_not_root_on_the_host_either",
     "cannot_make_a_namespace_of_its_own",
     "cannot_make_a_system_call_by_another_entry",
-    "cannot_connect_to_the_world",
+    "has_no_way_to_the_world",
     "cannot_reach_a_socket_file_of_the_host",
     "harms_nobody_by_a_fork_bomb",
     "cannot_flood_the_gateway_with_output",

@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--config", metavar="FILE", help="the configuration to read")
     top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, audit log and approvals")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
+    _showing(commands)
     _calling(commands)
     _deciding(commands)
     _configuring(commands)
@@ -77,6 +78,11 @@ def _keeping(commands: Adder) -> None:
     show.add_argument("number", type=int)
     actions.add_parser("verify", help="look for removed or changed records")
     _add(commands, "serve", "keeping:serve", "keep sandboxes alive for many clients behind a socket of the same user")
+
+
+def _showing(commands: Adder) -> None:
+    text = "a tour: an agent's session and a dozen attacks, live, on the embedded backend"
+    _add(commands, "demo", "demo:demo", text)
 
 
 def _measuring(commands: Adder) -> None:
