@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from crabpot.backends.host.backend import open_on_host
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.fleet import Fleet
 from crabpot.model import Failure, Place, ToolResult
+from crabpot.spares import Spares
 from crabpot.spec import binds
 from crabpot.spec.build import build
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
     from crabpot.backends.reply import Reply
     from crabpot.backends.wire import Resizes, Source
-    from crabpot.fleet import Live
+    from crabpot.fleet import Connected, Live
     from crabpot.model import ToolCall
     from crabpot.placement.rules import Placement
-    from crabpot.settings import AgentSettings
+    from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _INLINE = 64 * 1024
 _BESIDE = {"write": "content", "exec": "stdin"}
 _KILLED = 128 + 9
+# The call that took a spare comes first; another is opened when it is likely to be done.
+_REFILL_S = 0.1
 # A gateway that lives for months meets more sessions than it need remember.
 _REMEMBERED = 4096
 
@@ -64,7 +67,26 @@ class Execution:
     registry: Registry
     environ: Mapping[str, str]
     fleet: Fleet = field(default_factory=Fleet)
+    spares: Spares = field(init=False)
+    _keeps_spares: bool = False
     _specs: dict[tuple[str, str], tuple[SandboxSpec, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.spares = Spares(state=self.around.state, start=self._start)
+
+    async def _start(self, spec: SandboxSpec) -> Connected:
+        return await self.fleet.connect(await self.registry.open(spec))
+
+    def warm_up(self, settings: Settings) -> None:
+        """Begin to keep sandboxes ready for the agents that want some; a gateway for one call never does."""
+        self._keeps_spares = True
+        agents = [settings.agent(settings.default_agent), *settings.entries.values()]
+        wanting = [agent for agent in agents if agent.sandbox.warm > 0 and agent.sandbox.mode != "off"]
+        if wanting:
+            self.spares.sweep()
+        for agent in wanting:
+            spec, _ = self.describe(agent, f"agent:{agent.id}")
+            self.spares.keep(spec, agent.id, agent.sandbox.warm)
 
     async def run(self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None) -> ToolResult:
         """Run one call to its end."""
@@ -72,7 +94,7 @@ class Execution:
             timeout_s = time_limit(call.args, agent)
             args, source = split_input(call)
         except InvalidCall as error:
-            return ToolResult(id=call.id, success=False, error=Failure(code="invalid_arguments", message=str(error)))
+            return call.failed("invalid_arguments", str(error))
         live = await self.acquire(agent, placed)
         given = streams or _NO_STREAMS
         try:
@@ -87,15 +109,14 @@ class Execution:
         except SandboxLost as error:
             self.fleet.forget(live)
             code, message = live.opened.cause_of_death() or ("sandbox_lost", f"the sandbox was lost: {error}")
-            failure = Failure(code=code, message=message)
-            return ToolResult(id=call.id, success=False, error=failure, place=placed.where)
+            return call.failed(code, message, placed.where)
         finally:
             live.used = time.time()
         return _result(call, reply, live, streamed=given.sink is not None)
 
     async def acquire(self, agent: AgentSettings, placed: Placement) -> Live:
         """Find the live place of a session, or open it."""
-        opener: Callable[[], Awaitable[Opened]]
+        opener: Callable[[], Awaitable[Opened | Connected]]
         if placed.scope_key is None:
             key, version = (Place.HOST, agent.id), binds.expand(agent.workspace, self.around.home)
             opener = partial(open_on_host, version, agent.sandbox.limits, self.environ)
@@ -105,8 +126,11 @@ class Execution:
         live = self.fleet.find(key, version)
         return live or await self.fleet.acquire(key, version, opener, agent.sandbox.prune)
 
-    async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Opened:
+    async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Opened | Connected:
         try:
+            claimed = self._claim(spec, agent) if self._keeps_spares and agent.sandbox.warm else None
+            if claimed is not None:
+                return claimed
             if not spec.private:
                 return await self.registry.open(spec)
             held = await keeping.hold(self.around.state, spec, agent.id)
@@ -117,6 +141,14 @@ class Execution:
                 raise
         except OSError as error:
             raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
+
+    def _claim(self, spec: SandboxSpec, agent: AgentSettings) -> Connected | None:
+        claimed = self.spares.claim(spec, agent.id)
+        self.spares.keep(spec, agent.id, agent.sandbox.warm, after_s=_REFILL_S)
+        if claimed is None:
+            return None
+        connected, held = claimed
+        return connected if held is None else replace(connected, opened=Held(connected.opened, held))
 
     def describe(self, agent: AgentSettings, scope_key: str) -> tuple[SandboxSpec, str]:
         """Give the spec of a scope, and its hash; settings are frozen, so one look suffices."""
@@ -137,6 +169,7 @@ class Execution:
 
     async def close(self) -> None:
         """End every place."""
+        await self.spares.close()
         await self.fleet.close()
 
 
@@ -213,6 +246,7 @@ def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> Tool
         truncated=reply.truncated,
         data=reply.data,
         place=live.key[0],
+        duration_ms=call.took_ms(),
     )
 
 

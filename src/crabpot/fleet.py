@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from crabpot.model import Place
     from crabpot.settings import Prune
 
-    Opener = Callable[[], Awaitable[Opened]]
+    # What was opened ahead of its first call is connected already.
+    Opener = Callable[[], Awaitable["Opened | Connected"]]
     # A place and what shares it: no session can be named so that it finds the host's runner.
     Key = tuple[Place, str]
 
@@ -26,6 +27,24 @@ if TYPE_CHECKING:
 START_S = 20.0
 
 _CLOSING = "the gateway is closing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """A sandbox whose runner was greeted and is ready."""
+
+    opened: Opened
+    wire: RunnerWire
+
+    @property
+    def lost(self) -> bool:
+        """Whether it stopped answering."""
+        return self.wire.lost is not None
+
+    async def end(self) -> None:
+        """End it and everything in it."""
+        self.wire.lose("it was closed")
+        await self.opened.close()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,8 +128,14 @@ class Fleet:
             task.exception()
 
     async def _open(self, key: Key, version: str, open_: Opener, prune: Prune) -> Live:
-        """Open a sandbox and wait for its runner; one that does not answer is ended before the error is told."""
-        opened = await open_()
+        found = await open_()
+        connected = found if isinstance(found, Connected) else await self.connect(found)
+        opened, wire = connected.opened, connected.wire
+        live = self._live[key] = Live(key=key, version=version, opened=opened, wire=wire, prune=prune)
+        return live
+
+    async def connect(self, opened: Opened) -> Connected:
+        """Wait for a sandbox's runner; one that does not answer is ended before the error is told."""
         try:
             wire = await RunnerWire.connect(
                 opened.channel, opened.hello, timeout_s=self._start_s, grace_s=self._grace_s
@@ -118,8 +143,7 @@ class Fleet:
         except BaseException:
             await opened.close()
             raise
-        live = self._live[key] = Live(key=key, version=version, opened=opened, wire=wire, prune=prune)
-        return live
+        return Connected(opened=opened, wire=wire)
 
     def _retire(self, key: Key) -> None:
         live = self._live.get(key)

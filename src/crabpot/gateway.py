@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from crabpot.audit.store import AuditUnavailable
 from crabpot.elevation import rules as elevation
 from crabpot.elevation.rules import Exit
 from crabpot.errors import SandboxUnavailable
-from crabpot.model import Failure, Place, ToolCall, ToolResult
+from crabpot.model import Place, ToolCall
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
 from crabpot.policy import rules as policy
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.execution import Execution, Streams
     from crabpot.hosttools import HostTool
-    from crabpot.model import Verdict
+    from crabpot.model import ToolResult, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings
 
@@ -62,30 +61,29 @@ class Gateway:
         **more: Any,
     ) -> ToolResult:
         """Take one call through the five steps. What the agent did wrong is a result, never an exception."""
-        began = time.perf_counter()
         name = policy.canonical(tool)
         call_id = f"{self._name}-{next(self._numbers)}"
         call = ToolCall(id=call_id, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
         agent, placed, allowed = self._decided(session, name)
-        sandboxed = placed.answer.where is Place.SANDBOX
 
         if not allowed.answer:
-            result = _refused(call, "denied", f"{name} is denied: {allowed.because} ({allowed.source})")
-            return self._recorded(call, agent, result, allowed, began)
+            result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
+            return self._recorded(call, agent, result, allowed)
 
+        sandboxed = placed.answer.where is Place.SANDBOX
         leaving = elevation.decide(call.args, agent, sender=sender) if sandboxed and name == "exec" else None
         if leaving is not None and leaving.answer.exit is not Exit.STAYS_IN:
-            result = _refused(call, "approval_denied", _nobody_to_ask(leaving))
-            return self._recorded(call, agent, result, leaving, began)
+            result = call.failed("approval_denied", _nobody_to_ask(leaving))
+            return self._recorded(call, agent, result, leaving)
 
         try:
             result = await self._run(call, agent, placed, streams)
         except BaseException:
             # The caller left, or what it connected broke: the call was ended, and that is written down as well.
-            result = _refused(call, "cancelled", "the caller ended the call", placed.answer.where)
-            self._recorded(call, agent, result, placed, began)
+            result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
+            self._recorded(call, agent, result, placed)
             raise
-        return self._recorded(call, agent, result, placed, began)
+        return self._recorded(call, agent, result, placed)
 
     def _decide(self, session: str, tool: str) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
         key = sessions.parse(session, default_agent=self.settings.default_agent)
@@ -105,16 +103,13 @@ class Gateway:
                 return await self.execution.run(call, agent, placed.answer, streams)
             return await hosttools.run(call, self._host_tools.get(call.tool))
         except SandboxUnavailable as error:
-            return _refused(call, "sandbox_unavailable", str(error))
+            return call.failed("sandbox_unavailable", str(error))
         except AuditUnavailable as error:
-            return _refused(call, "internal", f"nothing touches the host without a record: {error}")
+            return call.failed("internal", f"nothing touches the host without a record: {error}")
 
-    def _recorded(
-        self, call: ToolCall, agent: AgentSettings, result: ToolResult, verdict: Verdict[Any], began: float
-    ) -> ToolResult:
-        timed = result.after(round((time.perf_counter() - began) * 1000, 3))
-        self.audit.record(of_call(call, agent.id, timed, verdict))
-        return timed
+    def _recorded(self, call: ToolCall, agent: AgentSettings, result: ToolResult, verdict: Verdict[Any]) -> ToolResult:
+        self.audit.record(of_call(call, agent.id, result, verdict))
+        return result
 
     async def close(self) -> None:
         """End every sandbox and write the log out."""
@@ -122,10 +117,6 @@ class Gateway:
             await self.execution.close()
         finally:
             self.audit.close()
-
-
-def _refused(call: ToolCall, code: str, message: str, place: Place = Place.NONE) -> ToolResult:
-    return ToolResult(id=call.id, success=False, error=Failure(code=code, message=message), place=place)
 
 
 def _nobody_to_ask(leaving: Verdict[elevation.Elevation]) -> str:

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import CrabpotError
-from crabpot.model import Failure, Place, ToolResult
+from crabpot.model import Place, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 async def run(call: ToolCall, tool: HostTool | None) -> ToolResult:
     """Call it with the arguments by name, and await what it gives if that can be awaited."""
     if tool is None:
-        return _failed(call, "not_found", f"no program has registered the host tool {call.tool}", Place.NONE)
+        return call.failed("not_found", f"no program has registered the host tool {call.tool}")
     try:
         inspect.signature(tool).bind(**call.args)
     except TypeError as error:
-        return _failed(call, "invalid_arguments", f"{call.tool}: {error}", Place.NONE)
+        return call.failed("invalid_arguments", f"{call.tool}: {error}")
     except ValueError:
         # Written in C without a signature: it says itself what is wrong with its arguments.
         pass
@@ -31,12 +31,8 @@ async def run(call: ToolCall, tool: HostTool | None) -> ToolResult:
         answer = tool(**call.args)
         data = await answer if inspect.isawaitable(answer) else answer
     except CrabpotError as error:
-        return _failed(call, "internal", f"{call.tool}: {error}", Place.HOST)
+        return call.failed("internal", f"{call.tool}: {error}", Place.HOST)
     except Exception as error:  # noqa: BLE001  somebody else's tool: its fault must not end the gateway
-        return _failed(call, "internal", f"{call.tool}: {type(error).__name__}: {error}", Place.HOST)
+        return call.failed("internal", f"{call.tool}: {type(error).__name__}: {error}", Place.HOST)
     shaped = data if isinstance(data, dict) or data is None else {"value": data}
-    return ToolResult(id=call.id, success=True, data=shaped, place=Place.HOST)
-
-
-def _failed(call: ToolCall, code: str, message: str, place: Place) -> ToolResult:
-    return ToolResult(id=call.id, success=False, error=Failure(code=code, message=message), place=place)
+    return ToolResult(id=call.id, success=True, data=shaped, place=Place.HOST, duration_ms=call.took_ms())

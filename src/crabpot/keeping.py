@@ -44,6 +44,10 @@ class Hold:
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
+    def share(self) -> None:
+        """Let other gateways use the folder too, which one that held it alone did not."""
+        fcntl.flock(self._handle, fcntl.LOCK_SH)
+
     def release(self) -> None:
         """Let go of it; safe to call twice."""
         if self._handle >= 0:
@@ -59,28 +63,46 @@ def is_stale(prune: Prune, *, used: float, made: float, now: float) -> bool:
 
 async def hold(state: str, spec: SandboxSpec, agent: str) -> Hold:
     """Note whose folder this is, and that it is in use; wait if it is just being removed."""
+    while True:
+        held = _try_to_hold(state, spec, agent, fcntl.LOCK_SH)
+        if held is not None:
+            return held
+        await asyncio.sleep(0.005)
+
+
+def hold_alone(state: str, spec: SandboxSpec, agent: str) -> Hold | None:
+    """The same for one that nobody else uses; None if somebody does."""
+    return _try_to_hold(state, spec, agent, fcntl.LOCK_EX)
+
+
+def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold | None:
     folder = os.path.join(state, FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     note = os.path.join(folder, spec.name + _NOTE)
-    written = json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode()
-    while True:
-        _write_once(note, written)
-        with suppress(FileNotFoundError):
-            handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                # A note that was unlinked between its opening and the lock holds nothing.
-                if os.fstat(handle).st_nlink:
-                    os.utime(handle)
-                    return Hold(handle)
-            except BlockingIOError:
-                os.close(handle)
-                await asyncio.sleep(0.005)
-                continue
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)
+    _write_once(note, json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode())
+    try:
+        handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, lock | fcntl.LOCK_NB)
+        # A note that was unlinked between its opening and the lock holds nothing.
+        if os.fstat(handle).st_nlink:
+            os.utime(handle)
+            return Hold(handle)
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def forget(folder: str) -> None:
+    """Drop the note of a folder that has another name now."""
+    with suppress(FileNotFoundError):
+        os.unlink(folder + _NOTE)
 
 
 def _write_once(note: str, written: bytes) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import time
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -38,6 +39,16 @@ class ToolCall:
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict)
     sender: str | None = None
+    began: float = field(default_factory=time.perf_counter, compare=False)
+
+    def took_ms(self) -> float:
+        """Say how long ago it was asked."""
+        return round((time.perf_counter() - self.began) * 1000, 3)
+
+    def failed(self, code: str, message: str, place: Place = Place.NONE) -> ToolResult:
+        """Answer that it has no result of its own."""
+        failure = Failure(code=code, message=message)
+        return ToolResult(id=self.id, success=False, error=failure, place=place, duration_ms=self.took_ms())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +73,6 @@ class ToolResult:
     data: Mapping[str, Any] | None = None
     place: Place = Place.NONE
     duration_ms: float = 0.0
-
-    def after(self, duration_ms: float) -> ToolResult:
-        """Give the same result with how long it took."""
-        return replace(self, duration_ms=duration_ms)
 
     def as_json(self) -> dict[str, Any]:
         """Give the shape that every door sends."""

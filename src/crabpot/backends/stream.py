@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.runner.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode
+from crabpot.runner.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,10 @@ PROTOCOL = 1
 # After its own time limit a runner has this long to end the call before the gateway ends the sandbox.
 GRACE_S = 5.0
 
+_READ = 128 * 1024
 
-class FrameStream(asyncio.Protocol):
+
+class FrameStream(asyncio.BufferedProtocol):
     """Lives from the greeting until it is lost, which happens once, for a reason that can be told."""
 
     @abstractmethod
@@ -41,6 +43,8 @@ class FrameStream(asyncio.Protocol):
         self.writable.set()
         self._channel = channel
         self._reader = FrameReader()
+        # Read into again and again: to allocate so much for every short frame costs more than the rest of reading it.
+        self._scratch = memoryview(bytearray(_READ))
         self._transport: asyncio.Transport | None = None
         self._greeted: asyncio.Future[dict[str, Any]] = self.loop.create_future()
 
@@ -87,11 +91,13 @@ class FrameStream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+    def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
         """Send one frame; FrameError if it is too large to be one."""
-        self.write(encode(header, payload))
+        self.write(encode_header(header, len(payload)))
+        if payload:
+            self.write(payload)
 
-    def write(self, frame: bytes) -> None:
+    def write(self, frame: bytes | memoryview) -> None:
         """Send what is encoded already."""
         if self.lost is None and self._transport is not None:
             self._transport.write(frame)
@@ -118,12 +124,17 @@ class FrameStream(asyncio.Protocol):
         """It does again."""
         self.writable.set()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Say where to read to."""
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take frames. The first thing on the stream that is not to the letter is the last that is read."""
         if self.lost is not None:
             return
+        data = self._scratch[:nbytes]
         try:
-            plain = self._channel.decode(data) if self._channel.decode else data
+            plain = self._channel.decode(bytes(data)) if self._channel.decode else data
             for header, payload in self._reader.feed(plain):
                 if header.get("op") == "ready" and not self._greeted.done():
                     self._greeted.set_result(header)

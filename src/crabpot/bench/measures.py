@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
 _MIB = 1024**2
+_BLOCK = 10
 
 
 def spawn_seconds() -> float:
@@ -41,17 +42,16 @@ async def _seconds(work: Awaitable[ToolResult]) -> float:
 
 
 async def _beside_spawn(what: str, at_most: float, times: int, once: Callable[[], Awaitable[float]]) -> Figure:
-    ours, spawns = [], []
-    for _ in range(5):
-        await once()
-        spawn_seconds()
-    for _ in range(times):
-        ours.append(await once())
-        spawns.append(spawn_seconds())
+    """Take turns in blocks: a lone call right after a spawn would pay for the spawn's cold caches."""
+    ours: list[float] = []
+    spawns: list[float] = []
+    for _ in range(times // _BLOCK + 1):
+        ours += [await once() for _ in range(_BLOCK)]
+        spawns += [spawn_seconds() for _ in range(_BLOCK)]
     return Figure(
         what=what,
-        ours=Series(name=what, values=tuple(ours)),
-        other=Series(name="bare spawn", values=tuple(spawns)),
+        ours=Series(name=what, values=tuple(ours[_BLOCK:])),
+        other=Series(name="bare spawn", values=tuple(spawns[_BLOCK:])),
         at_most=at_most,
     )
 
@@ -67,16 +67,18 @@ async def exec_true(gateway: Gateway, times: int) -> Figure:
 async def read_small(gateway: Gateway, times: int) -> Figure:
     """`read` of 4 KiB."""
     await gateway.call("agent:main:bench", "write", path="small.txt", content="x" * 63 + "\n" + ("y" * 63 + "\n") * 63)
-    return await _beside_spawn(
-        "`read` of 4 KiB, embedded", 0.3, times, lambda: _seconds(gateway.call("agent:main:bench", "read", path="small.txt"))
-    )
+
+    def once() -> Awaitable[float]:
+        return _seconds(gateway.call("agent:main:bench", "read", path="small.txt"))
+
+    return await _beside_spawn("`read` of 4 KiB, embedded", 0.3, times, once)
 
 
 async def cold_open(gateway: Gateway, times: int) -> Series:
     """A first call of a session that has no sandbox yet, to its result."""
-    values = []
-    for index in range(times):
-        values.append(await _seconds(gateway.call(f"agent:main:cold-{index}", "exec", command="true")))
+    values = [
+        await _seconds(gateway.call(f"agent:main:cold-{index}", "exec", command="true")) for index in range(times)
+    ]
     return Series(name="cold open to first result", values=tuple(values))
 
 
@@ -160,8 +162,7 @@ async def large_file(gateway: Gateway, size: int, rounds: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "large")
         with open(path, "wb") as stream:
-            for _ in range(size // _MIB):
-                stream.write(chunk)
+            stream.writelines(chunk for _ in range(size // _MIB))
         for _ in range(rounds):
             args = {"path": "large"}
             into = gateway.call("agent:main:bench", "write", args, streams=Streams(source=pieces()))
@@ -196,7 +197,8 @@ def command_line(state: str, times: int, peer: list[str] | None) -> list[Figure]
     rows = {"`crabpot --help`": (["--help"], 10.0), "`crabpot explain`": (["--state", state, "explain"], 15.0)}
     made = []
     for what, (arguments, at_most) in rows.items():
-        ours, others = _taking_turns([sys.executable, "-I", "-m", "crabpot", *arguments], [sys.executable, "-c", "pass"], times)
+        command = [sys.executable, "-I", "-m", "crabpot", *arguments]
+        ours, others = _taking_turns(command, [sys.executable, "-c", "pass"], times)
         made.append(
             Figure(
                 what=what,

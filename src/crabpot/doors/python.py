@@ -27,6 +27,7 @@ class Gateway(gateway.Gateway):
         """Load a configuration, give the gateway over it, and leave nothing behind."""
         made = app.start(config=config, state=state, environ=os.environ).gateway()
         try:
+            made.execution.warm_up(made.settings)
             yield made
         finally:
             await made.close()

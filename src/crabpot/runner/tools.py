@@ -50,15 +50,16 @@ class Tools:
 
     def context(self, workspace: str, roots: tuple[str, ...]) -> Any:
         """What file tools need to know about the sandbox."""
-        from . import files  # noqa: PLC0415
+        # Not by way of `files`: a sandbox that only ever runs commands never loads the file tools.
+        from .context import Context  # noqa: PLC0415
 
-        return files.Context(workspace, roots)
+        return Context(workspace, roots)
 
     def open_directory(self, context: Any, path: str) -> int:
         """A descriptor of a folder that a command may start in."""
-        from . import files  # noqa: PLC0415
+        from .context import open_directory  # noqa: PLC0415
 
-        return files.open_directory(context, path)
+        return open_directory(context, path)
 
     def stream_read(self, args: dict[str, Any], context: Any) -> Generator[bytes, None, dict[str, Any]]:
         """A file in pieces, and at its end what a whole read says about it."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from crabpot.settings import Docker, Limits
     from crabpot.spec.network import NetworkSpec
 
@@ -59,5 +58,14 @@ class SandboxSpec:
     @property
     def hash(self) -> str:
         """The digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self, default=_members, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _members(value: object) -> dict[str, object]:
+    """Lay out what json does not know: the frozen classes, field by field; anything else is a mistake of ours."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not is_dataclass(value):
+        raise TypeError(f"{type(value).__name__} is no part of a spec")
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -86,10 +86,11 @@ class Raw:
 
 
 async def test_the_socket_is_private_in_a_private_folder_and_gone_afterwards(bench):
-    async with bench() as made, serving(made) as path:
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-        assert stat.S_IMODE(os.stat(made.state).st_mode) == 0o700
-        assert path == os.path.join(made.state, SOCKET_NAME)
+    async with bench() as made:
+        async with serving(made) as path:
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+            assert stat.S_IMODE(os.stat(made.state).st_mode) == 0o700
+            assert path == os.path.join(made.state, SOCKET_NAME)
         assert not os.path.exists(path)
         assert await connect(made.state) is None
 
@@ -402,10 +403,11 @@ async def test_two_hundred_calls_of_one_client_at_once(bench):
 
 
 async def test_the_end_of_the_service_ends_calls_and_is_told(bench, kit):
-    async with bench() as made, serving(made):
-        remote = await connect(made.state)
-        task = asyncio.create_task(remote.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
-        pid = await kit.until(lambda: pid_in(made))
+    async with bench() as made:
+        async with serving(made):
+            remote = await connect(made.state)
+            task = asyncio.create_task(remote.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
+            pid = await kit.until(lambda: pid_in(made))
         ended = (await asyncio.gather(task, return_exceptions=True))[0]
         assert isinstance(ended, CrabpotError) or ended.error.code == "cancelled"
         assert not os.path.exists(f"/proc/{pid}")

@@ -45,6 +45,7 @@ async def _serve(app: App) -> None:
 
     try:
         async with door.serve(gateway, app.around.state, inquire, config=app.config) as path:
+            gateway.execution.warm_up(gateway.settings)
             print(f"crabpot serves on {path}; end it with Ctrl-C", flush=True)
             while not ended.is_set():
                 await _sweep(gateway, app)

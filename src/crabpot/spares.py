@@ -1,0 +1,141 @@
+"""Sandboxes kept ready: opened ahead of their first call, and given to the first session that wants one like them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from crabpot import keeping
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from crabpot.fleet import Connected
+    from crabpot.spec.spec import SandboxSpec
+
+# No scope key makes such a name: theirs begin with "crabpot-".
+PREFIX = "spare-"
+
+_FIRST_CALLS: tuple[tuple[str, dict[str, str]], ...] = (("exec", {"command": ":"}), ("ls", {"path": "."}))
+_FIRST_CALL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spare:
+    """One that waits, and the note that keeps its private folder."""
+
+    connected: Connected
+    folder: str
+    held: keeping.Hold | None
+
+    async def end(self) -> None:
+        await self.connected.end()
+        if self.held is not None:
+            self.held.release()
+
+
+class Spares:
+    """Sandboxes by what they have in common: everything but whose they are."""
+
+    def __init__(self, *, state: str, start: Callable[[SandboxSpec], Awaitable[Connected]]) -> None:
+        self._state = state
+        self._start = start
+        self._ready: dict[str, list[_Spare]] = {}
+        self._filling: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def keep(self, spec: SandboxSpec, agent: str, count: int, *, after_s: float = 0.0) -> None:
+        """Have `count` like this one ready, soon; a failure is left to the call that needs a sandbox to tell."""
+        family = _family(spec)
+        if family not in self._filling:
+            task = asyncio.create_task(self._fill(family, spec, agent, count, after_s))
+            self._filling[family] = task
+            task.add_done_callback(lambda _: self._filling.pop(family, None))
+
+    async def _fill(self, family: str, spec: SandboxSpec, agent: str, count: int, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        ready = self._ready.setdefault(family, [])
+        with suppress(CrabpotError, OSError):
+            while len(ready) < count:
+                ready.append(await self._open(spec, agent))
+
+    async def _open(self, spec: SandboxSpec, agent: str) -> _Spare:
+        name = f"{PREFIX}{secrets.token_hex(8)}"
+        folder = f"{self._state}/{keeping.FOLDER}/{name}" if spec.private else spec.workspace
+        own = replace(spec, scope_key=name, name=name, workspace=folder)
+        held = await keeping.hold(self._state, own, agent) if spec.private else None
+        try:
+            return _Spare(connected=await self._start_warm(own), folder=folder, held=held)
+        except BaseException:
+            if held is not None:
+                held.release()
+            raise
+
+    async def _start_warm(self, spec: SandboxSpec) -> Connected:
+        """Start one whose runner has loaded the code of its tools, which it does at their first call."""
+        connected = await self._start(spec)
+        try:
+            for tool, args in _FIRST_CALLS:
+                await connected.wire.call(tool, args, timeout_s=_FIRST_CALL_S)
+        except BaseException:
+            await connected.end()
+            raise
+        return connected
+
+    def claim(self, spec: SandboxSpec, agent: str) -> tuple[Connected, keeping.Hold | None] | None:
+        """Take one over, private folder and all. None if there is none, or the session has a folder already."""
+        waiting = self._ready.get(_family(spec), [])
+        while waiting and waiting[-1].connected.lost:
+            self._end_soon(waiting.pop())
+        if not waiting:
+            return None
+        if not spec.private:
+            return waiting.pop().connected, None
+        held = keeping.hold_alone(self._state, spec, agent)
+        if held is None:
+            return None
+        if os.path.lexists(spec.workspace):
+            held.release()
+            return None
+        spare = waiting.pop()
+        # The mount inside is of the folder itself, not of its name, and goes along.
+        os.rename(spare.folder, spec.workspace)
+        held.share()
+        if spare.held is not None:
+            spare.held.release()
+        keeping.forget(spare.folder)
+        return spare.connected, held
+
+    def _end_soon(self, spare: _Spare) -> None:
+        task = asyncio.create_task(spare.end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def count(self) -> int:
+        """Count those that wait."""
+        return sum(len(waiting) for waiting in self._ready.values())
+
+    def sweep(self) -> None:
+        """Remove the folders of spares whose gateway died."""
+        keeping.remove(self._state, lambda kept: kept.name.startswith(PREFIX))
+
+    async def close(self) -> None:
+        """End those that wait, and leave nothing of them."""
+        tasks = list(self._filling.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        waiting = [spare for family in self._ready.values() for spare in family]
+        self._ready.clear()
+        await asyncio.gather(*(spare.end() for spare in waiting), *self._ending)
+        if waiting:
+            self.sweep()
+
+
+def _family(spec: SandboxSpec) -> str:
+    return replace(spec, scope_key="", name="", workspace="" if spec.private else spec.workspace).hash
