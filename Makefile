@@ -18,6 +18,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 	.venv/bin/lint-imports
 
 test: setup ## every test, with coverage
+	scripts/test-machine
 	CRABPOT_REQUIRE_BACKENDS=$(BACKENDS) $(PYTHON) -m pytest --cov --cov-report=term
 
 check: lint test ## all of the above

@@ -100,11 +100,11 @@ def as_ordinary_user(suite: str, backend: str) -> dict[str, dict[str, str]]:
     with readable_source() as (environ, home):
         ended = subprocess.run(
             [interpreter(), f"{environ['PYTHONPATH']}/ordinary_user.py", suite, backend],
-            env=environ,
+            env={**environ, **engine_environ()},
             cwd=home,
             user=UID,
             group=UID,
-            extra_groups=[],
+            extra_groups=engine_groups() if backend == "docker" else [],
             capture_output=True,
             text=True,
             timeout=600,
@@ -113,6 +113,17 @@ def as_ordinary_user(suite: str, backend: str) -> dict[str, dict[str, str]]:
     if ended.returncode != 0:
         raise RuntimeError(f"the suite did not run as uid {UID}: {ended.stderr[-2000:]}")
     return {line["name"]: line for line in map(json.loads, ended.stdout.splitlines())}
+
+
+def engine_environ() -> dict[str, str]:
+    """Say which engine the tests are about."""
+    return {name: value for name, value in os.environ.items() if name == "DOCKER_HOST"}
+
+
+def engine_groups() -> list[int]:
+    """Give the group whose members may use the engine: somebody without it has no docker at all."""
+    path = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
+    return [os.stat(path).st_gid] if os.path.exists(path) else []
 
 
 def interpreter() -> str:

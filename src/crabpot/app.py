@@ -12,10 +12,12 @@ from crabpot.spec.binds import Surroundings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from crabpot.backends.registry import Registry
+    from crabpot.backends.base import Backend, Clause
+    from crabpot.backends.registry import Registry, Told
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
     from crabpot.settings import Settings
+    from crabpot.spec.spec import SandboxSpec
 
 # Each part is imported when it is wired: a command pays only for what it uses.
 # ruff: noqa: PLC0415
@@ -35,12 +37,21 @@ class App:
 
         return load(self.config, self.around, self.environ)
 
-    def registry(self) -> Registry:
-        """List the backends of this build."""
+    def registry(self, told: Told | None = None) -> Registry:
+        """List the backends of this build; `told` hears of each sandbox that opens."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
-        from crabpot.backends.registry import Registry
+        from crabpot.backends.registry import Deferred, Registry
 
-        return Registry({"bubblewrap": Bubblewrap(state=self.around.state)})
+        backends: dict[str, Backend] = {
+            "bubblewrap": Bubblewrap(state=self.around.state),
+            "docker": Deferred("docker", self._docker),
+        }
+        return Registry(backends, told)
+
+    def _docker(self) -> Backend:
+        from crabpot.backends.docker.backend import Docker
+
+        return Docker(state=self.around.state, environ=self.environ, home=self.around.home)
 
     def explainer(self) -> Explainer:
         """Wire what answers `explain`."""
@@ -50,6 +61,7 @@ class App:
 
     def gateway(self, text: str | None = None) -> Gateway:
         """Wire the pipeline, over the configuration found or over one that a program gives as text."""
+        from crabpot.audit.records import of_opening
         from crabpot.audit.store import AuditLog
         from crabpot.config.load import from_text
         from crabpot.execution import Execution
@@ -58,7 +70,11 @@ class App:
         settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
         audit = AuditLog(self.around.state)
         audit.open()
-        execution = Execution(around=self.around, registry=self.registry(), environ=self.environ)
+
+        def told(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...]) -> None:
+            audit.record(of_opening(spec.name, spec.hash, backend, [clause.as_json() for clause in clauses]))
+
+        execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
         return Gateway(settings=settings, execution=execution, audit=audit)
 
     def sessions_seen(self) -> list[str]:

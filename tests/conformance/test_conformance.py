@@ -16,7 +16,7 @@ from crabpot.conformance.run import PROMISES, check
 if TYPE_CHECKING:
     from crabpot.conformance.promises import Promise
 
-BACKENDS = ("bubblewrap", HOST)
+BACKENDS = ("bubblewrap", "docker", HOST)
 CASES = [
     pytest.param(backend, promise, id=f"{backend}-{promise.name}")
     for backend in BACKENDS

@@ -1,4 +1,4 @@
-"""Every attack against the embedded backend, as root and as an ordinary user. A claim that does not hold is a hole."""
+"""Every attack against every backend that confines, as root and as an ordinary user. A claim that does not hold is a hole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.ordinary_user import as_ordinary_user, run_suite, skip_or_fail, unava
 
 from crabpot.verify.catalogue import CLAIMS
 
-BACKENDS = ("bubblewrap",)
+BACKENDS = ("bubblewrap", "docker")
 CASES = [pytest.param(backend, claim.name, id=f"{backend}-{claim.name}") for backend in BACKENDS for claim in CLAIMS]
 
 reason_against = cache(unavailable)

@@ -36,6 +36,11 @@ def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any
     }
 
 
+def of_opening(name: str, digest: str, backend: str, clauses: list[dict[str, str]]) -> dict[str, Any]:
+    """Describe a sandbox that opened: which, by which backend, and how each of its promises is kept."""
+    return {"kind": "open", "sandbox": name, "hash_of_spec": digest, "backend": backend, "clauses": clauses}
+
+
 def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
     return {
         "call": call.id,

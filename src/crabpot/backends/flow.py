@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 PIECE = 256 * 1024
 
 
-def pieces(data: bytes) -> Iterator[memoryview]:
-    """Cut what is to be sent, without copying it."""
+def pieces(data: bytes) -> Iterator[bytes]:
+    """Cut what is to be sent."""
+    if len(data) <= PIECE:
+        yield data
+        return
     view = memoryview(data)
     for start in range(0, len(view), PIECE):
-        yield view[start : start + PIECE]
+        yield bytes(view[start : start + PIECE])
 
 
 class Window:

@@ -8,20 +8,46 @@ from crabpot.errors import SandboxUnavailable
 from crabpot.settings import Docker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from crabpot.backends.base import Backend, Clause, Opened
     from crabpot.spec.spec import SandboxSpec
+
+    # Told of each sandbox that opened: what it is, who made it, and how the promises are kept.
+    Told = Callable[[SandboxSpec, str, tuple[Clause, ...]], None]
 
 # The order in which `auto` tries them.
 AUTOMATIC = ("bubblewrap", "docker")
 
 
+class Deferred:
+    """A backend that is made, and whose code is loaded, when it is first asked: most calls never get to it."""
+
+    def __init__(self, name: str, make: Callable[[], Backend]) -> None:
+        self.name = name
+        self._make = make
+        self._made: Backend | None = None
+
+    async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
+        """Ask it."""
+        return await self._backend().probe(spec)
+
+    async def open(self, spec: SandboxSpec) -> Opened:
+        """Have it open a sandbox."""
+        return await self._backend().open(spec)
+
+    def _backend(self) -> Backend:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 class Registry:
     """Backends by the word for them in the configuration."""
 
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
+    def __init__(self, backends: Mapping[str, Backend], told: Told | None = None) -> None:
         self._backends = dict(backends)
+        self._told = told
 
     def candidates(self, spec: SandboxSpec) -> tuple[str, ...]:
         """Name the backends that a spec may be opened with, in order; settings that only docker knows mean docker."""
@@ -52,9 +78,12 @@ class Registry:
         raise SandboxUnavailable("no sandbox can be made as configured; " + "; ".join(reasons))
 
     async def open(self, spec: SandboxSpec) -> Opened:
-        """Open a spec with the backend that takes it."""
-        backend, _ = await self.choose(spec)
-        return await backend.open(spec)
+        """Open a spec with the backend that takes it, and tell how each promise is kept."""
+        backend, clauses = await self.choose(spec)
+        opened = await backend.open(spec)
+        if self._told is not None:
+            self._told(spec, backend.name, clauses)
+        return opened
 
     async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
         """Say which backend would take a spec and how it keeps each promise; if none does, why the first does not."""

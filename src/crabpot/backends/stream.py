@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.runner.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode_header
+from crabpot.runner.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,13 +91,11 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         """Send one frame; FrameError if it is too large to be one."""
-        self.write(encode_header(header, len(payload)))
-        if payload:
-            self.write(payload)
+        self.write(encode(header, payload))
 
-    def write(self, frame: bytes | memoryview) -> None:
+    def write(self, frame: bytes) -> None:
         """Send what is encoded already."""
         if self.lost is None and self._transport is not None:
             self._transport.write(frame)

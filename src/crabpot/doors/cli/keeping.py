@@ -197,6 +197,10 @@ def audit(frame: Frame, options: Namespace) -> int:
 
 def _line(record: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
+    if record["kind"] == "open":
+        weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
+        kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
+        return visible(f"{record['number']:>6} {when} open   {record['sandbox']} by {record['backend']}: {kept}")
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
     args = record.get("args", {})
     what = args.get("command") or args.get("path") or ""

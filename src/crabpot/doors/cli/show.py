@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crabpot.lint import Finding
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_STATES = {"enforced": "green", "degraded": "yellow", "refused": "red"}
 _PLACES = {"host": "yellow", "sandbox": "green", "blocked": "red"}
 
 
@@ -61,7 +62,7 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: _Pen) -> It
         ("Sandbox scope:", sandbox["scope"], "sandbox.scope"),
         ("Workspace access:", sandbox["workspace"], "sandbox.workspace"),
         ("Network:", _network(sandbox["network"]), "sandbox.network"),
-        ("Backend:", sandbox["backend"], "sandbox.backend"),
+        ("Backend:", settings.sandbox.backend, "sandbox.backend"),
     )
     for label, value, path in rows:
         yield f"{label:<18}{pen('bold', value)}{_because(pen, settings.source(path), 20 - len(value))}"
@@ -73,7 +74,24 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: _Pen) -> It
     differ = len({str(answer["tools"]) for answer in kinds.values()}) > 1
     for where, answer in kinds.items() if differ else [("", answers[0])]:
         yield from _tools(answer, settings.source("tools.profile"), pen, only=where)
+    yield from _clauses(answers, pen)
     yield from _warnings(answers[0]["warnings"], pen)
+
+
+def _clauses(answers: list[dict[str, Any]], pen: _Pen) -> Iterator[str]:
+    """Show how the promises are kept here: once for each backend, since an agent's sandboxes differ only in name."""
+    tables = {
+        answer["sandbox"]["backend"]: answer["sandbox"]["clauses"] for answer in answers if answer["sandbox"]["name"]
+    }
+    for backend, clauses in tables.items():
+        if not clauses:
+            continue
+        yield ""
+        yield f"Promises on this machine ({backend}):"
+        width = max(len(clause["name"]) for clause in clauses)
+        for clause in clauses:
+            state = pen(_STATES[clause["state"]], f"{clause['state']:<8}")
+            yield f"  {state}  {clause['name']:<{width}}  {visible(clause['how'])}"
 
 
 def _because(pen: _Pen, source: str, pad: int = 0) -> str:
