@@ -29,7 +29,7 @@ START_S = 20.0
 _CLOSING = "the gateway is closing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Connected:
     """A sandbox whose runner was greeted and is ready."""
 
@@ -48,26 +48,14 @@ class Connected:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Live:
-    """One sandbox that answers."""
+class Live(Connected):
+    """One that answers the calls of its key."""
 
     key: Key
     version: str
-    opened: Opened
-    wire: RunnerWire
     prune: Prune
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
-
-    @property
-    def lost(self) -> bool:
-        """Whether it stopped answering."""
-        return self.wire.lost is not None
-
-    async def end(self) -> None:
-        """End it and everything in it."""
-        self.wire.lose("it was closed")
-        await self.opened.close()
 
     async def end_when_quiet(self) -> None:
         """Let the calls in it finish before it ends."""

@@ -81,7 +81,7 @@ def test_a_failure_of_crabpots_own_is_125_and_a_sentence(placed, name):
 
 
 def test_a_runner_that_dies_is_125_and_never_the_commands_output(placed):
-    ended = placed("exec", "--", "kill -9 $PPID; sleep 1000")
+    ended = placed("exec", "--", "kill -9 $PPID; sleep 2")
     assert (ended.code, ended.out) == (125, "")
     assert "sandbox_lost" in ended.err
 
@@ -348,9 +348,12 @@ def test_a_shell_inside_is_interactive_and_its_exit_code_is_ours(at_terminal):
     one = at_terminal("shell")
     one.type("echo $((6*7))-in-$(pwd)\r")
     one.wait_for("42-in-/")
-    one.type("sleep 1000\r")
+    one.type("echo $((20+3))-seconds; sleep 1000; echo not-reached\r")
+    one.wait_for("23-seconds")
     one.type("\x03")
-    one.type("stty size; exit 5\r")
+    one.wait_for("^C")
+    one.type("echo $((50+5))-left; stty size; exit 5\r")
+    one.wait_for("55-left")
     one.wait_for("24 80")
     assert one.end() == 5
 

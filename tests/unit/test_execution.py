@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from crabpot.execution import InvalidCall, Streams, split_input, time_limit
+from crabpot.arguments import InvalidCall, split_input, time_limit
+from crabpot.execution import Streams
 from crabpot.model import ToolCall
 
 S = "agent:main:main"
@@ -183,7 +184,7 @@ async def test_a_lost_sandbox_is_told_apart_from_a_failed_command_and_the_next_c
     async with bench() as made:
         failed = await made.gateway.call(S, "exec", command="exit 3")
         assert (failed.success, failed.exit_code, failed.error) == (False, 3, None)
-        lost = await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 1000")
+        lost = await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 2")
         assert (lost.success, lost.exit_code, lost.error.code) == (False, None, "sandbox_lost")
         assert lost.place.value == "sandbox"
         assert (await made.gateway.call(S, "exec", command="echo on")).stdout == "on\n"
@@ -194,7 +195,7 @@ async def test_many_calls_lost_at_once_open_one_fresh_sandbox(bench, kit):
     async with bench() as made:
         await made.gateway.call(S, "ls")
         (live,) = made.execution.fleet.listed()
-        sleeping = [asyncio.create_task(made.gateway.call(S, "exec", command="sleep 1000")) for _ in range(20)]
+        sleeping = [asyncio.create_task(made.gateway.call(S, "exec", command="sleep 5")) for _ in range(20)]
         await kit.until(lambda: live.wire.busy == 20)
         os.kill(live.wire.ready["pid"], signal.SIGKILL)
         for result in await asyncio.gather(*sleeping):
@@ -208,7 +209,7 @@ async def test_the_limit_that_killed_a_sandbox_is_named(bench, kit):
     backend = kit.Unconfined()
     backend.death = ("memory_limit", "the sandbox used more than 2 GiB")
     async with bench(backend=backend) as made:
-        result = await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 1000")
+        result = await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 2")
         assert (result.error.code, result.place.value) == ("memory_limit", "sandbox")
         assert "2 GiB" in result.error.message
 

@@ -37,7 +37,7 @@ async def test_a_result_has_the_shape_that_was_published_whatever_happened(bench
             await made.gateway.call(S, "exec", command="echo out; echo err >&2; exit 3"),
             await made.gateway.call(S, "read", path="missing"),
             await made.gateway.call(S, "ls"),
-            await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 1000"),
+            await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 2"),
             await made.gateway.call(S, "exec", command="true", timeout=10**6),
         ]
         for result in results:

@@ -18,8 +18,8 @@ promise = Chapter(sandbox_only=True)
 
 
 async def _which(box: Box) -> str:
-    """Tell one sandbox from another by a namespace of its own."""
-    return await box.out("readlink /proc/self/ns/mnt /proc/self/ns/pid")
+    """Tell one sandbox from another by its namespaces, whose numbers come again, and when its first process began."""
+    return await box.out("readlink /proc/self/ns/mnt /proc/self/ns/pid; cut -d' ' -f22 /proc/1/stat")
 
 
 def _put(folder: str, name: str, content: str) -> str:

@@ -71,4 +71,4 @@ async def test_one_that_does_not_end_by_itself_is_killed(kit, tmp_path):
 async def test_a_runner_that_dies_is_a_lost_sandbox(kit, tmp_path):
     async with kit.connected(await open_on_host(str(tmp_path), Limits(), kit.ENV)) as wire:
         with pytest.raises(SandboxLost, match="stream ended"):
-            await wire.call("exec", {"command": "kill -9 $PPID; sleep 1000"}, timeout_s=1000)
+            await wire.call("exec", {"command": "kill -9 $PPID; sleep 2"}, timeout_s=1000)

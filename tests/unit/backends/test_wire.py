@@ -648,7 +648,7 @@ async def test_input_and_output_of_any_size_pass_through_byte_by_byte_the_same(k
 
 async def test_a_runner_that_is_killed_ends_every_call_in_it(kit, tmp_path):
     async with kit.real_runner(tmp_path) as wire:
-        calls = [asyncio.create_task(wire.call("exec", {"command": "sleep 1000"}, timeout_s=1000)) for _ in range(20)]
+        calls = [asyncio.create_task(wire.call("exec", {"command": "sleep 5"}, timeout_s=1000)) for _ in range(20)]
         await kit.until(lambda: wire.busy == 20)
         os.kill(wire.ready["pid"], signal.SIGKILL)
         for ended in await asyncio.gather(*calls, return_exceptions=True):

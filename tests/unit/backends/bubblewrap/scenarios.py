@@ -248,7 +248,7 @@ async def freeze_vfork(state: str) -> Any:
 
 async def _until(condition: Any) -> None:
     async with asyncio.timeout(gateway.PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  the kernel does not tell
+        while not condition():
             await asyncio.sleep(0.005)
 
 
