@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crabpot import keeping
+from crabpot.arguments import InvalidCall, split_input, time_limit
 from crabpot.backends.host.backend import open_on_host
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.fleet import Fleet
@@ -19,7 +18,7 @@ from crabpot.spec import binds
 from crabpot.spec.build import build
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from crabpot.backends.base import Opened
     from crabpot.backends.inflight import Sink
@@ -33,10 +32,8 @@ if TYPE_CHECKING:
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
 
-# Larger texts travel beside the frame, not in it.
-_INLINE = 64 * 1024
-_BESIDE = {"write": "content", "exec": "stdin"}
-_KILLED = 128 + 9
+# What a shell gives for a command that a signal ended: SIGKILL, and SIGXFSZ.
+_KILLED, _TOO_LARGE = 128 + 9, 128 + 25
 # The call that took a spare comes first; another is opened when it is likely to be done.
 _REFILL_S = 0.1
 # A gateway that lives for months meets more sessions than it need remember.
@@ -53,10 +50,6 @@ class Streams:
 
 
 _NO_STREAMS = Streams()
-
-
-class InvalidCall(ValueError):
-    """Arguments that are refused before anything runs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,46 +182,6 @@ class Held:
             self._held.release()
 
 
-def time_limit(args: Mapping[str, Any], agent: AgentSettings) -> float:
-    """Give a call's time limit: its own up to the ceiling, else the agent's."""
-    limits = agent.sandbox.limits
-    asked = args.get("timeout")
-    if asked is None:
-        return limits.time_limit
-    if isinstance(asked, bool) or not isinstance(asked, int | float) or not asked > 0:
-        raise InvalidCall("timeout must be a number of seconds above 0")
-    if asked > limits.time_ceiling:
-        where = agent.source("sandbox.limits.timeCeiling")
-        raise InvalidCall(f"timeout is above timeCeiling, {limits.time_ceiling:g} s ({where})")
-    return float(asked)
-
-
-def split_input(call: ToolCall) -> tuple[dict[str, Any], Source | None]:
-    """Take a large content or input out of the arguments: it travels as raw bytes beside the frame."""
-    name = _BESIDE.get(call.tool)
-    text = call.args.get(name) if name else None
-    # The time limit is the frame's, whatever the tool.
-    rest = {key: value for key, value in call.args.items() if key != "timeout"}
-    if name is None or not isinstance(text, str) or len(text) <= _INLINE:
-        return rest, None
-    del rest[name]
-    encoding = rest.pop("encoding", None) if call.tool == "write" else None
-    return rest, _pieces(_decoded(text, name, encoding))
-
-
-def _decoded(text: str, name: str, encoding: Any) -> bytes:
-    if encoding not in (None, "utf-8", "base64"):
-        raise InvalidCall("encoding must be one of: utf-8, base64")
-    try:
-        return base64.b64decode(text, validate=True) if encoding == "base64" else text.encode("utf-8")
-    except (binascii.Error, ValueError):
-        raise InvalidCall(f"{name} is not valid {encoding or 'UTF-8'}") from None
-
-
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
 def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:
     error = reply.error
     if error is None and not reply.success and reply.exit_code is not None:
@@ -251,7 +204,10 @@ def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> Tool
 
 
 def _limit_behind(exit_code: int, live: Live) -> tuple[str, str] | None:
-    """Name the limit that killed a command, where the kernel counted it; the exit code stays as it was."""
+    """Name the limit that killed a command, where the kernel told; the exit code stays as it was."""
+    largest = live.opened.hello["limits"]["file_size"]
+    if exit_code == _TOO_LARGE and largest is not None:
+        return "disk_limit", f"a file would have grown beyond {largest} bytes (limits.fileSize)"
     cause = live.opened.cause_of_death()
     if cause is None or (cause[0] == "memory_limit" and exit_code != _KILLED):
         return None
