@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
+
+_FIRST_PERSON, _NOBODY = 1000, 65534
 
 # Each part is imported when it is wired: a command pays only for what it uses.
 # ruff: noqa: PLC0415
@@ -66,8 +70,11 @@ class App:
         from crabpot.config.load import from_text
         from crabpot.execution import Execution
         from crabpot.gateway import Gateway
+        from crabpot.ownership import take
 
         settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
+        take(self.around.state)
+        _allow_many_files()
         audit = AuditLog(self.around.state)
         audit.open()
 
@@ -97,8 +104,26 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
         state=find_state(state, environ, home),
         config=file or "",
         runtime_sockets=_runtime_sockets(environ),
+        other_homes=_other_homes(home),
+        code=(os.path.dirname(os.path.abspath(__file__)), sys.prefix),
     )
     return App(config=file, around=around, environ=environ)
+
+
+def _allow_many_files() -> None:
+    """Take what the machine grants: a gateway holds a few descriptors for each of its sandboxes."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _other_homes(home: str) -> tuple[str, ...]:
+    """List the homes that $HOME does not name: the account's own, and everybody's where the gateway is root."""
+    accounts = pwd.getpwall() if os.geteuid() == 0 else [one for one in pwd.getpwall() if one.pw_uid == os.geteuid()]
+    people = [one.pw_dir for one in accounts if one.pw_uid == os.geteuid() or _FIRST_PERSON <= one.pw_uid < _NOBODY]
+    return tuple(dict.fromkeys(folder for folder in people if folder.startswith("/") and folder not in ("/", home)))
 
 
 def _runtime_sockets(environ: Mapping[str, str]) -> tuple[str, ...]:

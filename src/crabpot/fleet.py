@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # A sandbox that is not ready by then never will be.
 START_S = 20.0
 
+# Each opening holds a few dozen descriptors for its moment; a burst must not run into `ulimit -n`.
+_AT_ONCE = 16
+
 _CLOSING = "the gateway is closing"
 
 
@@ -72,6 +75,7 @@ class Fleet:
         self._live: dict[Key, Live] = {}
         self._opening: dict[Key, asyncio.Task[Live]] = {}
         self._ending: dict[asyncio.Task[None], Live] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
 
     def find(self, key: Key, version: str) -> Live | None:
@@ -116,7 +120,8 @@ class Fleet:
             task.exception()
 
     async def _open(self, key: Key, version: str, open_: Opener, prune: Prune) -> Live:
-        found = await open_()
+        async with self._slots:
+            found = await open_()
         connected = found if isinstance(found, Connected) else await self.connect(found)
         opened, wire = connected.opened, connected.wire
         live = self._live[key] = Live(key=key, version=version, opened=opened, wire=wire, prune=prune)

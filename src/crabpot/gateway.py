@@ -121,4 +121,7 @@ class Gateway:
 
 def _nobody_to_ask(leaving: Verdict[elevation.Elevation]) -> str:
     words = " ".join(leaving.answer.argv or ())
-    return f'"{words}" {leaving.because} ({leaving.source}), so it would run on the host, and nobody is there to ask'
+    asks = leaving.answer.exit is Exit.NEEDS_APPROVAL
+    why = "nobody is there to ask" if asks else "running commands on the host is not built yet"
+    where = f"({leaving.source}), so it would run on the host, and {why}"
+    return f'"{words}" {leaving.because} {where}; without the pattern it would run inside'

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crabpot.errors import SandboxUnavailable
+from crabpot.ownership import make_own
 from crabpot.removal import remove_tree
 
 if TYPE_CHECKING:
@@ -77,7 +79,9 @@ def hold_alone(state: str, spec: SandboxSpec, agent: str) -> Hold | None:
 
 def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold | None:
     folder = os.path.join(state, FOLDER)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_own(state)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
     note = os.path.join(folder, spec.name + _NOTE)
     _write_once(note, json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode())
     try:
@@ -88,6 +92,7 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
         fcntl.flock(handle, lock | fcntl.LOCK_NB)
         # A note that was unlinked between its opening and the lock holds nothing.
         if os.fstat(handle).st_nlink:
+            _check_owner(note, spec)
             os.utime(handle)
             return Hold(handle)
     except BlockingIOError:
@@ -97,6 +102,14 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
         raise
     os.close(handle)
     return None
+
+
+def _check_owner(note: str, spec: SandboxSpec) -> None:
+    """A name holds 32 bits of its key's digest: another session's key can be made to have the same one."""
+    kept = _read(note)
+    if kept is None or kept.scope_key != spec.scope_key:
+        owner = "somebody else" if kept is None else repr(kept.scope_key)
+        raise SandboxUnavailable(f"the folder {spec.name} belongs to {owner}; give this session another key")
 
 
 def forget(folder: str) -> None:

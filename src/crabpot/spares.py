@@ -103,8 +103,13 @@ class Spares:
             held.release()
             return None
         spare = waiting.pop()
-        # The mount inside is of the folder itself, not of its name, and goes along.
-        os.rename(spare.folder, spec.workspace)
+        try:
+            # The mount inside is of the folder itself, not of its name, and goes along.
+            os.rename(spare.folder, spec.workspace)
+        except OSError:
+            held.release()
+            self._end_soon(spare)
+            return None
         held.share()
         if spare.held is not None:
             spare.held.release()
@@ -131,9 +136,10 @@ class Spares:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         waiting = [spare for family in self._ready.values() for spare in family]
+        used = bool(tasks or self._ready)
         self._ready.clear()
         await asyncio.gather(*(spare.end() for spare in waiting), *self._ending)
-        if waiting:
+        if used:
             self.sweep()
 
 

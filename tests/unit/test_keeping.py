@@ -180,3 +180,21 @@ def test_a_state_that_was_never_used_keeps_nothing(state):
 async def test_a_key_that_is_no_text_is_kept_as_it_is(state, spec_of):
     (await keeping.hold(state, spec_of("caf\udce9\n"), "main")).release()
     assert [kept.scope_key for kept in keeping.listed(state)] == ["caf\udce9\n"]
+
+
+async def test_a_session_whose_name_was_made_to_collide_does_not_get_the_others_folder(tmp_path):
+    import dataclasses
+
+    from crabpot import app
+    from crabpot.errors import SandboxUnavailable
+    from crabpot.spec.build import build
+
+    wired = app.start(config=None, state=str(tmp_path / "state"), environ={"HOME": str(tmp_path)})
+    spec = build(wired.settings().defaults, "agent:main:a", wired.around)
+    held = await keeping.hold(str(tmp_path / "state"), spec, "main")
+    other = dataclasses.replace(spec, scope_key="agent:main:b")
+    with pytest.raises(SandboxUnavailable, match="belongs to 'agent:main:a'"):
+        await keeping.hold(str(tmp_path / "state"), other, "main")
+    held.release()
+    with pytest.raises(SandboxUnavailable, match="another key"):
+        keeping.hold_alone(str(tmp_path / "state"), other, "main")

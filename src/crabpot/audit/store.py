@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.audit import FILE_NAME
 from crabpot.audit.chain import START, link, text_of
 from crabpot.errors import CrabpotError
+from crabpot.ownership import make_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +52,9 @@ class AuditLog:
     def open(self) -> None:
         """Make the file, private to its owner, and start the writer."""
         try:
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            make_own(os.path.dirname(self._file))
+            # O_NOFOLLOW: a link here would make the log, and its mode, somebody else's file.
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         except OSError as error:
             raise self._unavailable(str(error.strerror)) from None
         self._thread = threading.Thread(target=self._write_all, name="crabpot-audit", daemon=True)

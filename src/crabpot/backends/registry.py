@@ -81,8 +81,12 @@ class Registry:
         """Open a spec with the backend that takes it, and tell how each promise is kept."""
         backend, clauses = await self.choose(spec)
         opened = await backend.open(spec)
-        if self._told is not None:
-            self._told(spec, backend.name, clauses)
+        try:
+            if self._told is not None:
+                self._told(spec, backend.name, clauses)
+        except BaseException:
+            await opened.close()
+            raise
         return opened
 
     async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:

@@ -74,6 +74,10 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
         layers = _Layers(root=root, defaults=defaults, entry=member.value)
         made[member.key.lower()] = _agent(member.key.lower(), layers, report, around, environ)
     report.raise_if_any()
+    for agent in (base, *made.values()):
+        for path, message in build.swappable(agent, (base, *made.values()), around):
+            report.add(None, agent.source(path), message)
+    report.raise_if_any()
     return Settings(defaults=base, entries=made, runner=runner or Runner(), file=file)
 
 

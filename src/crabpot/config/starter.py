@@ -38,7 +38,7 @@ TEXT = """\
         // More host folders: "host:container:ro". ro unless you write rw.
         binds: [],
 
-        // What one sandbox may use. A call that asks for more time gets at most timeCeiling seconds.
+        // What one sandbox may use. A call may ask for more time, up to timeCeiling.
         limits: { memory: "2g", cpus: 2, pids: 100, timeLimit: 60, timeCeiling: 3600, disk: "10g" },
       },
     },
@@ -47,8 +47,9 @@ TEXT = """\
   },
 
   tools: {
-    // full, coding (files, shell, browser), messaging, or minimal (web_search).
-    profile: "full",
+    // full (when nothing is said), coding (files, shell, browser), messaging, or minimal (web_search).
+    // allow adds to the profile; without a profile, allow is the whole set.
+    // profile: "coding",
 
     // deny is absolute: no profile, allow or agent brings a denied tool back.
     // Names, globs (sessions_*) and groups (group:automation) all work here; so do they in allow.

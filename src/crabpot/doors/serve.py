@@ -8,12 +8,12 @@ import fcntl
 import hashlib
 import os
 import socket
-import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.connection import Connection
 from crabpot.errors import CrabpotError
+from crabpot.ownership import take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -73,12 +73,9 @@ def fingerprint(config: str | None) -> str:
 @contextlib.contextmanager
 def _only_one(state: str) -> Iterator[None]:
     """Hold the state folder. A lock, not a look at the socket: two that start at once would both find none."""
-    os.makedirs(state, mode=0o700, exist_ok=True)
+    take(state)
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        facts = os.fstat(folder)
-        if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise CrabpotError(f"others can write {state}, and so put their own socket there; chmod 700 {state}")
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

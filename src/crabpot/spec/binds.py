@@ -17,6 +17,8 @@ _SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/var/run", "/root"
 
 _SYSTEM_FOLDER = "a system folder"
 
+_SHARED_BY_ALL = ("/tmp", "/var/tmp")  # noqa: S108  named to be refused
+
 _RUNTIME_STATE = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet")
 
 _SOCKET_NAMES = frozenset(
@@ -49,10 +51,17 @@ class Surroundings:
     state: str
     config: str = ""
     runtime_sockets: tuple[str, ...] = ()
+    # Homes that the environment does not name: the account's own, and for root everybody's.
+    other_homes: tuple[str, ...] = ()
+    # What the gateway itself runs from; written by an agent, it would be the agent's code on the host.
+    code: tuple[str, ...] = ()
 
     def homes(self) -> tuple[str, ...]:
-        """Give the home as written and as it resolves."""
-        return tuple(dict.fromkeys((self.home, os.path.realpath(self.home))))
+        """Give the homes as written and as they resolve."""
+        return tuple(dict.fromkeys(form for home in self._homes() for form in (home, os.path.realpath(home))))
+
+    def _homes(self) -> tuple[str, ...]:
+        return (self.home, *self.other_homes)
 
     def protected(self) -> Iterator[tuple[str, str]]:
         """List what no bind may equal, lie under or contain, each as written and as it resolves."""
@@ -64,7 +73,8 @@ class Surroundings:
         yield from ((path, _SYSTEM_FOLDER) for path in _SYSTEM)
         yield from ((path, "a container runtime's own folder") for path in _RUNTIME_STATE)
         yield from ((path, "a container runtime's socket") for path in self.runtime_sockets)
-        yield from ((f"{self.home}/{name}", "a place of credentials or start-up files") for name in _CREDENTIALS)
+        for home in self._homes():
+            yield from ((f"{home}/{name}", "a place of credentials or start-up files") for name in _CREDENTIALS)
         if self.config:
             yield self.config, "Crabpot's own configuration"
         yield self.state, "Crabpot's own state"
@@ -93,7 +103,7 @@ def mount(text: str, around: Surroundings) -> Mount:
     source = expand(written, around.home)
     if not source.startswith("/"):
         raise BindRefused(f'"{written}" must be an absolute path')
-    refusal = refuse_source(source, around)
+    refusal = refuse_source(source, around) or (refuse_writing(source, around) if access == "rw" else None)
     if refusal:
         raise BindRefused(refusal)
     return Mount(source=os.path.realpath(source), target=check_target(target), access=access)
@@ -108,15 +118,15 @@ def check_target(target: str) -> str:
     """Normalise where a bind lands inside, and refuse what the sandbox stands on."""
     if not target.startswith("/"):
         raise BindRefused(f'"{target}" must be an absolute path inside the sandbox')
-    normal = _normal(target)
+    landing = normal(target)
     if ".." in target.split("/"):
         raise BindRefused(f'"{target}" must not climb with ".."')
     for reserved in ("/", *RESERVED_TARGETS):
-        if normal == reserved or (reserved != "/" and _under(normal, reserved)):
+        if landing == reserved or (reserved != "/" and is_under(landing, reserved)):
             raise BindRefused(
                 f'"{target}" is reserved inside the sandbox ({reserved}); choose another place such as /data'
             )
-    return normal
+    return landing
 
 
 def refuse_source(source: str, around: Surroundings) -> str | None:
@@ -129,10 +139,19 @@ def refuse_workspace(source: str, around: Surroundings) -> str | None:
     return _refuse(source, around, exempt=(around.home, os.path.realpath(around.home)))
 
 
+def refuse_writing(source: str, around: Surroundings) -> str | None:
+    """Say why an agent must not write a host path that it may otherwise have, or None."""
+    for path in dict.fromkeys((normal(source), os.path.realpath(source))):
+        for tree in around.code:
+            if path == tree or is_under(path, tree) or is_under(tree, path):
+                return f'"{source}" is refused with rw: {tree} is what Crabpot itself runs from'
+    return None
+
+
 def _refuse(source: str, around: Surroundings, *, exempt: tuple[str, ...]) -> str | None:
     resolved = os.path.realpath(source)
     trees = [(tree, what) for tree, what in around.protected() if tree not in exempt or what != _SYSTEM_FOLDER]
-    for path in dict.fromkeys((_normal(source), resolved)):
+    for path in dict.fromkeys((normal(source), resolved)):
         reason = _reason(path, trees, around.homes())
         if reason:
             link = f" (resolves to {resolved})" if resolved != source else ""
@@ -143,6 +162,8 @@ def _refuse(source: str, around: Surroundings, *, exempt: tuple[str, ...]) -> st
 def _reason(path: str, trees: list[tuple[str, str]], homes: tuple[str, ...]) -> str | None:
     if path == "/":
         return "it is the whole host"
+    if path in _SHARED_BY_ALL:
+        return "programs of the host keep their sockets and files there; bind one folder of it"
     if os.path.basename(path) in _SOCKET_NAMES:
         return "it is a container runtime's socket, which gives the whole host"
     if held := next((name for name in sorted(_SOCKET_NAMES) if os.path.lexists(os.path.join(path, name))), None):
@@ -150,19 +171,21 @@ def _reason(path: str, trees: list[tuple[str, str]], homes: tuple[str, ...]) -> 
     for tree, what in trees:
         if path == tree:
             return f"it is {what}"
-        if _under(path, tree):
+        if is_under(path, tree):
             return f"it lies under {tree}, {what}"
-        if _under(tree, path):
+        if is_under(tree, path):
             return f"it contains {tree}, {what}"
-    if any(path == home or _under(home, path) for home in homes):
+    if any(path == home or is_under(home, path) for home in homes):
         return "it is the home folder, or contains it; bind one folder of it"
     return None
 
 
-def _normal(path: str) -> str:
+def normal(path: str) -> str:
+    """Take `.`, `..` and doubled slashes out of an absolute path, by the letter."""
     # normpath keeps a leading double slash, which POSIX leaves open and Linux reads as one.
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def _under(path: str, tree: str) -> bool:
+def is_under(path: str, tree: str) -> bool:
+    """Tell whether a path lies strictly below a folder, by the letter."""
     return path.startswith(tree.rstrip("/") + "/")

@@ -11,7 +11,7 @@ from crabpot.spec import binds, hardening, network
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from crabpot.settings import AgentSettings, Docker, Limits, Sandbox
     from crabpot.spec.binds import Surroundings
@@ -31,6 +31,9 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
     name = sandbox_name(scope_key)
     own = binds.expand(agent.workspace, around.home)
     private = sandbox.workspace != "rw"
+    refusal = _workspace_refusal(agent, own, around)
+    if refusal:
+        raise binds.BindRefused(refusal)
     return SandboxSpec(
         scope_key=scope_key,
         name=name,
@@ -47,6 +50,35 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         socket=sandbox.socket,
         host_commands=sandbox.host_commands,
     )
+
+
+def _workspace_refusal(agent: AgentSettings, workspace: str, around: Surroundings) -> str | None:
+    writing = binds.refuse_writing(workspace, around) if agent.sandbox.workspace == "rw" else None
+    return binds.refuse_workspace(workspace, around) or writing
+
+
+def shown(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str, bool]]:
+    """List the host folders that an agent's sandboxes see, as (merged path, folder, whether they may write it)."""
+    sandbox = agent.sandbox
+    if sandbox.mode == "off":
+        return
+    if sandbox.workspace != "none":
+        workspace = binds.normal(binds.expand(agent.workspace, around.home))
+        yield "workspace", workspace, sandbox.workspace == "rw"
+    for index, text in enumerate(sandbox.binds):
+        source, _, access = binds.parse(text)
+        yield f"sandbox.binds[{index}]", binds.normal(binds.expand(source, around.home)), access == "rw"
+
+
+def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Surroundings) -> Iterator[tuple[str, str]]:
+    """List what could be swapped for a link to anywhere: what lies inside a folder that some sandbox may write."""
+    written = [folder for one in agents for _, folder, writes in shown(one, around) if writes]
+    forms = dict.fromkeys(form for folder in written for form in (folder, os.path.realpath(folder)))
+    for path, folder, _ in shown(agent, around):
+        tree = next((tree for tree in forms if binds.is_under(folder, tree)), None)
+        if tree is not None:
+            why = "an agent could swap it for a link to anywhere"
+            yield path, f'"{folder}" lies inside {tree}, which a sandbox may write: {why}; use a folder outside'
 
 
 def mounts(sandbox: Sandbox, around: Surroundings) -> tuple[Mount, ...]:
@@ -95,7 +127,7 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
     workspace = binds.expand(agent.workspace, around.home)
     if not workspace.startswith("/"):
         yield "workspace", f'"{agent.workspace}" must be an absolute path or start with ~/'
-    elif refusal := binds.refuse_workspace(workspace, around):
+    elif refusal := _workspace_refusal(agent, workspace, around):
         yield "workspace", refusal
     yield from _bind_problems(sandbox, around)
     yield from _network_problems(sandbox)

@@ -98,7 +98,7 @@ async def test_the_socket_is_private_in_a_private_folder_and_gone_afterwards(ben
 async def test_a_folder_that_others_can_write_is_refused(bench):
     async with bench() as made:
         os.chmod(made.state, 0o777)
-        with pytest.raises(CrabpotError, match="chmod 700"):
+        with pytest.raises(CrabpotError, match="chmod go-w"):
             async with serving(made):
                 pass
 

@@ -118,7 +118,7 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield (
             "limits.memory",
             "degraded",
-            f"{total} for each process (RLIMIT_DATA), not for all together: {_no_groups(found)}",
+            f"{total} for each process (RLIMIT_DATA), not for all together nor for shared memory: {_no_groups(found)}",
         )
     elif where is not None and not where.swap:
         yield "limits.memory", "degraded", f"{total} ({by}), but this kernel does not count swap"

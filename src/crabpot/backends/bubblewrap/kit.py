@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import crabpot.runner
 import crabpot.spec
 from crabpot.backends.bubblewrap import owner, process, render
-from crabpot.backends.bubblewrap.sources import own_folder
 from crabpot.errors import SandboxUnavailable
+from crabpot.ownership import make_own
 from crabpot.removal import remove_tree
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _readable_by_all(prefix: str, program: str) -> bool:
 
 async def prepare(home: str) -> Kit:
     """Find the kit of this version for this machine's interpreter, or make it."""
-    own_folder(home)
+    # Root's can be entered, not listed, by the user that a sandbox is dropped to.
+    make_own(home, 0o711 if os.geteuid() == 0 else 0o700)
     failures = []
     for interpreter in dict.fromkeys(interpreters()):
         folder = f"{home}/kit-{_digest(interpreter)}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from crabpot.backends.bubblewrap.render import Held
 from crabpot.errors import SandboxUnavailable
+from crabpot.ownership import make_own
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:
@@ -94,19 +95,6 @@ def hold(path: str, target: str, access: Access, fds: Fds) -> Held:
     )
 
 
-def own_folder(path: str) -> None:
-    """Make a folder of Crabpot's own, and what is missing above it.
-
-    Root's can be entered, not listed, by a dropped user.
-    """
-    missing = [path]
-    while not os.path.isdir(above := os.path.dirname(missing[-1])):
-        missing.append(above)
-    for folder in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o711 if os.geteuid() == 0 else _PRIVATE)
-
-
 def owner_of(path: str) -> tuple[int, int] | None:
     """Give the uid and gid of a folder, or None if there is none."""
     try:
@@ -118,7 +106,7 @@ def owner_of(path: str) -> tuple[int, int] | None:
 
 def _private(spec: SandboxSpec, user: User, fds: Fds) -> Held:
     """Make Crabpot's own folder for this sandbox, or take the one that an earlier one of this name left."""
-    own_folder(os.path.dirname(spec.workspace))
+    make_own(os.path.dirname(spec.workspace), 0o711 if os.geteuid() == 0 else _PRIVATE)
     with contextlib.suppress(FileExistsError):
         os.mkdir(spec.workspace, _PRIVATE)
     fd = fds.open(spec.workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,11 @@ from crabpot.doors.cli.frame import (
     note,
     shell_text,
 )
+from crabpot.doors.cli.show import visible
 from crabpot.doors.client import connect
 from crabpot.execution import Streams
+from crabpot.model import Place
+from crabpot.placement import rules as placement
 from crabpot.placement import sessions
 
 if TYPE_CHECKING:
@@ -97,7 +101,14 @@ def shell(frame: Frame, options: Namespace) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise UsageError("shell needs a terminal; in a script use: crabpot exec -- COMMAND")
     app = frame.app()
-    args = {"command": _SHELL, "timeout": longest(app, options.session)}
+    settings = app.settings()
+    session = sessions.parse(options.session, default_agent=settings.default_agent)
+    placed = placement.decide(session, settings.agent(session.agent))
+    if placed.answer.where is Place.HOST:
+        note(f"this shell is on the HOST: {placed.because} ({placed.source})")
+    shown = options.session if re.fullmatch(r"[A-Za-z0-9:._-]+", options.session) else "crabpot"
+    prompt = {"PS1": f"[crabpot {shown}] \\w $ "} if placed.answer.where is Place.SANDBOX else {}
+    args = {"command": _SHELL, "timeout": longest(app, options.session), "env": prompt}
     code = finished(_execute(app, options.session, args, tty=True))
     return FAILED if code in (TIMEOUT, OWN_FAILURE, DENIED) else code
 
@@ -107,7 +118,7 @@ async def _execute(app: App, session: str, args: dict[str, Any], *, tty: bool) -
         with terminal.taken(wanted=tty) as size:
             if size is not None:
                 args["tty"] = {"rows": size[0], "cols": size[1]}
-                args["env"] = terminal.kind()
+                args["env"] = {**terminal.kind(), **args.get("env", {})}
             streams = Streams(
                 source=terminal.read_stdin(),
                 sink=terminal.write_out,
@@ -115,7 +126,8 @@ async def _execute(app: App, session: str, args: dict[str, Any], *, tty: bool) -
             )
             result = await opened.call(session, "exec", args, streams=streams)
     if result.error is not None:
-        complain(f"{result.error.code}: {result.error.message}")
+        # One line, whatever file names the message holds: more would look like messages of ours.
+        complain(visible(f"{result.error.code}: {result.error.message}"))
     elif result.truncated:
         complain("the output was larger than limits.output; its middle is cut")
     return exit_code(result)

@@ -11,7 +11,7 @@ from crabpot.config import edit, load, places, starter
 from crabpot.config.document import Object, SyntaxProblem, is_null, line_of, parse, plain
 from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.errors import ConfigError, CrabpotError
-from crabpot.settings import camel
+from crabpot.settings import TRUSTED_PATH, camel
 from crabpot.suggest import closest
 
 if TYPE_CHECKING:
@@ -83,8 +83,11 @@ def _tree(settings: Settings) -> dict[str, Any]:
 
 
 def _agent(agent: AgentSettings) -> dict[str, Any]:
+    tools = agent.tools
     made: dict[str, Any] = _camelled({key: asdict(getattr(agent, key)) for key in ("sandbox", "tools")})
     made["sandbox"]["env"] = dict(agent.sandbox.env)
+    made["tools"]["profile"] = tools.profile or ("full" if tools.allow is None else None)
+    made["tools"]["elevated"]["path"] = tools.elevated.path or TRUSTED_PATH
     network = made["sandbox"]["network"]
     name = network.pop("name")
     if name != "allow":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.cli.frame import note
+from crabpot.doors.cli.show import visible
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Copier:
 def check(place: Remote, result: ToolResult) -> None:
     """Refuse to go on after a failure."""
     if result.error is not None:
-        raise CrabpotError(f"{place}: {result.error.code}: {result.error.message}")
+        raise CrabpotError(visible(f"{place}: {result.error.code}: {result.error.message}"))
 
 
 def check_depth(depth: int) -> None:
@@ -76,4 +77,4 @@ def check_depth(depth: int) -> None:
 
 def left_out(shown: str) -> None:
     """Tell of what is neither file nor folder."""
-    note(f"{shown} is no regular file or folder; it was left out")
+    note(f"{visible(shown)} is no regular file or folder; it was left out")

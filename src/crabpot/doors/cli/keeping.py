@@ -116,7 +116,7 @@ def _remove(app: App, one: dict[str, Any], *, stopped: bool) -> int:
     removed = keeping.remove(app.around.state, lambda kept: kept.name == one["name"])
     # One that has the agent's own folder at /workspace keeps nothing besides.
     afresh = bool(removed) or (stopped and one["used"] is None)
-    print(f"{one['name']}: {'the next call starts afresh' if afresh else 'is in use elsewhere'}")
+    print(f"{one['name']}: {'its files are deleted, the next call starts afresh' if afresh else 'is in use elsewhere'}")
     return OK if afresh else FAILED
 
 

@@ -13,16 +13,30 @@ from crabpot.doors.cli.frame import Frame, hoisted, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Adder = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse names no public type
+    Adder = argparse._SubParsersAction["_Parser"]  # noqa: SLF001  argparse names no public type
 
 _DESCRIPTION = "Keeps an AI agent's tool calls inside a pot: which tools, where they run, when one may leave."
 _EPILOG = "--config FILE and --state DIR may stand before or after the command."
 _COMMAND = "after --: one argument is shell text; several are quoted and joined"
 
 
-def parser() -> argparse.ArgumentParser:
+class _Parser(argparse.ArgumentParser):
+    """Says where a command of the user's own stands, which is what an unknown option most often is a part of."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.startswith("unrecognized arguments")
+        super().error(f"{message}; a command of your own stands after --, as in: exec -- ls -l" if unknown else message)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError("must be a number from 1")
+    return int(text)
+
+
+def parser() -> _Parser:
     """Describe the whole command line."""
-    top = argparse.ArgumentParser(prog="crabpot", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    top = _Parser(prog="crabpot", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"crabpot {__version__}")
     top.add_argument("--config", metavar="FILE", help="the configuration to read")
     top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, audit log and approvals")
@@ -36,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add(commands: Adder, name: str, body: str, text: str) -> argparse.ArgumentParser:
+def _add(commands: Adder, name: str, body: str, text: str) -> _Parser:
     """Add a command whose body is `module:function` in this package."""
     made = commands.add_parser(name, help=text, description=text, epilog=_EPILOG, allow_abbrev=False)
     made.set_defaults(body=body)
@@ -50,7 +64,7 @@ def _calling(commands: Adder) -> None:
     one.add_argument("--timeout", type=float, metavar="SECONDS", help="the time limit, up to limits.timeCeiling")
     one.add_argument("--tty", action="store_true", help="give the command a terminal")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
-    _session(_add(commands, "shell", "calling:shell", "open an interactive shell inside"))
+    _session(_add(commands, "shell", "calling:shell", "open an interactive shell in the session's place"))
     one = _add(commands, "call", "calling:call", "call one tool and print its result as JSON")
     one.add_argument("tool", metavar="TOOL", help="such as read, write, grep or exec")
     _session(one)
@@ -60,22 +74,23 @@ def _calling(commands: Adder) -> None:
     one.add_argument("target", metavar="DST", help="the other of the two")
 
 
-def _session(one: argparse.ArgumentParser) -> None:
+def _session(one: _Parser) -> None:
     one.add_argument("--session", default="agent:main:main", metavar="KEY", help="the session key (%(default)s)")
 
 
 def _keeping(commands: Adder) -> None:
     one = _add(commands, "sandboxes", "keeping:sandboxes", "list, stop, recreate or prune sandboxes")
-    one.add_argument("action", choices=("list", "stop", "recreate", "prune"))
+    meaning = "stop ends it and keeps its files; recreate DELETES its private folder; prune deletes what is stale"
+    one.add_argument("action", choices=("list", "stop", "recreate", "prune"), help=meaning)
     one.add_argument("name", nargs="?", metavar="NAME", help="for stop and recreate: its name or scope key")
     one.add_argument("--json", action="store_true", help="print JSON")
     one = _add(commands, "audit", "keeping:audit", "show what happened, and whether the log is whole")
     actions = one.add_subparsers(metavar="ACTION", required=True, dest="action")
     tail = actions.add_parser("tail", help="the last records")
-    tail.add_argument("-n", dest="count", type=int, default=20, help="how many (%(default)s)")
+    tail.add_argument("-n", dest="count", type=_positive, default=20, help="how many (%(default)s)")
     tail.add_argument("--json", action="store_true", help="print JSON lines")
     show = actions.add_parser("show", help="one record, whole")
-    show.add_argument("number", type=int)
+    show.add_argument("number", type=_positive, help="its number in the log")
     actions.add_parser("verify", help="look for removed or changed records")
     _add(commands, "serve", "keeping:serve", "keep sandboxes alive for many clients behind a socket of the same user")
 

@@ -1,0 +1,183 @@
+"""The lifecycle: what is found out once about the engine, what is judged for each spec, and opening a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.base import greeting
+from crabpot.backends.bubblewrap import sources
+from crabpot.backends.docker import clauses as table
+from crabpot.backends.docker import facts as machine
+from crabpot.backends.docker import guard, image, kit, location, orphans, owner, profile, remedy, render
+from crabpot.backends.docker import user as users
+from crabpot.backends.docker.engine import Engine, EngineAway, EngineError, EngineRefused
+from crabpot.backends.docker.sandbox import Sandbox
+from crabpot.backends.docker.starting import Opening
+from crabpot.errors import SandboxUnavailable
+from crabpot.spec.spec import User
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.backends.base import Clause
+    from crabpot.backends.docker.facts import Facts
+    from crabpot.spec.spec import SandboxSpec
+
+# An engine starts containers one after the other anyway; more at once only makes each of them time out.
+_AT_ONCE = 8
+_NOT_FOUND = 404
+
+
+class Docker:
+    """Makes sandboxes on the local engine. Asks it nothing before the first probe or opening."""
+
+    name = "docker"
+
+    def __init__(self, *, state: str, environ: Mapping[str, str], home: str) -> None:
+        self._home = f"{os.path.realpath(state)}/docker"
+        self._state = owner.state_label(state)
+        self._environ = environ
+        self._user_home = home
+        self._interpreters = image.Interpreters(self._home)
+        self._known: tuple[Engine, Facts] | None = None
+        self._looking = asyncio.Lock()
+        self._trying = asyncio.Lock()
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
+        """Say of each clause of the spec whether this engine enforces, degrades or refuses it."""
+        return table.clauses(spec, (await self._judge(spec))[1])
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        """Make the sandbox and start its runner, or raise SandboxUnavailable."""
+        engine, found = await self._judge(spec)
+        refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
+        user = None if found.choice is None else found.choice.user
+        if engine is None or refused or isinstance(found.facts, str) or isinstance(found.image, str) or user is None:
+            reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
+            raise SandboxUnavailable(f"docker cannot open this sandbox: {reasons}")
+        try:
+            async with self._turn:
+                return await self._open(engine, spec, found.facts, found.image, user, found.disk)
+        except EngineError as error:
+            raise self._failed(error, spec) from None
+        except OSError as error:
+            raise SandboxUnavailable(f"the sandbox could not be opened: {error}") from error
+
+    async def _open(  # noqa: PLR0913, PLR0917  all that was found out
+        self, engine: Engine, spec: SandboxSpec, facts: Facts, found: image.Image, user: User, disk: str | None
+    ) -> Sandbox:
+        await guard.ensure(engine)
+        runner = kit.runner(self._home)
+        plan = render.Plan(
+            image_id=found.id,
+            interpreter="",
+            user=user,
+            binds=(runner,),
+            seccomp=profile.read(spec.docker.seccomp),
+            cpus=facts.cpus,
+            apparmor=spec.docker.apparmor if "apparmor" in facts.security else None,
+            disk=disk,
+            image_env=found.env,
+            image_volumes=found.volumes,
+            labels=render.labels(spec, owned_by=owner.own(), state=self._state),
+        )
+        async with self._trying:
+            interpreter = await self._interpreters.of(engine, spec, plan)
+        with sources.Fds() as fds:
+            # A folder that ids inside cannot own is opened to all of them; it lies where only the gateway can go.
+            keeper = User(uid=os.geteuid(), gid=os.getegid()) if facts.remapped else user
+            held = sources.hold_all(spec, keeper, fds)
+            if facts.remapped and spec.private:
+                os.chmod(spec.workspace, 0o777)  # noqa: S103  as above
+            shown = tuple(render.Bind(source=one.path, target=one.target, access=one.access) for one in held)
+            plan = replace(plan, interpreter=interpreter, binds=(*shown, runner, *kit.names(self._home, user)))
+            hello = _hello(spec)
+            started = await Opening(engine, facts, spec, hello).run(plan, held)
+        return Sandbox(engine=engine, started=started, hello=hello, limits=spec.limits)
+
+    async def _judge(self, spec: SandboxSpec) -> tuple[Engine | None, table.Findings]:
+        try:
+            engine, facts = await self._look()
+            found = await image.find(engine, spec.docker.image)
+            network = await _network(engine, spec)
+        except SandboxUnavailable as refusal:
+            return None, table.Findings(facts=str(refusal))
+        except EngineError as error:
+            return None, table.Findings(facts=str(self._failed(error, None)))
+        gateway = User(uid=os.geteuid(), gid=os.getegid())
+        folder = None if spec.private else _folder(spec.workspace)
+        return engine, table.Findings(
+            facts=facts,
+            image=found,
+            choice=users.choose(spec, gateway=gateway, folder=folder, remapped=facts.remapped),
+            network=network,
+            seccomp=profile.problem(spec.docker.seccomp),
+            disk=_disk(spec.workspace),
+        )
+
+    async def _look(self) -> tuple[Engine, Facts]:
+        """Find the engine, and out about it, once: a hundred openings at a time wait for one."""
+        async with self._looking:
+            if self._known is None:
+                engine = Engine(location.find(self._environ, self._user_home))
+                facts = await machine.find_out(engine)
+                await orphans.reap(engine, self._state)
+                self._known = engine, facts
+            return self._known
+
+    def _failed(self, error: EngineError, spec: SandboxSpec | None) -> SandboxUnavailable:
+        if isinstance(error, EngineAway):
+            self._known = None  # It may come back as another.
+        return remedy.explain(error, spec)
+
+
+def _hello(spec: SandboxSpec) -> dict[str, Any]:
+    """Greet the runner. The control group counts its processes; an rlimit would count that user's on the host."""
+    hello = greeting(spec)
+    hello["limits"]["processes"] = None
+    return hello
+
+
+async def _network(engine: Engine, spec: SandboxSpec) -> str | None:
+    """Say why a network of docker's own cannot be used, or None."""
+    if spec.network.kind != "named":
+        return None
+    name = spec.network.name
+    try:
+        said = await engine.get(f"/networks/{name}")
+    except EngineRefused as error:
+        if error.status == _NOT_FOUND:
+            return f"the engine has no network {name}: docker network create {name}, or choose another"
+        raise
+    if said.get("Driver") in ("host", "null") or said.get("Name") != name:
+        # By its id the host's own network would come in under a name that warns nobody.
+        return (
+            f'"{name}" is not the name of a network that a container can join; write "none", "bridge", "host" or a name'
+        )
+    return None
+
+
+def _folder(path: str) -> users.Folder | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return users.Folder(uid=found.st_uid, gid=found.st_gid, mode=found.st_mode)
+
+
+def _disk(path: str) -> str | None:
+    """Give the device of the disk that a folder, or the deepest one above it that exists, lies on."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    device = os.stat(path).st_dev
+    link = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    if not os.path.exists(link):
+        return None
+    folder = os.path.realpath(link)
+    if os.path.exists(f"{folder}/partition"):
+        folder = os.path.dirname(folder)
+    return f"/dev/{os.path.basename(folder)}"

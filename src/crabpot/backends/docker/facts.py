@@ -1,0 +1,63 @@
+"""What is found out once about an engine: what it can enforce, and whether it shares this machine's kernel."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.backends.docker.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """An engine, in the words of its own `version` and `info`."""
+
+    version: str
+    socket: str
+    os_type: str = "linux"
+    security: frozenset[str] = frozenset()
+    cgroups: str = ""
+    cpus: int = 1
+    counts: Mapping[str, bool] = field(default_factory=dict)
+    runtimes: frozenset[str] = frozenset()
+    same_kernel: bool = True
+
+    @property
+    def rootless(self) -> bool:
+        """Whether it runs without root's powers."""
+        return "rootless" in self.security
+
+    @property
+    def remapped(self) -> bool:
+        """Whether ids inside a container stand for others outside."""
+        return self.rootless or "userns" in self.security
+
+
+async def find_out(engine: Engine) -> Facts:
+    """Ask an engine."""
+    version = await engine.negotiate()
+    info: dict[str, Any] = await engine.get("/info")
+    limits = ("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "CPUShares", "MemoryReservation")
+    return Facts(
+        version=str(version.get("Version", "")),
+        socket=engine.path,
+        os_type=str(info.get("OSType", "")),
+        security=frozenset(_security(info.get("SecurityOptions"))),
+        cgroups=f"cgroup v{info.get('CgroupVersion', '1')}",
+        cpus=max(int(info.get("NCPU") or 1), 1),
+        # An engine that leaves one out has had it for ever.
+        counts={name: info.get(name, True) is not False for name in limits},
+        runtimes=frozenset(info.get("Runtimes") or ()),
+        # An engine in a virtual machine of its own has processes that this machine's /proc does not show.
+        same_kernel=info.get("KernelVersion") == os.uname().release
+        and "Desktop" not in str(info.get("OperatingSystem")),
+    )
+
+
+def _security(options: Any) -> list[str]:
+    words = [str(one).split(",")[0] for one in options or ()]
+    return [word.removeprefix("name=") for word in words]

@@ -1,0 +1,137 @@
+"""An image: what it is by name, and which Python in it can run the runner. The latter is tried once and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from crabpot.backends.docker import naming, render
+from crabpot.backends.docker.demultiplexer import Demultiplexer
+from crabpot.backends.docker.engine import EngineRefused
+from crabpot.backends.docker.removal import made_or_removed, remove
+from crabpot.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from crabpot.backends.docker.engine import Engine
+    from crabpot.backends.docker.render import Plan
+    from crabpot.spec.spec import SandboxSpec
+
+INTERPRETERS = ("/usr/bin/python3", "/usr/local/bin/python3")
+
+_NOT_FOUND = 404
+_PROBE_S = 60.0
+_MOST_REMEMBERED = 256
+_WORKS = "crabpot: it works"
+# What the engine's init says of a program that it cannot start.
+_INIT_FAILED = re.compile(r"exec \S+ failed: No such file or directory")
+# Imports what the runner imports at its start, and what its tools will.
+_PROBE = f"""
+import sys
+sys.version_info >= (3, 9) or sys.exit("it is Python %d.%d, and 3.9 or newer is needed" % sys.version_info[:2])
+package = type(sys)("crabpot_runner")
+package.__path__ = ["{render.RUNNER}"]
+sys.modules["crabpot_runner"] = package
+sys.dont_write_bytecode = True
+import _ctypes, re, resource, termios, crabpot_runner.server
+print("{_WORKS}")
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """One image of the engine's. The variables and volumes are those that its maker declared."""
+
+    name: str
+    id: str
+    env: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+
+
+async def find(engine: Engine, name: str) -> Image | str:
+    """Look an image up, or say that it is missing and what to do."""
+    try:
+        said: dict[str, Any] = await engine.get(f"/images/{quote(name)}/json")
+    except EngineRefused as error:
+        if error.status == _NOT_FOUND:
+            return f"the engine has no image {name}: crabpot image build, docker pull, or name another in docker.image"
+        raise
+    config = said.get("Config") or {}
+    return Image(
+        name=name,
+        id=str(said["Id"]),
+        env=tuple(str(one).partition("=")[0] for one in config.get("Env") or ()),
+        volumes=tuple(sorted(config.get("Volumes") or ())),
+    )
+
+
+class Interpreters:
+    """Which Python of an image runs the runner, by the image's id and the runner's version. Only good news is kept."""
+
+    def __init__(self, home: str) -> None:
+        self._file = f"{home}/images.json"
+        self._known: dict[str, str] | None = None
+
+    async def of(self, engine: Engine, spec: SandboxSpec, plan: Plan) -> str:
+        """Give its path, or raise SandboxUnavailable."""
+        key = "|".join((plan.image_id, *(bind.source for bind in plan.binds), spec.docker.runtime or ""))
+        if self._known is None:
+            self._known = self._recall()
+        if key not in self._known:
+            self._known[key] = await _try_all(engine, spec, plan)
+            self._keep()
+        return self._known[key]
+
+    def _recall(self) -> dict[str, str]:
+        try:
+            with open(self._file, "rb") as file:
+                document = json.loads(file.read(1024**2))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(document, dict):
+            return {}
+        return {key: path for key, path in document.items() if path in INTERPRETERS}
+
+    def _keep(self) -> None:
+        known = dict(list((self._known or {}).items())[-_MOST_REMEMBERED:])
+        draft = f"{self._file}.{os.urandom(4).hex()}"
+        # What cannot be written down is found out again.
+        with contextlib.suppress(OSError):
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                json.dump(known, file)
+            os.replace(draft, self._file)
+
+
+async def _try_all(engine: Engine, spec: SandboxSpec, plan: Plan) -> str:
+    failures = []
+    for path in INTERPRETERS:
+        wrong = await _try(engine, spec, replace(plan, interpreter=path))
+        if wrong is None:
+            return path
+        failures.append(f"{path}: {wrong}")
+    raise SandboxUnavailable(
+        f"the image {spec.docker.image} has no Python for the runner, 3.9 or newer with its standard library "
+        f"({'; '.join(failures)}): install python3 in it, or crabpot image build"
+    )
+
+
+async def _try(engine: Engine, spec: SandboxSpec, plan: Plan) -> str | None:
+    """Run it in a throw-away container; None if it does."""
+    body = render.probe_body(spec, plan, _PROBE)
+    container = await made_or_removed(engine, naming.create_unnamed(engine, body))
+    try:
+        demultiplexer = Demultiplexer()
+        said = demultiplexer(await engine.run_to_end(container, timeout_s=_PROBE_S)).decode("utf-8", "replace")
+    finally:
+        await asyncio.shield(remove(engine, container))
+    if _WORKS in said:
+        return None
+    lines = demultiplexer.errors().splitlines()
+    if lines and _INIT_FAILED.search(lines[-1]):
+        return "it is not there"
+    return lines[-1] if lines else "it ended without a word"

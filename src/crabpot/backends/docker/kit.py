@@ -1,0 +1,79 @@
+"""What of Crabpot goes into a container, kept in the state folder: the runner and two small files of /etc.
+
+Copies, because the package may be readable by its owner alone, and what is mounted keeps the permissions it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import crabpot.runner
+from crabpot.backends.bubblewrap import etc
+from crabpot.backends.docker import render
+from crabpot.backends.docker.render import Bind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.spec.spec import User
+
+# Far beyond the age at which sandboxes are pruned: a live one imports from its copy as it goes.
+_UNUSED_S = 30 * 86_400
+
+
+def runner(home: str) -> Bind:
+    """Give the runner of this version, to mount."""
+    folder = os.path.dirname(os.path.abspath(crabpot.runner.__file__))
+    sources = sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(".py"))
+    files = {}
+    for path in sources:
+        with open(path, "rb") as file:
+            files[os.path.basename(path)] = file.read()
+    made = _keep(home, "runner", files)
+    return Bind(source=made, target=render.RUNNER, access="ro")
+
+
+def names(home: str, user: User) -> tuple[Bind, ...]:
+    """Give a user's passwd and group files, to mount: ssh and others ask who they are, and no image knows every uid."""
+    written = etc.written(user, resolves=True)
+    shown = {name: written[f"/etc/{name}"] for name in ("passwd", "group")}
+    made = _keep(home, "etc", shown)
+    return tuple(Bind(source=f"{made}/{name}", target=f"/etc/{name}", access="ro") for name in shown)
+
+
+def _keep(home: str, kind: str, files: Mapping[str, bytes]) -> str:
+    """Find a folder with just these files, named after what is in them, or make it; whole or not at all."""
+    digest = hashlib.sha256()
+    for name, content in files.items():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    folder = f"{home}/{kind}-{digest.hexdigest()[:32]}"
+    if os.path.isdir(folder):
+        os.utime(folder)
+        return folder
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    made = f"{home}/making-{os.urandom(8).hex()}"
+    os.mkdir(made, 0o755)
+    try:
+        for name, content in files.items():
+            with open(f"{made}/{name}", "xb") as file:
+                file.write(content)
+            os.chmod(f"{made}/{name}", 0o644)
+        os.chmod(made, 0o755)  # noqa: S103  whatever the umask; nothing in it is secret
+        with contextlib.suppress(OSError):  # Another gateway was faster; its copy is the same.
+            os.rename(made, folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    _forget_old(home)
+    return folder
+
+
+def _forget_old(home: str) -> None:
+    for entry in list(os.scandir(home)):
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_dir(follow_symlinks=False) and time.time() - entry.stat().st_mtime > _UNUSED_S:
+                shutil.rmtree(entry.path, ignore_errors=True)

@@ -1,0 +1,22 @@
+"""Containers that a dead gateway left on an engine, found by their labels and removed; nobody else's are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from crabpot.backends.docker import owner
+from crabpot.backends.docker.removal import remove
+
+if TYPE_CHECKING:
+    from crabpot.backends.docker.engine import Engine
+
+
+async def reap(engine: Engine, state: str) -> list[str]:
+    """Remove the containers of this state folder whose gateway is gone, and give their names."""
+    filters = json.dumps({"label": [f"{owner.STATE}={state}"]})
+    listed = await engine.get("/containers/json", {"all": "1", "filters": filters})
+    dead = [one for one in listed if not owner.is_alive((one.get("Labels") or {}).get(owner.OWNER, ""))]
+    await asyncio.gather(*(remove(engine, one["Id"]) for one in dead))
+    return [name.lstrip("/") for one in dead for name in one.get("Names") or ()]

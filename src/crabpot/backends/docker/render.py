@@ -1,0 +1,194 @@
+"""From spec and facts to the body of a create request. Pure: no engine is asked here, and nothing is looked up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.docker import owner
+from crabpot.spec import hardening
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.spec.spec import Access, SandboxSpec, User
+
+HOSTNAME = "crabpot"
+RUNNER = f"{hardening.RUNNER}/runner"
+TMP = "/tmp"  # noqa: S108  a name inside the sandbox
+
+# Beyond /proc: what the engine hides by itself, named because a list of ours replaces its own; and the control groups,
+# whose older kind is mounted on a writable tmpfs.
+_MASKED = (*hardening.MASKED_PROC, "/sys/firmware", "/sys/devices/virtual/powercap", "/sys/fs/cgroup")
+# The engine's /dev is a tmpfs that its owner, root, could write; devices, terminals and shared memory stay usable.
+_READ_ONLY = (*hardening.READ_ONLY_PROC, "/dev")
+_BYTES_PER_INODE = 4096
+_FEWEST_INODES = 1024
+# The engine's own bounds for cpus; shares below two mean its default to the kernel.
+_FEWEST_CPUS, _FEWEST_SHARES = 0.01, 2
+_NANO = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A file or folder of the host at a place inside."""
+
+    source: str
+    target: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The facts that a container is made from."""
+
+    image_id: str
+    interpreter: str
+    user: User
+    binds: tuple[Bind, ...]
+    seccomp: str
+    """The profile itself, as JSON: the engine reads no files for whoever uses its API."""
+    cpus: int
+    """How many the machine has: the engine refuses a limit above that."""
+    apparmor: str | None = None
+    disk: str | None = None
+    """The device that io limits are about."""
+    image_env: tuple[str, ...] = ()
+    image_volumes: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def labels(spec: SandboxSpec, *, owned_by: str, state: str) -> dict[str, str]:
+    """Say whose container it is, and which sandbox."""
+    return {owner.OWNER: owned_by, owner.SCOPE: spec.scope_key, owner.HASH: spec.hash, owner.STATE: state}
+
+
+def create_body(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+    """Describe the container whose main process is the runner, and whose standard streams are the wire."""
+    return {
+        **_walled(plan, [plan.interpreter, "-I", "-S", f"{RUNNER}/__main__.py"]),
+        "WorkingDir": hardening.WORKSPACE,
+        "OpenStdin": True,
+        # The runner ends with its stream: once whoever attached is gone, so is the container's standard input.
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "HostConfig": {
+            **_host_walls(spec, plan),
+            **_limits(spec, plan),
+            "Mounts": [_mount(bind) for bind in plan.binds],
+            "NetworkMode": spec.network.name if spec.network.kind == "named" else spec.network.kind,
+        },
+    }
+
+
+def probe_body(spec: SandboxSpec, plan: Plan, script: str) -> dict[str, Any]:
+    """Describe a container that asks an image's interpreter something: the same walls, and no folder of an agent's."""
+    return {
+        **_walled(plan, [plan.interpreter, "-I", "-S", "-c", script]),
+        "WorkingDir": "/",
+        "HostConfig": {
+            **_host_walls(spec, plan),
+            **_limits(spec, plan),
+            "Mounts": [_mount(bind) for bind in plan.binds],
+            "NetworkMode": "none",
+        },
+    }
+
+
+def _walled(plan: Plan, command: list[str]) -> dict[str, Any]:
+    return {
+        "Image": plan.image_id,
+        # Entrypoint rather than Cmd: an image's own entrypoint would get to run first, and see the wire.
+        "Entrypoint": command,
+        "Cmd": [],
+        "User": f"{plan.user.uid}:{plan.user.gid}",
+        "Hostname": HOSTNAME,
+        # A bare name takes a variable of the image's away; the runner gets what it passes on by the wire.
+        "Env": sorted(set(plan.image_env) - {"PATH"}),
+        # An image's health check would be run by the engine beside the runner, again and again.
+        "Healthcheck": {"Test": ["NONE"]},
+        "Tty": False,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Labels": dict(plan.labels),
+    }
+
+
+def _host_walls(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+    options = ["no-new-privileges", f"seccomp={plan.seccomp}"]
+    if plan.apparmor is not None:
+        options.append(f"apparmor={plan.apparmor}")
+    walls: dict[str, Any] = {
+        "Privileged": False,
+        "CapAdd": [],
+        "CapDrop": ["ALL"],
+        "SecurityOpt": options,
+        "ReadonlyRootfs": True,
+        "MaskedPaths": list(_MASKED),
+        "ReadonlyPaths": list(_READ_ONLY),
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Init": True,
+        # The output is the wire; an engine's log of it would fill a disk with what an agent reads.
+        "LogConfig": {"Type": "none", "Config": {}},
+        # The second hold on it, after the watchdog: what ends is removed by the engine itself.
+        "AutoRemove": True,
+        "RestartPolicy": {"Name": "no"},
+        "Tmpfs": _tmpfs(spec, plan),
+        "ShmSize": int(spec.limits.tmp),
+    }
+    if spec.docker.runtime is not None:
+        walls["Runtime"] = spec.docker.runtime
+    return walls
+
+
+def _tmpfs(spec: SandboxSpec, plan: Plan) -> dict[str, str]:
+    size = int(spec.limits.tmp)
+    inodes = max(size // _BYTES_PER_INODE, _FEWEST_INODES)
+    made = {TMP: f"rw,noexec,nosuid,nodev,size={size},nr_inodes={inodes},mode=1777"}
+    taken = {TMP, *(bind.target for bind in plan.binds)}
+    for path in plan.image_volumes:
+        # The engine would put a writable volume there, on the host's disk and under no limit.
+        if path not in taken:
+            made[path] = "ro,noexec,nosuid,nodev,size=4096"
+    return made
+
+
+def _limits(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+    limits = spec.limits
+    made: dict[str, Any] = {
+        "Memory": int(limits.memory),
+        "MemorySwap": int(limits.memory),
+        "NanoCpus": int(min(max(limits.cpus, _FEWEST_CPUS), plan.cpus) * _NANO),
+        "PidsLimit": limits.pids,
+        "Ulimits": [
+            {"Name": name, "Soft": most, "Hard": most}
+            for name, most in (("nofile", limits.open_files), ("fsize", int(limits.file_size)), ("core", 0))
+        ],
+    }
+    if limits.memory_reservation is not None:
+        made["MemoryReservation"] = int(min(limits.memory_reservation, limits.memory))
+    if limits.cpu_shares is not None:
+        made["CpuShares"] = max(limits.cpu_shares, _FEWEST_SHARES)
+    for key, rate in (("BlkioDeviceReadBps", limits.io.read), ("BlkioDeviceWriteBps", limits.io.write)):
+        if rate is not None and plan.disk is not None:
+            made[key] = [{"Path": plan.disk, "Rate": int(rate)}]
+    return made
+
+
+def _mount(bind: Bind) -> dict[str, Any]:
+    read_only = bind.access == "ro"
+    return {
+        "Type": "bind",
+        "Source": bind.source,
+        "Target": bind.target,
+        "ReadOnly": read_only,
+        # Before API 1.44 "read-only" does not reach what is mounted below the source; so that is left out there.
+        "BindOptions": {"Propagation": "rprivate", "NonRecursive": read_only},
+    }
+
+
+def seccomp_text(profile: Mapping[str, object]) -> str:
+    """Write a profile as the engine takes it, and as a test can compare it."""
+    return json.dumps(profile, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,81 @@
+"""A sandbox that lives: its stream, freezing and ending it, and which limit struck in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.bubblewrap.limits import amount
+from crabpot.backends.docker import watchdog
+from crabpot.backends.docker.engine import EngineError
+from crabpot.backends.docker.removal import remove
+from crabpot.errors import SandboxLost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.backends.docker.engine import Engine
+    from crabpot.backends.docker.starting import Started
+    from crabpot.settings import Limits
+
+_FREEZE_TIMEOUT_S = 5.0
+# The loop waits for this answer, which takes a tenth of it.
+_LAST_WORDS_S = 0.2
+
+
+class Sandbox:
+    """One of docker's. Its main process is the runner: when that ends, the engine ends everything in it."""
+
+    def __init__(self, *, engine: Engine, started: Started, hello: Mapping[str, Any], limits: Limits) -> None:
+        self.channel = started.channel
+        self.container = started.container
+        self.hello = hello
+        self._engine = engine
+        self._counters = started.counters
+        self._limits = limits
+        self._asked = False
+        self._closing: asyncio.Task[None] | None = None
+
+    def cause_of_death(self) -> tuple[str, str] | None:
+        """Give the code and sentence of a limit that struck since this was last asked, where the kernel shows it."""
+        hit = self._counters.new() or self._last_words()
+        if "memory" in hit:
+            total = amount(self._limits.memory)
+            return "memory_limit", f"the sandbox used more than its {total} of memory (limits.memory)"
+        if "pids" in hit:
+            return "process_limit", f"the sandbox had more than its {self._limits.pids} processes (limits.pids)"
+        return None
+
+    def _last_words(self) -> set[str]:
+        """Ask the engine what a container died of, once, and at once: it is about to forget it."""
+        if not self._counters.gone or self._asked:
+            return set()
+        self._asked = True
+        target = f"{self._engine.version}/containers/{self.container}/json"
+        try:
+            _, content = watchdog.ask(self._engine.path, "GET", target, _LAST_WORDS_S)
+            return {"memory"} if json.loads(content)["State"]["OOMKilled"] is True else set()
+        except (OSError, ValueError, KeyError, TypeError):
+            return set()
+
+    async def freeze(self) -> None:
+        """Stop every process of it until `thaw`; SandboxLost if that cannot be done in time."""
+        try:
+            await self._engine.post(f"/containers/{self.container}/pause", timeout_s=_FREEZE_TIMEOUT_S)
+        except EngineError as error:
+            raise SandboxLost(f"the sandbox could not be frozen: {error}") from None
+
+    async def thaw(self) -> None:
+        """Let its processes go on; SandboxLost if they cannot."""
+        try:
+            await self._engine.post(f"/containers/{self.container}/unpause", timeout_s=_FREEZE_TIMEOUT_S)
+        except EngineError as error:
+            raise SandboxLost(f"the sandbox could not be thawed: {error}") from None
+
+    async def close(self) -> None:
+        """End every process of it and leave nothing behind; safe to call twice, and at once."""
+        if self._closing is None:
+            self.channel.sock.close()
+            self._closing = asyncio.create_task(remove(self._engine, self.container))
+        await asyncio.shield(self._closing)
