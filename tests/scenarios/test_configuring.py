@@ -136,7 +136,7 @@ def test_a_first_setting_makes_the_file(crabpot: Any) -> None:
     [
         ("tools.deny", '[\n  "cron",\n  "tts"\n]\n'),
         ("tools.deny[1]", "tts\n"),
-        ("tools.profile", "null\n"),
+        ("tools.profile", "full\n"),
         ("agents.defaults.sandbox.mode", "all\n"),
         ("agents.defaults.sandbox.network", "none\n"),
         ("agents.defaults.sandbox.limits.pids", "100\n"),

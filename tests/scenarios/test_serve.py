@@ -169,4 +169,4 @@ def test_a_folder_that_others_can_write_is_refused(placed):
     placed.state.chmod(0o777)
     ended = placed("serve")
     assert ended.code == 1
-    assert "chmod 700" in ended.said()
+    assert "chmod go-w" in ended.said()

@@ -23,8 +23,7 @@ def test_every_value_of_the_starter_is_the_default(load_text: Callable[[str], Se
     started, empty = load_text(starter.TEXT), load_text("{}")
     assert started.defaults.sandbox == empty.defaults.sandbox
     assert started.defaults.workspace == empty.defaults.workspace
-    assert started.defaults.tools == Tools(profile="full")
-    assert empty.defaults.tools == Tools()
+    assert started.defaults.tools == empty.defaults.tools == Tools()
 
 
 def test_nothing_in_the_starter_needs_a_second_look(load_text: Callable[[str], Settings], around: Surroundings) -> None:
@@ -35,7 +34,7 @@ def test_every_setting_of_the_starter_has_a_comment() -> None:
     root = parse(starter.TEXT)
     assert isinstance(root, Object)
     lines = starter.TEXT.split("\n")
-    for key in ("mode", "scope", "workspace", "backend", "network", "binds", "limits", "profile", "deny", "elevated"):
+    for key in ("mode", "scope", "workspace", "backend", "network", "binds", "limits", "deny", "elevated"):
         at = next(number for number, line in enumerate(lines) if line.strip().startswith(f"{key}:"))
         assert lines[at - 1].strip().startswith("//"), key
 
