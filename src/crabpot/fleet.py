@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 START_S = 20.0
 
 # Each opening holds a few dozen descriptors for its moment; a burst must not run into `ulimit -n`.
-_AT_ONCE = 16
+_AT_ONCE = 32
 
 _CLOSING = "the gateway is closing"
 

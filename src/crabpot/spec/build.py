@@ -31,7 +31,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
     name = sandbox_name(scope_key)
     own = binds.expand(agent.workspace, around.home)
     private = sandbox.workspace != "rw"
-    refusal = _workspace_refusal(agent, own, around)
+    refusal = None if sandbox.workspace == "none" else _workspace_refusal(agent, own, around)
     if refusal:
         raise binds.BindRefused(refusal)
     return SandboxSpec(
