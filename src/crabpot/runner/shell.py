@@ -28,6 +28,10 @@ _DEFAULT_TERM = b"xterm-256color"
 _MAX_SIDE = 1000
 
 
+_ARGUMENTS = ("command", "cwd", "timeout", "env", "stdin", "background", "tty")
+_TAKES = "command, cwd?, timeout?, env?, stdin?, background?, tty?"
+
+
 def start(call: Call, runner: Runner) -> None:
     """Starts the command of an `exec` call, in its foreground or as a background process."""
     if call.args.get("background"):
@@ -40,6 +44,11 @@ def start(call: Call, runner: Runner) -> None:
 def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
     """Checks the arguments of an `exec` call and enters its folder: the text for stdin, and what starts it there."""
     args = call.args
+    for name in args:
+        if name not in _ARGUMENTS:
+            raise ToolError("invalid_arguments", "exec has no argument %.80r; it takes %s" % (name, _TAKES))
+    if args.get("command") is None:
+        raise ToolError("invalid_arguments", "exec needs the argument command; it takes %s" % _TAKES)
     command = _text(args.get("command"), "command")
     if b"\0" in command:
         raise ToolError("invalid_arguments", "command has a NUL byte")

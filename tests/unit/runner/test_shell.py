@@ -437,3 +437,17 @@ def test_an_interactive_session_has_no_output_limit():
         result = runner.result(call)
         assert not result["truncated"]
         assert runner.output[call, "stdout"].count(b"\n") == 20_000
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"cmd": "ls"}, "exec has no argument 'cmd'; it takes command, cwd?"),
+        ({"command": "ls", "place": "host"}, "no argument 'place'"),
+        ({}, "exec needs the argument command"),
+    ],
+)
+def test_an_argument_that_there_is_not_is_refused_with_those_that_there_are(runner, args, said):
+    answer = runner.call("exec", args)
+    assert answer["error"]["code"] == "invalid_arguments"
+    assert said in answer["error"]["message"]
