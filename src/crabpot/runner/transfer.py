@@ -22,8 +22,7 @@ class Transfer(Job):
             runner.loop.set_timer(self, call.timeout_s, self._timed_out)
 
     def _release(self) -> None:
-        """Lets go of the file."""
-        raise NotImplementedError
+        """Lets go of the file; each direction has its own way."""
 
     def _end(self, error: ToolError | None, data: object = None) -> None:
         if self._done:

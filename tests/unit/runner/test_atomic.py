@@ -16,21 +16,6 @@ from crabpot.runner import files
 from .file_checks import as_nobody, code, leftovers, peak_kib
 
 
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def ctx(request, tmp_path):
-    workspace, agent = tmp_path / "workspace", tmp_path / "agent"
-    workspace.mkdir()
-    agent.mkdir()
-    context = files.Context(str(workspace), (str(workspace), str(agent)), kernel=request.param)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def ws(ctx, tmp_path):
-    return tmp_path / "workspace"
-
-
 def test_write_makes_parents_and_says_whether_it_created(ctx, ws) -> None:
     assert files.write({"path": "a/b/c", "content": "häh"}, ctx)["data"] == {"size": 4, "created": True}
     assert files.write({"path": "a/b/c", "content": ""}, ctx)["data"] == {"size": 0, "created": False}

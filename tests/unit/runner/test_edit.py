@@ -18,21 +18,6 @@ from crabpot.runner.text import Occurrences, unify
 from .file_checks import code, content, fails, leftovers
 
 
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def ctx(request, tmp_path):
-    workspace, agent = tmp_path / "workspace", tmp_path / "agent"
-    workspace.mkdir()
-    agent.mkdir()
-    context = files.Context(str(workspace), (str(workspace), str(agent)), kernel=request.param)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def ws(ctx, tmp_path):
-    return tmp_path / "workspace"
-
-
 def test_edit_replaces_what_stands_once(ctx, ws) -> None:
     (ws / "f").write_text("one two three two\n")
     os.chmod(ws / "f", 0o755)

@@ -14,21 +14,6 @@ from crabpot.runner.failure import ToolError
 from .file_checks import code, content, fails, leftovers
 
 
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def ctx(request, tmp_path):
-    workspace, agent = tmp_path / "workspace", tmp_path / "agent"
-    workspace.mkdir()
-    agent.mkdir()
-    context = files.Context(str(workspace), (str(workspace), str(agent)), kernel=request.param)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def ws(ctx, tmp_path):
-    return tmp_path / "workspace"
-
-
 @pytest.mark.parametrize(
     ("tool", "args", "says"),
     [

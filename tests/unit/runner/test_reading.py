@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpot.runner import files, reading
 
 from .file_checks import content, fails, peak_kib
-
-
-@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def ctx(request, tmp_path):
-    workspace, agent = tmp_path / "workspace", tmp_path / "agent"
-    workspace.mkdir()
-    agent.mkdir()
-    context = files.Context(str(workspace), (str(workspace), str(agent)), kernel=request.param)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def ws(ctx, tmp_path):
-    return tmp_path / "workspace"
 
 
 def test_read_gives_lines_from_one_and_counts_all_of_them(ctx, ws) -> None:
