@@ -147,7 +147,10 @@ async def test_a_host_command_is_refused_as_well(bench):
 async def test_the_sender_is_the_doors_word_and_never_an_argument(bench):
     tools = '{elevated: {enabled: true, patterns: ["id"], allowFrom: ["alice"]}}'
     async with bench(settings(tools)) as made:
-        assert (await made.gateway.call(S, "exec", {"command": "id", "sender": "alice"})).error is None
+        # As an argument it names nobody: the call stays in, where the runner knows no such argument.
+        claimed = await made.gateway.call(S, "exec", {"command": "id", "sender": "alice"})
+        assert (claimed.error.code, claimed.place.value) == ("invalid_arguments", "sandbox")
+        assert (await made.gateway.call(S, "exec", {"command": "id"})).error is None
         refused = await made.gateway.call(S, "exec", {"command": "id"}, sender="alice")
         assert refused.error.code == "approval_denied"
 
