@@ -100,24 +100,28 @@ class Execution:
                 resizes=given.resizes,
             )
         except SandboxLost as error:
+            # Asked first: what ends it may take the answer away.
+            cause = await live.opened.cause_of_death()
             self.fleet.forget(live)
-            code, message = live.opened.cause_of_death() or ("sandbox_lost", f"the sandbox was lost: {error}")
+            code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
             return call.failed(code, message, placed.where)
         finally:
             live.used = time.time()
-        return _result(call, reply, live, streamed=given.sink is not None)
+        return await _result(call, reply, live, streamed=given.sink is not None)
 
     async def acquire(self, agent: AgentSettings, placed: Placement) -> Live:
         """Find the live place of a session, or open it."""
         opener: Callable[[], Awaitable[Opened | Connected]]
+        writes: tuple[str, ...] = ()
         if placed.scope_key is None:
             key, version = (Place.HOST, agent.id), binds.expand(agent.workspace, self.around.home)
             opener = partial(open_on_host, version, agent.sandbox.limits, self.environ)
         else:
             spec, version = self.describe(agent, placed.scope_key)
             key, opener = (Place.SANDBOX, placed.scope_key), partial(self._open, spec, agent)
+            writes = spec.writes
         live = self.fleet.find(key, version)
-        return live or await self.fleet.acquire(key, version, opener, agent.sandbox.prune)
+        return live or await self.fleet.acquire(key, version, opener, agent.sandbox.prune, writes=writes)
 
     async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Opened | Connected:
         try:
@@ -171,7 +175,7 @@ class Held:
 
     def __init__(self, opened: Opened, held: keeping.Hold) -> None:
         self.channel, self.hello = opened.channel, opened.hello
-        self.cause_of_death = opened.cause_of_death
+        self.cause_of_death, self.freeze, self.thaw = opened.cause_of_death, opened.freeze, opened.thaw
         self._opened, self._held = opened, held
 
     async def close(self) -> None:
@@ -182,10 +186,10 @@ class Held:
             self._held.release()
 
 
-def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:
+async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:
     error = reply.error
     if error is None and not reply.success and reply.exit_code is not None:
-        error = _limit_behind(reply.exit_code, live)
+        error = await _limit_behind(reply.exit_code, live)
     if call.tool == "read" and reply.data is not None and not streamed:
         # The content came beside the frame; that of an empty file did not come at all.
         reply.data.setdefault("content", "")
@@ -203,12 +207,12 @@ def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> Tool
     )
 
 
-def _limit_behind(exit_code: int, live: Live) -> tuple[str, str] | None:
+async def _limit_behind(exit_code: int, live: Live) -> tuple[str, str] | None:
     """Name the limit that killed a command, where the kernel told; the exit code stays as it was."""
     largest = live.opened.hello["limits"]["file_size"]
     if exit_code == _TOO_LARGE and largest is not None:
         return "disk_limit", f"a file would have grown beyond {largest} bytes (limits.fileSize)"
-    cause = live.opened.cause_of_death()
+    cause = await live.opened.cause_of_death()
     if cause is None or (cause[0] == "memory_limit" and exit_code != _KILLED):
         return None
     return cause

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crabpot.backends.stream import GRACE_S
 from crabpot.backends.wire import RunnerWire
 from crabpot.errors import SandboxUnavailable
+from crabpot.standstill import Standstill
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from crabpot.backends.base import Opened
     from crabpot.model import Place
@@ -38,11 +41,29 @@ class Connected:
 
     opened: Opened
     wire: RunnerWire
+    _freezes: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def lost(self) -> bool:
         """Whether it stopped answering."""
         return self.wire.lost is not None
+
+    async def freeze(self) -> None:
+        """Stop everything in it until it was thawed as often; SandboxLost if that cannot be done."""
+        async with self._turn:
+            self._freezes += 1
+            if self._freezes == 1:
+                self.wire.freeze()
+                await self.opened.freeze()
+
+    async def thaw(self) -> None:
+        """Let it go on, unless somebody else froze it too; SandboxLost if it cannot."""
+        async with self._turn:
+            self._freezes -= 1
+            if self._freezes == 0:
+                await self.opened.thaw()
+                self.wire.thaw()
 
     async def end(self) -> None:
         """End it and everything in it."""
@@ -57,8 +78,15 @@ class Live(Connected):
     key: Key
     version: str
     prune: Prune
+    writes: tuple[str, ...]
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
+
+    def can_reach(self, folder: str) -> bool:
+        """Tell whether it can change something in a folder of the host, or above it: a program looks there too."""
+        wanted = os.path.realpath(folder)
+        roots = [os.path.realpath(root) for root in self.writes]
+        return any(os.path.commonpath([root, wanted]) in (root, wanted) for root in roots)
 
     async def end_when_quiet(self) -> None:
         """Let the calls in it finish before it ends."""
@@ -75,6 +103,7 @@ class Fleet:
         self._live: dict[Key, Live] = {}
         self._opening: dict[Key, asyncio.Task[Live]] = {}
         self._ending: dict[asyncio.Task[None], Live] = {}
+        self._stills: list[Standstill[Live]] = []
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
 
@@ -86,8 +115,13 @@ class Fleet:
         live.used = time.time()
         return live
 
-    async def acquire(self, key: Key, version: str, open_: Opener, prune: Prune) -> Live:
-        """Find the sandbox of a key, or open it; one of an older version is replaced. `prune` says when it goes."""
+    async def acquire(
+        self, key: Key, version: str, open_: Opener, prune: Prune, *, writes: tuple[str, ...] = ()
+    ) -> Live:
+        """Find the sandbox of a key, or open it; one of an older version is replaced.
+
+        `prune` says when it goes, `writes` what of the host it can change.
+        """
         while True:
             live = self.find(key, version)
             if live is not None:
@@ -97,7 +131,7 @@ class Fleet:
                 if self._closed:
                     raise SandboxUnavailable(_CLOSING)
                 self._retire(key)
-                task = asyncio.create_task(self._open(key, version, open_, prune))
+                task = asyncio.create_task(self._open(key, version, open_, prune, writes))
                 self._opening[key] = task
                 task.add_done_callback(lambda done: self._opened(key, done))
             live = await self._opened_by(task)
@@ -119,13 +153,40 @@ class Fleet:
             # Whoever waits is told; asking once keeps asyncio from logging a failure that nobody waited for.
             task.exception()
 
-    async def _open(self, key: Key, version: str, open_: Opener, prune: Prune) -> Live:
+    async def _open(self, key: Key, version: str, open_: Opener, prune: Prune, writes: tuple[str, ...]) -> Live:
         async with self._slots:
             found = await open_()
         connected = found if isinstance(found, Connected) else await self.connect(found)
         opened, wire = connected.opened, connected.wire
-        live = self._live[key] = Live(key=key, version=version, opened=opened, wire=wire, prune=prune)
+        live = Live(key=key, version=version, opened=opened, wire=wire, prune=prune, writes=writes)
+        try:
+            await self._join(live)
+        except BaseException:
+            await live.end()
+            raise
+        self._live[key] = live
         return live
+
+    async def _join(self, live: Live) -> None:
+        """Freeze a sandbox that opens while others like it stand still, before it has its first call."""
+        while late := [still for still in self._stills if live not in still]:
+            for still in late:
+                await still.take(live)
+        if live.lost:
+            raise SandboxUnavailable("the sandbox could not be frozen while a command runs on the host; try again")
+
+    @asynccontextmanager
+    async def frozen(self, which: Callable[[Live], bool]) -> AsyncIterator[None]:
+        """Let nothing move in the sandboxes that `which` names, nor in those that open meanwhile."""
+        still = Standstill(which)
+        self._stills.append(still)
+        try:
+            async with still:
+                # One that is ending may still run what it was sent.
+                await asyncio.gather(*map(still.take, [*self._live.values(), *self._ending.values()]))
+                yield
+        finally:
+            self._stills.remove(still)
 
     async def connect(self, opened: Opened) -> Connected:
         """Wait for a sandbox's runner; one that does not answer is ended before the error is told."""

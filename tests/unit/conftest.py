@@ -22,6 +22,7 @@ from crabpot.backends.host.backend import open_on_host
 from crabpot.backends.registry import Registry
 from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
+from crabpot.errors import SandboxLost
 from crabpot.execution import Execution
 from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
@@ -105,6 +106,8 @@ class Double:
         self.script = script
         self.closed = 0
         self.death: tuple[str, str] | None = None
+        self.frozen: list[bool] = []
+        self.unfreezable = False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -120,7 +123,15 @@ class Double:
         await asyncio.to_thread(self.thread.join, 20)
         assert not self.thread.is_alive()
 
-    def cause_of_death(self) -> tuple[str, str] | None:
+    async def freeze(self) -> None:
+        self.frozen.append(True)
+        if self.unfreezable:
+            raise SandboxLost("it does not freeze")
+
+    async def thaw(self) -> None:
+        self.frozen.append(False)
+
+    async def cause_of_death(self) -> tuple[str, str] | None:
         return self.death
 
 
@@ -162,12 +173,15 @@ class Unconfined:
         self.opened: list[Any] = []
         self.death: tuple[str, str] | None = None
 
+    async def _cause_of_death(self) -> tuple[str, str] | None:
+        return self.death
+
     async def probe(self, _spec: Any) -> tuple[()]:
         return ()
 
     async def open(self, spec: Any) -> Any:
         made = await open_on_host(spec.workspace, spec.limits, ENV)
-        made.cause_of_death = lambda: self.death  # type: ignore[method-assign]
+        made.cause_of_death = self._cause_of_death  # type: ignore[method-assign]
         self.opened.append(made)
         return made
 

@@ -284,6 +284,19 @@ async def test_a_folder_in_use_is_held_and_let_go_with_its_sandbox(bench):
         assert len(keeping.remove(made.state, lambda _: True)) == 1
 
 
+async def test_the_sandboxes_that_can_write_a_folder_can_be_frozen(bench, kit):
+    backend = kit.Scripted(kit.answering)
+    async with bench(backend=backend) as made:
+        assert (await made.gateway.call(S, "exec", command="true")).success
+        double = backend.opened[0]
+        async with made.execution.fleet.frozen(lambda live: live.can_reach(made.state)):
+            assert double.frozen == [True]
+        assert double.frozen == [True, False]
+        async with made.execution.fleet.frozen(lambda live: live.can_reach("/nowhere")):
+            pass
+        assert double.frozen == [True, False]
+
+
 async def test_a_folder_is_let_go_when_its_sandbox_does_not_open(bench, kit):
     from crabpot import keeping
 

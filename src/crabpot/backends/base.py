@@ -55,7 +55,13 @@ class Opened(Protocol):
     async def close(self) -> None:
         """End every process of it and leave nothing behind; safe to call twice."""
 
-    def cause_of_death(self) -> tuple[str, str] | None:
+    async def freeze(self) -> None:
+        """Stop every process of it until `thaw`; SandboxLost if that cannot be done in time."""
+
+    async def thaw(self) -> None:
+        """Let its processes go on; SandboxLost if they cannot."""
+
+    async def cause_of_death(self) -> tuple[str, str] | None:
         """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
 
 

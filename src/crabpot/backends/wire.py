@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -41,6 +42,7 @@ class Wire(FrameStream, Generic[Answer]):
         super().__init__(channel, grace_s=grace_s)
         self._calls: dict[str, InFlight[Answer]] = {}
         self._count = 0
+        self._still_until = 0.0
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -52,6 +54,14 @@ class Wire(FrameStream, Generic[Answer]):
     async def quiet(self) -> None:
         """Wait until no call is in flight."""
         await self._quiet.wait()
+
+    def freeze(self) -> None:
+        """The other side stands still: no answer is late until it goes on."""
+        self._still_until = math.inf
+
+    def thaw(self) -> None:
+        """It goes on, and has its grace again for what it should have ended meanwhile."""
+        self._still_until = self.loop.time() + self.grace_s
 
     async def call(  # noqa: PLR0913  a call's three streams are optional and independent
         self,
@@ -109,8 +119,8 @@ class Wire(FrameStream, Generic[Answer]):
             await call.answer
 
     def _overdue(self, call: InFlight[Answer], timeout_s: float | None) -> None:
-        if call.behind:
-            # Its end may be waiting behind output that our own side is slow to take.
+        if call.behind or self.loop.time() < self._still_until:
+            # Its end may be waiting behind output that our own side is slow to take; and what is frozen ends nothing.
             call.timer = self.loop.call_later(self.grace_s, self._overdue, call, timeout_s)
             return
         since = "it was cancelled" if timeout_s is None else f"its time limit of {timeout_s:g} s"

@@ -56,6 +56,11 @@ class SandboxSpec:
     host_commands: tuple[str, ...]
 
     @property
+    def writes(self) -> tuple[str, ...]:
+        """The folders and files of the host that it can change."""
+        return (self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
+
+    @property
     def hash(self) -> str:
         """The digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
         text = json.dumps(self, default=_members, sort_keys=True, separators=(",", ":"))

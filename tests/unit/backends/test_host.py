@@ -20,7 +20,7 @@ async def test_the_workspace_is_made_and_commands_start_there_with_the_gateways_
     async with kit.connected(opened) as wire:
         reply = await wire.call("exec", {"command": "pwd; echo $OWN"}, timeout_s=20)
         assert reply.stdout == f"{tmp_path}/a/b\n{EVERYTHING}\n"
-        assert opened.cause_of_death() is None
+        assert await opened.cause_of_death() is None
 
 
 async def test_a_workspace_that_is_a_link_is_entered_once_and_for_all(kit, tmp_path):

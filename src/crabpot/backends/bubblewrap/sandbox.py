@@ -44,7 +44,7 @@ class Sandbox:
         self._told: dict[str, int] = {}
         self._closing: asyncio.Future[None] | None = None
 
-    def cause_of_death(self) -> tuple[str, str] | None:
+    async def cause_of_death(self) -> tuple[str, str] | None:
         """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
         self._count()
         struck = {name for name, count in self._hits.items() if count > self._told.get(name, 0)}
@@ -73,7 +73,7 @@ class Sandbox:
                 else:
                     await self._stop()
         except TimeoutError:
-            self.thaw()
+            await self.thaw()
             raise SandboxLost("the sandbox could not be frozen") from None
 
     async def _stop(self) -> None:
@@ -85,7 +85,7 @@ class Sandbox:
             waiting = waiting + 1 if left == {"D"} else 0
             await asyncio.sleep(_POLL_S)
 
-    def thaw(self) -> None:
+    async def thaw(self) -> None:
         """Let its processes go on."""
         if (self._group is None or not self._group.set_frozen(frozen=False)) and self._lives():
             freezing.go_on(self.pid)

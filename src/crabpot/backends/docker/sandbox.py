@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.bubblewrap.limits import amount
-from crabpot.backends.docker import watchdog
 from crabpot.backends.docker.engine import EngineError
 from crabpot.backends.docker.removal import remove
 from crabpot.errors import SandboxLost
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
     from crabpot.settings import Limits
 
 _FREEZE_TIMEOUT_S = 5.0
-# The loop waits for this answer, which takes a tenth of it.
-_LAST_WORDS_S = 0.2
+# The answer to a call that was in it waits for this.
+_LAST_WORDS_S = 1.0
 
 
 class Sandbox:
@@ -37,9 +35,9 @@ class Sandbox:
         self._asked = False
         self._closing: asyncio.Task[None] | None = None
 
-    def cause_of_death(self) -> tuple[str, str] | None:
+    async def cause_of_death(self) -> tuple[str, str] | None:
         """Give the code and sentence of a limit that struck since this was last asked, where the kernel shows it."""
-        hit = self._counters.new() or self._last_words()
+        hit = self._counters.new() or await self._last_words()
         if "memory" in hit:
             total = amount(self._limits.memory)
             return "memory_limit", f"the sandbox used more than its {total} of memory (limits.memory)"
@@ -47,16 +45,15 @@ class Sandbox:
             return "process_limit", f"the sandbox had more than its {self._limits.pids} processes (limits.pids)"
         return None
 
-    def _last_words(self) -> set[str]:
+    async def _last_words(self) -> set[str]:
         """Ask the engine what a container died of, once, and at once: it is about to forget it."""
         if not self._counters.gone or self._asked:
             return set()
         self._asked = True
-        target = f"{self._engine.version}/containers/{self.container}/json"
         try:
-            _, content = watchdog.ask(self._engine.path, "GET", target, _LAST_WORDS_S)
-            return {"memory"} if json.loads(content)["State"]["OOMKilled"] is True else set()
-        except (OSError, ValueError, KeyError, TypeError):
+            said = await self._engine.get(f"/containers/{self.container}/json", timeout_s=_LAST_WORDS_S)
+            return {"memory"} if said["State"]["OOMKilled"] is True else set()
+        except (EngineError, KeyError, TypeError):
             return set()
 
     async def freeze(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import crabpot.runner
 from crabpot.backends.base import Channel
-from crabpot.errors import SandboxUnavailable
+from crabpot.errors import SandboxLost, SandboxUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,14 @@ class HostRunner:
         self.channel.sock.close()
         await asyncio.shield(asyncio.to_thread(_await_end, self._process, self._end_s))
 
-    def cause_of_death(self) -> tuple[str, str] | None:
+    async def freeze(self) -> None:
+        """Refuse: what runs on the host may have started anything anywhere."""
+        raise SandboxLost("what runs on the host cannot be frozen")
+
+    async def thaw(self) -> None:
+        """It was never frozen."""
+
+    async def cause_of_death(self) -> tuple[str, str] | None:
         """No limit of ours holds on the host."""
         return None
 

@@ -219,7 +219,7 @@ async def freeze(state: str) -> Any:
         first = counter.read_text()
         await asyncio.sleep(0.2)
         second = counter.read_text()
-        box.thaw()
+        await box.thaw()
         await _until(lambda: counter.read_text() not in ("", second))
         await box.freeze()
     return {"stood still": first == second, "children": sorted(gateway.children())}
@@ -241,7 +241,7 @@ async def freeze_vfork(state: str) -> Any:
         await _until(lambda: len(_tree(box.pid)) > 1)
         for _ in range(15):
             await box.freeze()
-            box.thaw()
+            await box.thaw()
         box._group = group
     return {"children": sorted(gateway.children())}
 
@@ -266,8 +266,8 @@ async def hog_memory(state: str) -> Any:
             "output": result["stdout"],
             "errors": result["stderr"],
             "exit_code": result["exit_code"],
-            "cause": box.cause_of_death(),
-            "again": box.cause_of_death(),
+            "cause": await box.cause_of_death(),
+            "again": await box.cause_of_death(),
             "still": await stream.shell("echo here"),
             "other": await other.shell("echo here"),
         }
@@ -283,7 +283,7 @@ async def fork_bomb(state: str) -> Any:
         return {
             "output": result["stdout"],
             "errors": result["stderr"],
-            "cause": box.cause_of_death(),
+            "cause": await box.cause_of_death(),
             "still": await stream.shell("echo here"),
         }
 
@@ -297,7 +297,7 @@ async def die_of_memory(state: str) -> Any:
     everybody = "echo 1000 > /proc/self/oom_score_adj; tail /dev/zero"
     await stream.run(everybody)
     await box.close()
-    return {"cause": box.cause_of_death(), "again": box.cause_of_death()}
+    return {"cause": await box.cause_of_death(), "again": await box.cause_of_death()}
 
 
 async def fill_tmp(state: str) -> Any:

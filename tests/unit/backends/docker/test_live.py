@@ -151,10 +151,10 @@ async def test_a_memory_hog_is_named_and_the_sandbox_lives_on(engine: Engine, tm
     async with opened(engine, tmp_path, limits=Limits(memory=Size(96 * MIB))) as inside:
         done = await inside.run("python3 -c 'x = bytearray(400 << 20)'")
         assert done.exit_code == 137
-        cause = inside.box.cause_of_death()
+        cause = await inside.box.cause_of_death()
         assert cause is not None
         assert cause[0] == "memory_limit"
-        assert inside.box.cause_of_death() is None
+        assert await inside.box.cause_of_death() is None
         assert await inside.out("echo here") == "here\n"
 
 
@@ -163,14 +163,14 @@ async def test_a_runner_that_dies_for_want_of_memory_is_no_riddle(engine: Engine
         # What lies in /tmp counts as memory and as nobody's: the largest process is the runner.
         with pytest.raises(SandboxLost):
             await inside.run("dd if=/dev/zero of=/tmp/big bs=1M count=100")
-        assert (inside.box.cause_of_death() or ("", ""))[0] == "memory_limit"
-        assert inside.box.cause_of_death() is None
+        assert (await inside.box.cause_of_death() or ("", ""))[0] == "memory_limit"
+        assert await inside.box.cause_of_death() is None
 
 
 async def test_a_fork_bomb_is_named_and_the_sandbox_lives_on(engine: Engine, tmp_path: Path) -> None:
     async with opened(engine, tmp_path, limits=Limits(pids=20)) as inside:
         await inside.run("i=0; while [ $i -lt 60 ]; do sleep 100 & i=$((i+1)); done")
-        cause = inside.box.cause_of_death()
+        cause = await inside.box.cause_of_death()
         assert cause is not None
         assert cause[0] == "process_limit"
         assert await inside.out("echo here") == "here\n"

@@ -1,0 +1,77 @@
+"""One freeze of many sandboxes: which are in it, and that each of them goes on afterwards or is ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+
+from crabpot.errors import SandboxLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Freezable(Protocol):
+    """What can be frozen, or at least be ended."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it stopped answering."""
+
+    async def freeze(self) -> None:
+        """Stop it; SandboxLost if that cannot be done."""
+
+    async def thaw(self) -> None:
+        """Let it go on; SandboxLost if it cannot."""
+
+    async def end(self) -> None:
+        """End it."""
+
+
+One = TypeVar("One", bound=Freezable)
+
+
+class Standstill(Generic[One]):
+    """Sandboxes that stand still until the block ends."""
+
+    def __init__(self, which: Callable[[One], bool]) -> None:
+        self._which = which
+        self._seen: list[One] = []
+        self._held: list[One] = []
+
+    def __contains__(self, one: object) -> bool:
+        """Whether it was asked about already."""
+        return one in self._seen
+
+    async def take(self, one: One) -> None:
+        """Freeze a sandbox if this freeze is about it. One that cannot be frozen is ended: it must not move either."""
+        self._seen.append(one)
+        if not self._which(one):
+            return
+        if not one.lost:
+            self._held.append(one)
+            try:
+                # Shielded: a freeze that was given up half-way could not be told from one that never was.
+                await asyncio.shield(one.freeze())
+            except SandboxLost:
+                await one.end()
+        else:
+            await one.end()
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let all of them go on, cancelled or not."""
+        await asyncio.shield(asyncio.ensure_future(self._thaw()))
+
+    async def _thaw(self) -> None:
+        await asyncio.gather(*map(_thaw, self._held))
+
+
+async def _thaw(one: Freezable) -> None:
+    try:
+        await one.thaw()
+    except SandboxLost:
+        await one.end()
