@@ -75,7 +75,7 @@ class App:
         settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
         take(self.around.state)
         _allow_many_files()
-        audit = AuditLog(self.around.state)
+        audit = AuditLog(self.around.state, settings.audit)
         audit.open()
 
         def told(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...]) -> None:

@@ -192,6 +192,14 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """How much of the audit log the database holds before older records become a volume, and how long both stay."""
+
+    rotate: int = 100_000
+    keep_days: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
     """One agent's settings, defaults and global layers merged in.
 
@@ -216,6 +224,7 @@ class Settings:
     defaults: AgentSettings = AgentSettings(id="main")
     entries: Mapping[str, AgentSettings] = field(default_factory=dict)
     runner: Runner = Runner()
+    audit: Audit = Audit()
     default_agent: str = "main"
     file: str | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 
@@ -40,6 +41,24 @@ def test_records_are_json_for_programs(used):
     ended = used("audit", "show", "99")
     assert ended.code == 1
     assert "no record 99" in ended.said()
+
+
+def test_an_export_is_json_lines_whose_chain_anyone_can_follow(used):
+    used("exec", "--session", "agent:main:other", "--", "true")
+    lines = used("audit", "export").out.splitlines()
+    before = "0" * 64
+    for number, line in enumerate(lines, start=1):
+        record = json.loads(line)
+        assert record.pop("number") == number
+        told = record.pop("hash")
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+        before = hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+        assert told == before
+    assert len(lines) == 8
+    assert [json.loads(line)["number"] for line in used("audit", "export", "--after", "6").out.splitlines()] == [7, 8]
+    only = used("audit", "export", "--session", "agent:main:other").out.splitlines()
+    assert [json.loads(line)["number"] for line in only] == [7, 8]
+    assert len(used("audit", "tail", "--session", "agent:main:other").out.splitlines()) == 2
 
 
 def test_a_log_that_nobody_touched_holds_and_one_that_was_changed_does_not(used):

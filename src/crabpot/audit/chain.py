@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Mapping
 
 START = "0" * 64
@@ -22,9 +23,27 @@ def link(before: str, text: str) -> str:
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
-def first_break(rows: Iterable[tuple[int, str, str]], head: tuple[int, str]) -> str | None:
-    """Walk (number, text, hash) in order; say where the chain breaks, or None. `head` is what the last must be."""
-    before, number = START, 0
+def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> None:
+    """Add records behind the last, in the transaction that is open."""
+    row = connection.execute("SELECT number, hash FROM head").fetchone()
+    number, digest = row or (0, START)
+    rows = []
+    for record in group:
+        text = text_of(record)
+        number, digest = number + 1, link(digest, text)
+        rows.append((number, text, digest))
+    connection.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
+    connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, digest))
+
+
+def first_break(
+    rows: Iterable[tuple[int, str, str]], head: tuple[int, str], start: tuple[int, str] = (0, START)
+) -> str | None:
+    """Walk (number, text, hash) in order; say where the chain breaks, or None.
+
+    `start` is what the first must follow, `head` what the last must be.
+    """
+    number, before = start
     for found, text, digest in rows:
         number += 1
         if found > number:

@@ -1,21 +1,23 @@
-"""Read the audit log: the last records, one record, the sessions seen, and whether the chain holds."""
+"""Read the audit log, database and volumes: the last records, one, all, the sessions seen, whether the chain holds."""
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from crabpot.audit import FILE_NAME
+from crabpot.audit import FILE_NAME, volumes
 from crabpot.audit.chain import START, first_break
+from crabpot.audit.retention import start_of
 from crabpot.audit.store import SCHEMA
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Wanted = Callable[[dict[str, Any]], bool]
 
 
 class AuditReader:
@@ -23,18 +25,50 @@ class AuditReader:
 
     def __init__(self, state: str) -> None:
         self._file = os.path.join(state, FILE_NAME)
+        self._folder = os.path.join(state, volumes.FOLDER)
 
-    def last(self, count: int) -> list[dict[str, Any]]:
-        """Give the last records, oldest first."""
+    def last(self, count: int, *, before: int | None = None, wanted: Wanted | None = None) -> list[dict[str, Any]]:
+        """Give the last records that are wanted, of those before a number, oldest first."""
+        found: list[dict[str, Any]] = []
         with self._reading() as log:
-            rows = log.execute("SELECT number, text, hash FROM records ORDER BY number DESC LIMIT ?", (max(0, count),))
-            return [_shown(row) for row in reversed(rows.fetchall())]
+            for row in self._backwards(log, before) if count > 0 else ():
+                record = _shown(row)
+                if wanted is None or wanted(record):
+                    found.append(record)
+                    if len(found) == count:
+                        break
+        return found[::-1]
 
     def one(self, number: int) -> dict[str, Any] | None:
         """Give one record, or None."""
         with self._reading() as log:
-            row = log.execute("SELECT number, text, hash FROM records WHERE number = ?", (number,)).fetchone()
-            return None if row is None else _shown(row)
+            row = next(self._backwards(log, number + 1), None)
+            return None if row is None or row[0] != number else _shown(row)
+
+    def all(self, after: int = 0) -> Iterator[dict[str, Any]]:
+        """Give every record behind a number, oldest first; one moment of a log that may be written meanwhile."""
+        with self._reading() as log:
+            log.execute("BEGIN")
+            for row in self._forwards(log):
+                if row[0] > after:
+                    yield _shown(row)
+
+    def _forwards(self, log: sqlite3.Connection) -> Iterator[volumes.Row]:
+        first = log.execute("SELECT min(number) FROM records").fetchone()[0]
+        start = start_of(log)[0]
+        for volume in volumes.listed(self._folder):
+            # A volume that was written just before a crash holds what the database holds as well.
+            if volume.last > start and (first is None or volume.first < first):
+                yield from volume.rows()
+        yield from log.execute("SELECT number, text, hash FROM records ORDER BY number")
+
+    def _backwards(self, log: sqlite3.Connection, before: int | None) -> Iterator[volumes.Row]:
+        end = 2**63 - 1 if before is None else before
+        yield from log.execute("SELECT number, text, hash FROM records WHERE number < ? ORDER BY number DESC", (end,))
+        first = log.execute("SELECT min(number) FROM records").fetchone()[0]
+        for volume in reversed(volumes.listed(self._folder)):
+            if volume.first < end and (first is None or volume.first < first):
+                yield from reversed([row for row in volume.rows() if row[0] < end])
 
     def sessions(self) -> list[str]:
         """List the sessions that ever called, the latest last."""
@@ -47,9 +81,8 @@ class AuditReader:
             # One transaction: a gateway may be writing, and its next record is no break.
             log.execute("BEGIN")
             head = log.execute("SELECT number, hash FROM head").fetchone() or (0, START)
-            count = log.execute("SELECT count(*) FROM records").fetchone()[0]
-            rows = log.execute("SELECT number, text, hash FROM records ORDER BY number")
-            return count, first_break(rows, (head[0], head[1]))
+            start = start_of(log)
+            return max(0, head[0] - start[0]), first_break(self._forwards(log), (head[0], head[1]), start)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -71,8 +104,8 @@ class AuditReader:
         return empty
 
 
-def _shown(row: tuple[Any, ...]) -> dict[str, Any]:
+def _shown(row: volumes.Row) -> dict[str, Any]:
     try:
-        return {"number": row[0], **json.loads(row[1]), "hash": row[2]}
+        return volumes.shown(row)
     except (ValueError, TypeError):
         raise CrabpotError(f"record {row[0]} is no record any more; see `crabpot audit verify`") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ _LARGEST = 10**15
 
 # Arguments whose text is shown. Of all others only the size is: they hold contents, input and environment.
 _SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background"})
+
+# Of these a digest as well. Never of input or environment, where a short secret could be guessed from it.
+_PROVED = frozenset({"content", "patch"})
 
 
 def of_intent(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
@@ -31,6 +35,7 @@ def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any
         "exit_code": result.exit_code,
         "error": None if result.error is None else result.error.code,
         "sizes": {"stdout": len(result.stdout), "stderr": len(result.stderr)},
+        "digests": _digests(result),
         "truncated": result.truncated,
         "duration_ms": result.duration_ms,
     }
@@ -39,6 +44,17 @@ def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any
 def of_opening(name: str, digest: str, backend: str, clauses: list[dict[str, str]]) -> dict[str, Any]:
     """Describe a sandbox that opened: which, by which backend, and how each of its promises is kept."""
     return {"kind": "open", "sandbox": name, "hash_of_spec": digest, "backend": backend, "clauses": clauses}
+
+
+def _digests(result: ToolResult) -> dict[str, str]:
+    """Prove what came back without keeping it."""
+    content = None if result.data is None else result.data.get("content")
+    parts = {"stdout": result.stdout, "stderr": result.stderr, "content": content}
+    return {name: _digest(text) for name, text in parts.items() if text and isinstance(text, str)}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
@@ -62,6 +78,8 @@ def _argument(name: str, value: Any) -> Any:
         return value if isinstance(value, int | float) and -_LARGEST < value < _LARGEST else None
     if isinstance(value, dict):
         return {"names": [_text(key) for key in islice(value, _MOST_NAMES)]}
+    if name in _PROVED and isinstance(value, str):
+        return {"size": len(value), "sha256": _digest(value)}
     return {"size": len(value)} if isinstance(value, str | bytes) else None
 
 

@@ -11,10 +11,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from crabpot.audit import FILE_NAME
-from crabpot.audit.chain import START, link, text_of
+from crabpot.audit import FILE_NAME, volumes
+from crabpot.audit.chain import append
+from crabpot.audit.retention import Retention
 from crabpot.errors import CrabpotError
 from crabpot.ownership import make_own
+from crabpot.settings import Audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +45,9 @@ class AuditUnavailable(CrabpotError):
 class AuditLog:
     """Append-only. `record` never waits; `durable` waits until everything recorded so far is on disk."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, kept: Audit = Audit()) -> None:
         self._file = os.path.join(state, FILE_NAME)
+        self._retention = Retention(folder=os.path.join(state, volumes.FOLDER), kept=kept)
         self._queue: queue.SimpleQueue[Record | Told | None] = queue.SimpleQueue()
         self._urgent = threading.Event()
         self._thread: threading.Thread | None = None
@@ -123,6 +126,8 @@ class AuditLog:
                 del unwritten[_MOST_KEPT:]
             for tell in waiting:
                 tell(failure)
+            if connection is not None and failure is None:
+                self._retention.tend(connection)
         if connection is not None:
             connection.close()
 
@@ -163,14 +168,7 @@ def _append(connection: sqlite3.Connection, group: list[Record]) -> None:
     # IMMEDIATE: another process may write the same log, and two must not follow the same record.
     connection.execute("BEGIN IMMEDIATE")
     try:
-        number, digest = _head(connection)
-        rows = []
-        for record in group:
-            text = text_of(record)
-            number, digest = number + 1, link(digest, text)
-            rows.append((number, text, digest))
-        connection.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
-        connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, digest))
+        append(connection, group)
         seen = {record["session"]: record["time"] for record in group if "session" in record}
         connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", seen.items())
         connection.execute("COMMIT")
@@ -178,8 +176,3 @@ def _append(connection: sqlite3.Connection, group: list[Record]) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _head(connection: sqlite3.Connection) -> tuple[int, str]:
-    row = connection.execute("SELECT number, hash FROM head").fetchone()
-    return (row[0], row[1]) if row else (0, START)

@@ -14,7 +14,7 @@ from crabpot.config.schema import File, read
 from crabpot.errors import ConfigError, Problem
 from crabpot.placement.sessions import is_agent_id
 from crabpot.policy import rules as policy
-from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Elevated, Runner, Sandbox, Settings, Tools
+from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Audit, Elevated, Runner, Sandbox, Settings, Tools
 from crabpot.spec import binds, build
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1024**2
 MAX_PROBLEMS = 20
 MAX_LINKS = 40
+FEWEST_RECORDS = 100
 
 EMPTY_ALLOW = 'an empty allow reads as both "nothing" and "anything"; leave it out, or use profile "minimal"'
 
@@ -63,6 +64,9 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
     read(File, root, report.add)
     report.raise_if_any()
     runner = read(Runner, _get(root, "runner"), report.add)
+    audit = read(Audit, _get(root, "audit"), report.add) or Audit()
+    for path, message in _audit_problems(audit):
+        report.add(_get(root, "audit"), path, message)
     agents = _get(root, "agents")
     defaults, entries = _get(agents, "defaults"), _get(agents, "entries")
     base = _agent("main", _Layers(root=root, defaults=defaults), report, around, environ)
@@ -78,7 +82,7 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
         for path, message in build.swappable(agent, (base, *made.values()), around):
             report.add(None, agent.source(path), message)
     report.raise_if_any()
-    return Settings(defaults=base, entries=made, runner=runner or Runner(), file=file)
+    return Settings(defaults=base, entries=made, runner=runner or Runner(), audit=audit, file=file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +233,13 @@ def _tool_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
         if wrong := policy.problem_with_extra(name):
             yield f"tools.extra[{index}]", wrong
     yield from _elevated_problems(tools.elevated)
+
+
+def _audit_problems(audit: Audit) -> Iterator[tuple[str, str]]:
+    if audit.rotate < FEWEST_RECORDS:
+        yield "audit.rotate", f"must be at least {FEWEST_RECORDS} records"
+    if audit.keep_days is not None and audit.keep_days <= 0:
+        yield "audit.keepDays", "must be above zero; leave it out to keep every record"
 
 
 def _elevated_problems(elevated: Elevated) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -80,8 +81,23 @@ def test_contents_inputs_and_values_of_the_environment_are_never_written(args):
 
 
 def test_sizes_and_names_stand_for_what_is_not_shown():
-    args = of_intent(call(content="abc", env={"B": "x", "A": "y"}, tty=True), "main", BY)["args"]
-    assert args == {"content": {"size": 3}, "env": {"names": ["B", "A"]}, "tty": None}
+    args = of_intent(call(stdin="abc", env={"B": "x", "A": "y"}, tty=True), "main", BY)["args"]
+    assert args == {"stdin": {"size": 3}, "env": {"names": ["B", "A"]}, "tty": None}
+
+
+def test_digests_prove_what_was_written_and_what_came_back():
+    digest = hashlib.sha256("täglich".encode()).hexdigest()
+    assert of_intent(call("write", path="x", content="täglich"), "main", BY)["args"] == {
+        "path": "x",
+        "content": {"size": 7, "sha256": digest},
+    }
+    result = ToolResult(id="1", success=True, stdout="täglich", data={"content": "täglich"}, place=Place.SANDBOX)
+    assert of_call(call(command="x"), "main", result, BY)["digests"] == {"stdout": digest, "content": digest}
+
+
+@pytest.mark.parametrize("args", [{"stdin": "1234"}, {"data": "1234"}, {"env": {"PIN": "1234"}}, {"old": "1234"}])
+def test_no_digest_of_what_may_be_a_short_secret(args):
+    assert "sha256" not in str(of_intent(call(**args), "main", BY))
 
 
 def test_what_an_agent_makes_long_is_cut():

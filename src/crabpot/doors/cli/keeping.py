@@ -1,4 +1,4 @@
-"""`sandboxes`, `audit` and `serve`: what lives, what happened, and keeping it alive."""
+"""`sandboxes` and `serve`: what lives, and keeping it alive."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crabpot import keeping
-from crabpot.audit.reading import AuditReader
 from crabpot.doors import serve as door
-from crabpot.doors.cli.frame import FAILED, OK, UsageError, note
+from crabpot.doors.cli.frame import FAILED, OK, UsageError
 from crabpot.doors.cli.show import visible
 from crabpot.doors.client import connect
 from crabpot.errors import CrabpotError
@@ -172,48 +171,3 @@ def _ago(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds // size:.0f} {unit} ago"
     return "just now"
-
-
-def audit(frame: Frame, options: Namespace) -> int:
-    """Show the last records, one record, or whether the chain holds."""
-    reader = AuditReader(frame.app().around.state)
-    if options.action == "verify":
-        count, broken = reader.verify()
-        print(f"{count} records: {'the chain holds' if broken is None else broken}")
-        return OK if broken is None else FAILED
-    if options.action == "show":
-        record = reader.one(options.number)
-        if record is None:
-            raise CrabpotError(f"there is no record {options.number}")
-        print(json.dumps(record, indent=2))
-        return OK
-    records = reader.last(options.count)
-    for record in records:
-        print(json.dumps(record) if options.json else _line(record))
-    if not records:
-        note("the log is empty")
-    return OK
-
-
-def _line(record: dict[str, Any]) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
-    if record["kind"] == "open":
-        weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
-        kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
-        return visible(f"{record['number']:>6} {when} open   {record['sandbox']} by {record['backend']}: {kept}")
-    took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
-    args = record.get("args", {})
-    what = args.get("command") or args.get("path") or ""
-    start = (
-        f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
-    )
-    return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
-
-
-def _how(record: dict[str, Any]) -> str:
-    if record["kind"] == "intent":
-        return ""
-    if record["kind"] == "gap":
-        return f"{record['dropped']} not written"
-    code = record.get("exit_code")
-    return str(record.get("error") or ("ok" if record.get("success") else f"exit {code}"))

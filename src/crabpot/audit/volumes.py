@@ -1,0 +1,101 @@
+"""Finished volumes of the log: compressed JSON lines in a folder beside the database, in the form of an export."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot.audit.chain import text_of
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    Row = tuple[int, str, str]  # number, text, hash
+
+FOLDER = "audit"
+
+_SUFFIX = ".jsonl.gz"
+# Text this regular shrinks eightfold at the quickest level already, and a gateway waits meanwhile.
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Volume:
+    """A file that holds the records from one number to another."""
+
+    first: int
+    last: int
+    path: str
+
+    def rows(self) -> Iterator[Row]:
+        """Read its records; CrabpotError if it is none any more."""
+        try:
+            with gzip.open(self.path, "rt", encoding="utf-8") as stream:
+                for line in stream:
+                    yield row_of(json.loads(line))
+        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+            raise CrabpotError(f"the volume {self.path} of the audit log cannot be read: {error}") from None
+
+
+def shown(row: Row) -> dict[str, Any]:
+    """Give a record with its number and hash, as `audit` prints and exports it."""
+    return {"number": row[0], **json.loads(row[1]), "hash": row[2]}
+
+
+def row_of(record: dict[str, Any]) -> Row:
+    """Take a record apart again: its text is the one canonical form, so that its hash can be checked."""
+    number, digest = record.pop("number"), record.pop("hash")
+    if type(number) is not int or type(digest) is not str:
+        raise ValueError("a record without its number and hash")
+    return number, text_of(record), digest
+
+
+def listed(folder: str) -> list[Volume]:
+    """List the volumes, the oldest first."""
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = os.listdir(folder)
+    found = []
+    for name in names:
+        first, _, last = name.removesuffix(_SUFFIX).partition("-")
+        if name.endswith(_SUFFIX) and first.isdigit() and last.isdigit():
+            found.append(Volume(first=int(first), last=int(last), path=os.path.join(folder, name)))
+    return sorted(found)
+
+
+def write(folder: str, first: int, last: int, rows: Iterable[Row]) -> None:
+    """Write a volume of at least one record; it is there whole, and on disk, or not at all."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, f"{first:012}-{last:012}{_SUFFIX}")
+    part = f"{path}.part"
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as raw:
+            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL) as packed:
+                for row in rows:
+                    record = shown(row)
+                    packed.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            raw.flush()
+            # Its age is that of its last record, so that nobody need unpack it to know.
+            os.utime(raw.fileno(), (record["time"], record["time"]))
+            os.fsync(raw.fileno())
+        os.rename(part, path)
+        _sync(folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
