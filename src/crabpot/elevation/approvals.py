@@ -1,0 +1,226 @@
+"""The desk where requests are decided: by a lease, by the first operator who answers, or by the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crabpot.elevation.leases import Leases
+from crabpot.elevation.requests import DEADLINE, GONE, NOBODY, Answer, Request, denied
+from crabpot.elevation.store import Store, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+# How often another process's answer is looked for, while somebody waits for one.
+_LOOK_S = 0.1
+# An agent that asks without end must not keep the others' requests from the operator, nor fill the disk.
+_MOST_OF_A_SCOPE, _MOST = 256, 1024
+
+
+class Approver(Protocol):
+    """A place where an operator may answer: a terminal, a page, a program's callback."""
+
+    async def ask(self, request: Request) -> Answer | None:
+        """Answer, or None where that is not possible here. Cancelled once somebody else has answered."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Attached:
+    approver: Approver
+    scope_key: str | None
+
+    def hears(self, request: Request) -> bool:
+        return self.scope_key in (None, request.scope_key)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that is being decided, and who is being asked."""
+
+    request: Request
+    settled: asyncio.Event
+    asking: set[asyncio.Task[None]]
+
+
+class Desk:
+    """One gateway's desk, over the store that all processes of its state folder share."""
+
+    def __init__(self, state: str) -> None:
+        self._state = state
+        self._opened: tuple[Store, Leases] | None = None
+        self._attached: list[_Attached] = []
+        self._asked: Counter[str] = Counter()
+        self._waiting: dict[str, _Waiting] = {}
+        self._changed = asyncio.Condition()
+        self._watchers = 0
+        self._looker: asyncio.Task[None] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store, opened by the first who needs it: most gateways never ask."""
+        return self._open()[0]
+
+    @property
+    def leases(self) -> Leases:
+        """The leases in the same store."""
+        return self._open()[1]
+
+    def _open(self) -> tuple[Store, Leases]:
+        if self._opened is None:
+            store = Store(self._state)
+            self._opened = store, Leases(store)
+        return self._opened
+
+    def attach(self, approver: Approver, *, scope_key: str | None = None) -> Callable[[], None]:
+        """Ask here as well, whatever comes or only what one scope asks; gives what ends it."""
+        one = _Attached(approver, scope_key)
+        self._attached.append(one)
+        for waiting in list(self._waiting.values()):
+            self._ask(waiting, one)
+
+        def detach() -> None:
+            with suppress(ValueError):
+                self._attached.remove(one)
+
+        return detach
+
+    def pending(self) -> list[Request]:
+        """List what may be answered now, of every gateway of the state folder."""
+        return self.store.pending()
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        """Answer a request; False if it is no longer pending."""
+        return self.store.answer(request_id, answer) and self._heard(request_id)
+
+    def _heard(self, request_id: str) -> bool:
+        waiting = self._waiting.get(request_id)
+        if waiting is not None:
+            waiting.settled.set()
+        return True
+
+    async def watch(self) -> AsyncIterator[list[Request]]:
+        """Give what is pending, now and whenever it has changed, in this process or in another."""
+        self._watchers += 1
+        try:
+            before = None
+            while True:
+                now = await asyncio.to_thread(self.pending)
+                if now != before:
+                    before = now
+                    yield now
+                self._look()
+                async with self._changed:
+                    await self._changed.wait()
+        finally:
+            self._watchers -= 1
+
+    async def decide(self, request: Request) -> Answer:
+        """Give the answer to one request; whatever it is, it is for this one alone."""
+        lease = await asyncio.to_thread(lambda: self.leases.take(request))
+        if lease is not None:
+            return Answer(allowed=True, by=f"lease {lease.id}", reason=lease.answer.reason)
+        if not any(one.hears(request) for one in self._attached):
+            return denied(NOBODY, "nobody is there to ask")
+        if self._asked[request.scope_key] >= _MOST_OF_A_SCOPE or self._asked.total() >= _MOST:
+            return denied(NOBODY, "too many requests wait for an answer already")
+        self._asked[request.scope_key] += 1
+        try:
+            return await self._stored(request)
+        finally:
+            self._asked -= Counter({request.scope_key: 1})
+            await self._tell()
+
+    async def _stored(self, request: Request) -> Answer:
+        try:
+            await _whole(asyncio.to_thread(self.store.add, request))
+            waiting = self._waiting[request.id] = _Waiting(request, asyncio.Event(), set())
+            try:
+                await self._wait(waiting)
+            finally:
+                del self._waiting[request.id]
+                for task in waiting.asking:
+                    task.cancel()
+                await asyncio.gather(*waiting.asking, return_exceptions=True)
+        except asyncio.CancelledError:
+            # Whoever called has gone: nobody may agree any more to what nobody waits for.
+            self.store.settle(request.id, denied(NOBODY, "the caller ended the call"))
+            raise
+        # Loses against an answer that came in time, even one that has not been noticed yet.
+        await asyncio.to_thread(self.store.settle, request.id, denied(DEADLINE, "nobody answered by the deadline"))
+        answer = await asyncio.to_thread(self.store.use, request)
+        return answer or denied(NOBODY, "the answer was used already")
+
+    async def _wait(self, waiting: _Waiting) -> None:
+        for one in self._attached:
+            self._ask(waiting, one)
+        self._look()
+        await self._tell()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(waiting.request.deadline - time.time()):
+                await waiting.settled.wait()
+
+    def _ask(self, waiting: _Waiting, one: _Attached) -> None:
+        if one.hears(waiting.request):
+            waiting.asking.add(asyncio.create_task(self._ask_one(waiting, one.approver)))
+
+    async def _ask_one(self, waiting: _Waiting, approver: Approver) -> None:
+        why = "whoever was asked could not answer"
+        try:
+            answer = await approver.ask(waiting.request)
+        except Exception as error:  # noqa: BLE001  an approver that breaks is one that cannot answer
+            answer, why = None, f"whoever was asked failed: {type(error).__name__}: {error}"
+        others = waiting.asking - {asyncio.current_task()}
+        if answer is None and any(not task.done() for task in others):
+            return
+        try:
+            await asyncio.to_thread(self.store.answer, waiting.request.id, answer or denied(NOBODY, why))
+        finally:
+            waiting.settled.set()
+
+    # --- noticing what other processes answered ---------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if self._looker is None or self._looker.done():
+            self._looker = asyncio.create_task(self._look_on())
+
+    async def _look_on(self) -> None:
+        while self._waiting or self._watchers:
+            await asyncio.sleep(_LOOK_S)
+            # A store that cannot be read is told of by whoever waits, at the latest at the deadline.
+            with suppress(StoreUnavailable):
+                if await asyncio.to_thread(self.store.changed):
+                    for request_id in await asyncio.to_thread(self.store.answered, list(self._waiting)):
+                        self._heard(request_id)
+                    await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        """Deny what is pending, and stop asking."""
+        for request_id in list(self._waiting):
+            self.answer(request_id, denied(GONE, "the gateway ends"))
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._asked)
+        if self._looker is not None:
+            self._looker.cancel()
+            await asyncio.gather(self._looker, return_exceptions=True)
+        if self._opened is not None:
+            self._opened[0].close()
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for a thread to its end, cancelled or not: it cannot be stopped, and what it did must be known."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
