@@ -20,7 +20,7 @@ from crabpot.policy import rules as policy
 from crabpot.policy.catalogue import BUILT_IN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from crabpot.audit.store import AuditLog
     from crabpot.execution import Execution, Streams
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings
+
+    Watcher = Callable[[ToolCall, ToolResult], None]
 
 # Decisions that depend on nothing but the settings are remembered, for as many sessions and tools as this.
 _REMEMBERED = 4096
@@ -41,6 +43,7 @@ class Gateway:
         self.execution = execution
         self.audit = audit
         self._host_tools: dict[str, HostTool] = {}
+        self._watchers: list[Watcher] = []
         self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
         # Apart from those of every other gateway that writes the same log.
         self._name, self._numbers = secrets.token_hex(8), count(1)
@@ -48,6 +51,18 @@ class Gateway:
     def register(self, name: str, tool: HostTool) -> None:
         """Offer a host tool: a callable that takes the arguments by name. Its name passes the same policy."""
         self._host_tools[policy.canonical(name)] = tool
+
+    def tools(self, session: str) -> dict[str, HostTool | None]:
+        """List what a session may use and somebody can run: our own tools, and the host tools with their callables."""
+        agent, placed, _ = self._decided(session, "")
+        left = policy.effective(agent, sandboxed=placed.answer.where is Place.SANDBOX)
+        ours = {name: self._host_tools.get(name) for name in left if name in BUILT_IN or name in self._host_tools}
+        others = [name for name in self._host_tools if name not in ours and self._decided(session, name)[2].answer]
+        return ours | {name: self._host_tools[name] for name in others}
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` of every call that has ended, while its caller waits: it must be quick."""
+        self._watchers.append(watcher)
 
     async def call(
         self,
@@ -109,6 +124,8 @@ class Gateway:
 
     def _recorded(self, call: ToolCall, agent: AgentSettings, result: ToolResult, verdict: Verdict[Any]) -> ToolResult:
         self.audit.record(of_call(call, agent.id, result, verdict))
+        for watcher in self._watchers:
+            watcher(call, result)
         return result
 
     async def close(self) -> None:

@@ -59,11 +59,23 @@ class RemoteGateway:
         return self._wire.ready.get("config") == fingerprint(config)
 
     async def call(
-        self, session: str, tool: str, args: Mapping[str, Any] | None = None, /, *, streams: Streams | None = None
+        self,
+        session: str,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        /,
+        *,
+        sender: str | None = None,
+        streams: Streams | None = None,
     ) -> ToolResult:
         """Take one call to the other process and wait for its result."""
         sessions.parse(session)  # A key that names no session is the caller's mistake, here as there.
-        return await self._call(tool, args or {}, {"session": session}, streams or Streams())
+        who = {"session": session} if sender is None else {"session": session, "sender": sender}
+        return await self._call(tool, args or {}, who, streams or Streams())
+
+    async def offered(self, session: str) -> list[dict[str, Any]]:
+        """Ask which tools the session may use, as `doors.tools` describes them."""
+        return list(await self.inquire("tools", session=session))
 
     async def inquire(self, inquiry: str, **args: Any) -> Any:
         """Ask what is not a tool call."""

@@ -98,7 +98,7 @@ class Connection:
             call.fail("internal", f"{type(error).__name__}: {error}")
 
     async def _answer(self, call: _ClientCall, header: dict[str, Any]) -> None:
-        args, session = header.get("args"), header.get("session")
+        args, session, sender = header.get("args"), header.get("session"), header.get("sender")
         args = args if isinstance(args, dict) else {}
         if "inquiry" in header:
             answer = await self._inquiries(str(header["inquiry"]), args)
@@ -106,7 +106,10 @@ class Connection:
             return
         if not isinstance(session, str) or len(session) > _LONGEST_SESSION:
             raise SessionError(f"a session key is text of at most {_LONGEST_SESSION} characters")
-        await call.answer(await self._gateway.call(session, str(header.get("tool")), args, streams=call.streams()))
+        if sender is not None and (not isinstance(sender, str) or len(sender) > _LONGEST_SESSION):
+            raise SessionError(f"a sender is text of at most {_LONGEST_SESSION} characters")
+        tool = str(header.get("tool"))
+        await call.answer(await self._gateway.call(session, tool, args, sender=sender, streams=call.streams()))
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         """Send one frame."""

@@ -96,7 +96,7 @@ def _keeping(commands: Adder) -> None:
     export = actions.add_parser("export", help="every record as JSON lines, each with its number and hash")
     export.add_argument("--after", type=_positive, default=0, metavar="NUMBER", help="only those behind this one")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
-    _add(commands, "serve", "keeping:serve", "keep sandboxes alive for many clients behind a socket of the same user")
+    _add(commands, "serve", "serving:serve", "keep sandboxes alive for many clients behind a socket of the same user")
 
 
 def _showing(commands: Adder) -> None:

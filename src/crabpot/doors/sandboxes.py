@@ -1,0 +1,74 @@
+"""The sandboxes as doors show them: those that live, joined with the folders that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from crabpot import keeping
+from crabpot.errors import CrabpotError
+from crabpot.model import Place
+from crabpot.placement.rules import sandbox_name
+
+if TYPE_CHECKING:
+    from crabpot.gateway import Gateway
+
+
+def live(gateway: Gateway) -> list[dict[str, Any]]:
+    """List what lives."""
+    return [
+        {"scope_key": one.key[1], "place": one.key[0].value, "started": one.started, "busy": one.wire.busy}
+        for one in gateway.execution.fleet.listed()
+    ]
+
+
+async def stop(gateway: Gateway, scope_key: str) -> bool:
+    """End the sandbox of a scope; tell whether there was one."""
+    return await gateway.execution.fleet.stop((Place.SANDBOX, scope_key))
+
+
+async def sweep(gateway: Gateway) -> list[str]:
+    """End idle and aged sandboxes, then drop the private folders that nobody came back to."""
+    now = time.time()
+    await gateway.execution.reap(now)
+    # In a thread: what an agent left may take long to remove, and calls go on.
+    state = gateway.execution.around.state
+    pruned = await asyncio.to_thread(keeping.prune, state, gateway.settings, now=now)
+    return [kept.name for kept in pruned]
+
+
+def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join what is kept and what lives: a sandbox without a private folder only lives."""
+    found: dict[str, dict[str, Any]] = {
+        kept.scope_key: {
+            "name": kept.name,
+            "scope_key": kept.scope_key,
+            "agent": kept.agent,
+            "state": "kept",
+            "created": kept.created,
+            "used": kept.used,
+        }
+        for kept in keeping.listed(state)
+    }
+    for one in living:
+        if one["place"] == Place.SANDBOX.value:
+            key = one["scope_key"]
+            fresh = {
+                "name": sandbox_name(key),
+                "scope_key": key,
+                "agent": None,
+                "created": one["started"],
+                "used": None,
+            }
+            found[key] = found.get(key, fresh) | {"state": "live"}
+    return sorted(found.values(), key=lambda row: str(row["name"]))
+
+
+def find(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Give the row of a name or scope key."""
+    found = next((row for row in listed if name in (row["name"], row["scope_key"])), None)
+    if found is None:
+        names = ", ".join(row["name"] for row in listed) or "none"
+        raise CrabpotError(f"no sandbox is called {name!r}; there are: {names}")
+    return found

@@ -1,0 +1,313 @@
+"""The tools as a client sees them: title, description, arguments as JSON schema, and hints. Data for MCP and HTTP."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.reply import CODES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crabpot.gateway import Gateway
+
+    Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool. The hints let a client render it; nothing is decided by them."""
+
+    name: str
+    title: str
+    description: str
+    properties: Mapping[str, Schema] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    data: Mapping[str, Schema] = field(default_factory=dict)
+    closed: bool = True
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = False
+
+    def input_schema(self) -> Schema:
+        """Give the schema of its arguments."""
+        made: Schema = {"type": "object", "properties": dict(self.properties)}
+        if self.required:
+            made["required"] = list(self.required)
+        return made | {"additionalProperties": False} if self.closed else made
+
+    def output_schema(self) -> Schema:
+        """Give the schema of its result."""
+        if not self.data:
+            return RESULT
+        found: Schema = {"type": ["object", "null"], "properties": dict(self.data)}
+        return {**RESULT, "properties": {**RESULT["properties"], "data": found}}
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what another process needs to offer it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "input_schema": self.input_schema(),
+            "output_schema": self.output_schema(),
+            "hints": {
+                "title": self.title,
+                "readOnlyHint": self.read_only,
+                "destructiveHint": self.destructive,
+                "idempotentHint": self.idempotent,
+                "openWorldHint": self.open_world,
+            },
+        }
+
+
+RESULT: Schema = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "success": {"type": "boolean"},
+        "stdout": {"type": "string"},
+        "stderr": {"type": "string"},
+        "exit_code": {"type": ["integer", "null"]},
+        "error": {
+            "type": ["object", "null"],
+            "properties": {"code": {"type": "string", "enum": sorted(CODES)}, "message": {"type": "string"}},
+            "required": ["code", "message"],
+        },
+        "truncated": {"type": "boolean"},
+        "data": {"type": ["object", "null"]},
+        "place": {"type": "string", "enum": ["sandbox", "host", "none"]},
+        "duration_ms": {"type": "number"},
+    },
+    "required": "id success stdout stderr exit_code error truncated data place duration_ms".split(),
+}
+
+_LARGEST = 2**63 - 1
+_TEXT: Schema = {"type": "string"}
+_COUNT: Schema = {"type": "integer"}
+_FLAG: Schema = {"type": "boolean"}
+
+
+def _path(description: str) -> Schema:
+    return {"type": "string", "minLength": 1, "pattern": "^[^\\u0000]+$", "description": description}
+
+
+def _said(schema: Schema, description: str, **more: Any) -> Schema:
+    return {**schema, **more, "description": description}
+
+
+def _list_of(**properties: Schema) -> Schema:
+    return {"type": "array", "items": {"type": "object", "properties": properties}}
+
+
+_PATH = _path("relative to /workspace, or absolute as seen inside")
+_FOLDER = _path("the folder to look in; default: the workspace")
+_ENCODING = _said(_TEXT, "utf-8 (default), or base64 for bytes", enum=["utf-8", "base64"])
+_PROCESS = {
+    "id": _TEXT,
+    "command": _TEXT,
+    "running": _FLAG,
+    "exit_code": {"type": ["integer", "null"]},
+}
+
+_ALL = (
+    Tool(
+        name="read",
+        title="Read a file",
+        description="Read a file as text by lines, or as base64 by bytes.",
+        properties={
+            "path": _PATH,
+            "offset": _said(_COUNT, "where to start: a line, from 1; a byte with base64", minimum=0, maximum=_LARGEST),
+            "limit": _said(_COUNT, "how many lines, or bytes with base64", minimum=0, maximum=_LARGEST),
+            "encoding": _ENCODING,
+        },
+        required=("path",),
+        data={
+            "content": _TEXT,
+            "encoding": _TEXT,
+            "size": _COUNT,
+            "lines": {"type": ["integer", "null"]},
+            "truncated": _FLAG,
+        },
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+    ),
+    Tool(
+        name="write",
+        title="Write a file",
+        description="Create or replace a file, or add to its end; missing folders are made.",
+        properties={
+            "path": _PATH,
+            "content": _said(_TEXT, "what the file shall hold"),
+            "encoding": _ENCODING,
+            "append": _said(_FLAG, "add to the end instead"),
+        },
+        required=("path", "content"),
+        data={"size": _COUNT, "created": _FLAG},
+    ),
+    Tool(
+        name="edit",
+        title="Edit a file",
+        description="Replace text in a file. It must stand there exactly once, unless all is true.",
+        properties={
+            "path": _PATH,
+            "old": _said(_TEXT, "the text to replace, exactly as it stands, white space too", minLength=1),
+            "new": _said(_TEXT, "what stands there afterwards"),
+            "all": _said(_FLAG, "replace every occurrence"),
+        },
+        required=("path", "old", "new"),
+        data={"replacements": _COUNT},
+    ),
+    Tool(
+        name="apply_patch",
+        title="Apply a patch",
+        description=(
+            "Change several files at once. The patch starts with *** Begin Patch and ends with *** End Patch; between "
+            "them stand *** Add File: PATH, *** Update File: PATH and *** Delete File: PATH with their lines. "
+            "Either all of it applies or nothing does."
+        ),
+        properties={"patch": _said(_TEXT, "the whole patch")},
+        required=("patch",),
+        data={"files": _list_of(path=_TEXT, action=_TEXT)},
+    ),
+    Tool(
+        name="grep",
+        title="Search in files",
+        description="Find lines by a regular expression, in files that are neither ignored, hidden nor binary.",
+        properties={
+            "pattern": _said(_TEXT, "a regular expression, as Python has them"),
+            "path": _path("a file, or the folder to look in; default: the workspace"),
+            "glob": _said(_TEXT, "only files whose path matches, such as *.py"),
+            "context": _said(_COUNT, "lines to show before and after", minimum=0, maximum=20),
+            "ignore_case": _said(_FLAG, "upper and lower case are the same"),
+            "limit": _said(_COUNT, "at most so many matches (100)", minimum=1, maximum=1000),
+        },
+        required=("pattern",),
+        data={
+            "matches": _list_of(
+                path=_TEXT,
+                line=_COUNT,
+                text=_TEXT,
+                before={"type": "array", "items": _TEXT},
+                after={"type": "array", "items": _TEXT},
+            ),
+            "truncated": _FLAG,
+        },
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+    ),
+    Tool(
+        name="glob",
+        title="Find files",
+        description="Find files by a pattern such as **/*.py, the newest first.",
+        properties={
+            "pattern": _said(_TEXT, "* within a folder, ** across folders; a / at the end finds folders"),
+            "path": _FOLDER,
+            "limit": _said(_COUNT, "at most so many paths (1000)", minimum=1, maximum=10_000),
+        },
+        required=("pattern",),
+        data={"paths": {"type": "array", "items": _TEXT}, "truncated": _FLAG},
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+    ),
+    Tool(
+        name="ls",
+        title="List a folder",
+        description="List the entries of a folder by name.",
+        properties={"path": _FOLDER, "all": _said(_FLAG, "hidden ones too")},
+        data={
+            "entries": _list_of(name=_TEXT, type=_TEXT, size=_COUNT, modified={"type": "number"}),
+            "truncated": _FLAG,
+        },
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+    ),
+    Tool(
+        name="exec",
+        title="Run a command",
+        description="Run shell text in the workspace and wait for its end, or keep it running in the background.",
+        properties={
+            "command": _said(_TEXT, "shell text", pattern="^[^\\u0000]*$"),
+            "cwd": _path("the folder to start in; default: the workspace"),
+            "timeout": _said({"type": "number"}, "seconds until it is ended", exclusiveMinimum=0),
+            "env": _said({"type": "object", "additionalProperties": _TEXT}, "variables to add"),
+            "stdin": _said(_TEXT, "its standard input"),
+            "background": _said(_FLAG, "answer at once with a process for the tool `process`"),
+            "tty": {
+                "description": "give it a terminal",
+                "anyOf": [
+                    _FLAG,
+                    {
+                        "type": "object",
+                        "properties": {
+                            "rows": {"type": "integer", "minimum": 1, "maximum": 1000},
+                            "cols": {"type": "integer", "minimum": 1, "maximum": 1000},
+                        },
+                        "required": ["rows", "cols"],
+                    },
+                ],
+            },
+        },
+        required=("command",),
+        data={"process": _TEXT},
+        open_world=True,
+    ),
+    Tool(
+        name="process",
+        title="Look after a background command",
+        description="List background commands, ask for new output, write to one, end it, or wait for its end.",
+        properties={
+            "action": _said(_TEXT, "what to do", enum=["list", "poll", "write", "kill", "wait"]),
+            "id": _said(_TEXT, "which one; for every action but list"),
+            "data": _said({"type": ["string", "null"]}, "for write: its input; null ends the input"),
+        },
+        required=("action",),
+        data={"processes": _list_of(**_PROCESS), **_PROCESS},
+    ),
+)
+
+BUILT_IN: dict[str, Tool] = {tool.name: tool for tool in _ALL}
+
+
+def offered(gateway: Gateway, session: str) -> list[dict[str, Any]]:
+    """Describe the tools that the session's policy leaves, and only those."""
+    return [describe(name, function).as_json() for name, function in gateway.tools(session).items()]
+
+
+def describe(name: str, function: Callable[..., Any] | None) -> Tool:
+    """Describe a tool: one of ours, or a host tool by its signature and the first line of its docstring."""
+    if name in BUILT_IN or function is None:
+        return BUILT_IN[name]
+    said = (inspect.getdoc(function) or f"The host tool {name}.").split("\n", 1)[0]
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        # Written in C without a signature: it takes what it takes.
+        return Tool(name=name, title=name, description=said, closed=False, open_world=True)
+    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    return Tool(
+        name=name,
+        title=name,
+        description=said,
+        properties={one.name: _annotated(one.annotation) for one in named},
+        required=tuple(one.name for one in named if one.default is one.empty),
+        closed=not any(one.kind is one.VAR_KEYWORD for one in parameters),
+        open_world=True,
+    )
+
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+
+
+def _annotated(annotation: Any) -> Schema:
+    """Give the plain types a schema; anything else is left to the tool itself."""
+    named = {kind.__name__: word for kind, word in _TYPES.items()}
+    word = named.get(annotation) if isinstance(annotation, str) else _TYPES.get(annotation)
+    return {} if word is None else {"type": word}
