@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from crabpot import keeping
 from crabpot.arguments import InvalidCall, split_input, time_limit
+from crabpot.backends.conversation import NO_ANSWERS
 from crabpot.backends.host.backend import open_on_host
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.fleet import Fleet
 from crabpot.model import Failure, Place, ToolResult
+from crabpot.placement.scope import Scope
 from crabpot.spares import Spares
 from crabpot.spec import binds
 from crabpot.spec.build import build
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from crabpot.backends.base import Opened
+    from crabpot.backends.conversation import Answers
     from crabpot.backends.inflight import Sink
     from crabpot.backends.registry import Registry
     from crabpot.backends.reply import Reply
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
 # The call that took a spare comes first; another is opened when it is likely to be done.
 _REFILL_S = 0.1
+# Tools whose result says what became of what their command asked of the gateway.
+_TOLD = ("exec", "process")
 # A gateway that lives for months meets more sessions than it need remember.
 _REMEMBERED = 4096
 
@@ -59,6 +64,8 @@ class Execution:
     around: Surroundings
     registry: Registry
     environ: Mapping[str, str]
+    # Who answers the conversations that the sandboxes of a scope begin.
+    answering: Callable[[Scope], Answers] = lambda _scope: NO_ANSWERS
     fleet: Fleet = field(default_factory=Fleet)
     spares: Spares = field(init=False)
     _keeps_spares: bool = False
@@ -90,6 +97,7 @@ class Execution:
             return call.failed("invalid_arguments", str(error))
         live = await self.acquire(agent, placed)
         given = streams or _NO_STREAMS
+        underway = None if live.scope is None else live.scope.begin(call.session)
         try:
             reply = await live.wire.call(
                 call.tool,
@@ -107,7 +115,12 @@ class Execution:
             return call.failed(code, message, placed.where)
         finally:
             live.used = time.time()
-        return await _result(call, reply, live, streamed=given.sink is not None)
+            if live.scope is not None and underway is not None:
+                live.scope.end(underway)
+        result = await _result(call, reply, live, streamed=given.sink is not None)
+        if underway is None or not underway.hints or call.tool not in _TOLD:
+            return result
+        return await _with_hints(result, underway.hints, given.sink)
 
     async def acquire(self, agent: AgentSettings, placed: Placement) -> Live:
         """Find the live place of a session, or open it."""
@@ -121,7 +134,12 @@ class Execution:
             key, opener = (Place.SANDBOX, placed.scope_key), partial(self._open, spec, agent)
             writes = spec.writes
         live = self.fleet.find(key, version)
-        return live or await self.fleet.acquire(key, version, opener, agent.sandbox.prune, writes=writes)
+        if live is None:
+            live = await self.fleet.acquire(key, version, opener, agent.sandbox.prune, writes=writes)
+        if live.scope is None and placed.scope_key is not None:
+            live.scope = Scope(key=placed.scope_key, agent=agent)
+            live.wire.conversations.answers = self.answering(live.scope)
+        return live
 
     async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Opened | Connected:
         try:
@@ -205,6 +223,16 @@ async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -
         place=live.key[0],
         duration_ms=call.took_ms(),
     )
+
+
+async def _with_hints(result: ToolResult, hints: list[str], sink: Sink | None) -> ToolResult:
+    """Say behind the command's own errors what was refused to it, where they are read."""
+    text = "".join(f"crabpot: {hint}\n" for hint in hints)
+    if sink is not None:
+        await sink("stderr", text.encode())
+        return result
+    gap = "" if not result.stderr or result.stderr.endswith("\n") else "\n"
+    return replace(result, stderr=f"{result.stderr}{gap}{text}")
 
 
 async def _limit_behind(exit_code: int, live: Live) -> tuple[str, str] | None:

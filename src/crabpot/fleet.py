@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Opened
     from crabpot.model import Place
+    from crabpot.placement.scope import Scope
     from crabpot.settings import Prune
 
     # What was opened ahead of its first call is connected already.
@@ -68,6 +69,7 @@ class Connected:
     async def end(self) -> None:
         """End it and everything in it."""
         self.wire.lose("it was closed")
+        await self.wire.conversations.ended()
         await self.opened.close()
 
 
@@ -79,6 +81,8 @@ class Live(Connected):
     version: str
     prune: Prune
     writes: tuple[str, ...]
+    # Set before its first call; a place on the host has none.
+    scope: Scope | None = None
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
 

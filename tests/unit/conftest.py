@@ -75,14 +75,18 @@ class Peer:
     def take(self, op: str | None = None) -> tuple[dict[str, Any], bytes]:
         """Wait for the next frame of a kind; calls have none."""
         while True:
-            while self._frames:
-                header, payload = self._frames.pop(0)
-                if header.get("op") == op:
-                    return header, payload
+            header, payload = self.take_any()
+            if header.get("op") == op:
+                return header, payload
+
+    def take_any(self) -> tuple[dict[str, Any], bytes]:
+        """Wait for the next frame."""
+        while not self._frames:
             data = self.sock.recv(1 << 20)
             if not data:
                 raise ConnectionError("the gateway cut it off")
             self._frames += self._reader.feed(data)
+        return self._frames.pop(0)
 
     def send(self, header: Any, payload: bytes = b"") -> None:
         self.sock.sendall(encode(header, payload))
@@ -138,6 +142,11 @@ class Double:
 def answering(peer: Peer) -> None:
     """The script of an honest runner that has one answer to everything."""
     peer.greet()
+    answering_after_greeting(peer)
+
+
+def answering_after_greeting(peer: Peer) -> None:
+    """What follows of it."""
     while True:
         header, _ = peer.take()
         peer.send({"id": header["id"], "success": True, "stdout": "fine\n", "stderr": "", "exit_code": 0})
@@ -234,6 +243,7 @@ def kit() -> SimpleNamespace:
         Scripted=Scripted,
         Unconfined=Unconfined,
         answering=answering,
+        answering_after_greeting=answering_after_greeting,
         connected=connected,
         real_runner=real_runner,
         until=until,

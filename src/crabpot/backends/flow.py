@@ -51,10 +51,11 @@ class Window:
 class Intake:
     """The receiver's side; `acknowledge` tells the sender what was taken, not byte by byte."""
 
-    __slots__ = ("_acknowledge", "_held", "_taken")
+    __slots__ = ("_acknowledge", "_held", "_most", "_taken")
 
-    def __init__(self, acknowledge: Callable[[int], None]) -> None:
+    def __init__(self, acknowledge: Callable[[int], None], *, most: int = WINDOW) -> None:
         self._acknowledge = acknowledge
+        self._most = most
         self._held = 0
         self._taken = 0
 
@@ -63,7 +64,7 @@ class Intake:
         if not size:
             raise FrameError("a piece without a byte")
         self._held += size
-        if self._held > WINDOW:
+        if self._held > self._most:
             raise FrameError("more than the window allows")
 
     def took(self, size: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from crabpot.backends.conversation import Conversations
 from crabpot.backends.flow import Window, pieces
 from crabpot.backends.inflight import InFlight
 from crabpot.backends.reply import Reply, check_runner
@@ -205,7 +206,23 @@ class Wire(FrameStream, Generic[Answer]):
 
 
 class RunnerWire(Wire[Reply]):
-    """The wire to a runner, whose every answer is checked."""
+    """The wire to a runner, whose every answer is checked, and which may begin conversations of its own."""
+
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        super().__init__(channel, grace_s=grace_s)
+        self.conversations = Conversations(self)
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a frame of a conversation, or of a call."""
+        if "up" in header:
+            self.conversations.take(header, payload)
+        else:
+            super().take(header, payload)
+
+    def give_up(self, reason: str) -> None:
+        """End every call, and every conversation."""
+        super().give_up(reason)
+        self.conversations.give_up()
 
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
         """Check an answer field by field."""

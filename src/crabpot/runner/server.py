@@ -48,6 +48,7 @@ class Runner:
             "cancel": self._cancel,
             "resize": self._resize,
             "ack": self._ack,
+            "data": self.upcalls.data,
             "reply": self.upcalls.reply,
         }
 
@@ -113,6 +114,7 @@ class Runner:
         for call in list(self._calls.values()):
             if call.job is not None:
                 call.job.relieved()
+        self.upcalls.relieved()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -186,10 +188,13 @@ class Runner:
             call.job.resize(rows, cols)  # type: ignore[arg-type]
 
     def _ack(self, header: dict[str, Any], _payload: bytes) -> None:
-        call = self._find(header)
         size = header.get("n")
         if type(size) is not int or size < 0:
             raise FrameError("an acknowledgement of nothing")
+        if "up" in header:
+            self.upcalls.ack(header, size)
+            return
+        call = self._find(header)
         if call is not None:
             call.acknowledged(size)
 

@@ -135,7 +135,7 @@ ATTACKS = {
     "an operation that is a list": (frames({"op": [], "id": "ID"}), "no known kind"),
     "an operation of nobody": (frames({"op": "exec", "id": "ID"}), "no known kind"),
     "a gateway's operation": (frames({"op": "cancel", "id": "ID"}), "no known kind"),
-    "an upcall": (frames({"op": "upcall", "up": "1", "kind": "host_command"}), "no call that is in flight"),
+    "an upcall's frame for a call": (frames({"op": "data", "id": "ID"}), "no known kind"),
     "ready twice": (frames({"op": "ready", "protocol": 1}), "no call that is in flight"),
     "ready for a call": (frames({"op": "ready", "protocol": 1, "id": "ID"}), "no known kind"),
     "output of an unknown stream": (frames((output("stdlog"), b"x")), "no known stream"),

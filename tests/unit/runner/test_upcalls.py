@@ -1,11 +1,11 @@
-"""Claims about questions to the gateway."""
+"""Claims about conversations that the runner begins."""
 
 from __future__ import annotations
 
 import pytest
 
-from crabpot.runner.frames import FrameError
-from crabpot.runner.upcalls import Upcalls
+from crabpot.runner.frames import ACK_EVERY, MAX_UPCALLS, UPCALL_WINDOW, WINDOW, FrameError
+from crabpot.runner.upcalls import Listener, Upcalls
 
 
 class SentFrames:
@@ -13,36 +13,153 @@ class SentFrames:
 
     def __init__(self):
         self.frames = []
+        self.congested = False
 
     def send(self, header, payload=b""):
-        self.frames.append((header, payload))
+        self.frames.append((header, bytes(payload)))
+
+    def sent(self):
+        return b"".join(payload for _, payload in self.frames)
 
 
-def test_every_answer_reaches_whoever_asked():
-    wire, answers = SentFrames(), {}
-    upcalls = Upcalls(wire)
-    for kind in ("host_command", "connect"):
-        upcalls.send(
-            kind, {"argv": ["git"]}, lambda header, payload, kind=kind: answers.update({kind: (header, payload)}), b"x"
-        )
-    first, second = (header["up"] for header, _ in wire.frames)
-    assert wire.frames[0] == ({"op": "upcall", "up": first, "kind": "host_command", "argv": ["git"]}, b"x")
-    upcalls.reply({"op": "reply", "up": second, "n": 2}, b"")
-    upcalls.reply({"op": "reply", "up": first, "n": 1}, b"out")
-    assert answers["host_command"] == ({"op": "reply", "up": first, "n": 1}, b"out")
-    assert answers["connect"][0]["n"] == 2
+class Remembering(Listener):
+    """A listener that notes everything."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_data(self, data, stream):
+        self.seen.append((stream, data))
+
+    def on_eof(self, stream):
+        self.seen.append((stream, None))
+
+    def on_room(self):
+        self.seen.append("room")
+
+    def on_end(self, reply):
+        self.seen.append(reply)
 
 
-def test_fields_of_a_question_do_not_take_the_place_of_its_own():
-    wire = SentFrames()
-    Upcalls(wire).send("connect", {"op": "output", "up": "9", "kind": "x"}, lambda _header, _payload: None)
+@pytest.fixture
+def wire():
+    return SentFrames()
+
+
+@pytest.fixture
+def upcalls(wire):
+    return Upcalls(wire)
+
+
+def test_everything_reaches_whoever_began_it(wire, upcalls):
+    first, second = Remembering(), Remembering()
+    upcalls.open("connect", {"host": "a"}, first)
+    upcalls.open("run", {"argv": ["git"]}, second)
+    assert [header for header, _ in wire.frames] == [
+        {"op": "upcall", "up": "1", "kind": "connect", "host": "a"},
+        {"op": "upcall", "up": "2", "kind": "run", "argv": ["git"]},
+    ]
+    upcalls.data({"op": "data", "up": "2", "stream": "stderr"}, b"oh")
+    upcalls.data({"op": "data", "up": "1", "stream": "stdout", "eof": True}, b"")
+    reply = {"op": "reply", "up": "2", "exit_code": 3}
+    upcalls.reply(reply, b"")
+    assert first.seen == [("stdout", None)]
+    assert second.seen == [("stderr", b"oh"), reply]
+
+
+def test_fields_of_a_question_do_not_take_the_place_of_its_own(wire, upcalls):
+    upcalls.open("connect", {"op": "output", "up": "9", "kind": "x"}, Listener())
     assert wire.frames[0][0] == {"op": "upcall", "up": "1", "kind": "connect"}
 
 
-def test_an_answer_to_no_question_breaks_the_wire():
-    upcalls = Upcalls(SentFrames())
-    up = upcalls.send("connect", {}, lambda _header, _payload: None)
-    upcalls.reply({"up": up}, b"")
-    for header in ({"up": up}, {"up": "7"}, {"up": None}, {}):
+def test_more_than_the_window_is_kept_and_sent_in_order_as_it_is_taken(wire, upcalls):
+    listener = Remembering()
+    upcall = upcalls.open("connect", {}, listener)
+    data = bytes(range(256)) * 2048
+    upcall.send(data)
+    upcall.finish()
+    assert len(wire.sent()) == UPCALL_WINDOW
+    assert not upcall.has_room
+    assert not any("eof" in header for header, _ in wire.frames)
+    upcalls.ack({"op": "ack", "up": "1", "n": UPCALL_WINDOW}, UPCALL_WINDOW)
+    assert wire.sent() == data
+    assert wire.frames[-1][0] == {"op": "data", "up": "1", "eof": True}
+    upcalls.ack({"op": "ack", "up": "1", "n": UPCALL_WINDOW}, UPCALL_WINDOW)
+    assert listener.seen == ["room"]
+    assert upcall.has_room
+
+
+def test_nothing_more_is_taken_while_the_wire_is_congested(wire, upcalls):
+    listener = Remembering()
+    upcall = upcalls.open("connect", {}, listener)
+    wire.congested = True
+    assert not upcall.has_room
+    upcalls.relieved()
+    assert listener.seen == []
+    wire.congested = False
+    upcalls.relieved()
+    assert listener.seen == ["room"]
+
+
+def test_what_was_passed_on_is_acknowledged_and_more_than_the_window_breaks_the_wire(wire, upcalls):
+    upcall = upcalls.open("connect", {}, Remembering())
+    header = {"op": "data", "up": "1", "stream": "stdout"}
+    upcalls.data(header, b"x" * WINDOW)
+    with pytest.raises(FrameError):
+        upcalls.data(header, b"x")
+    upcall.consumed(ACK_EVERY - 1)
+    assert len(wire.frames) == 1
+    upcall.consumed(1)
+    assert wire.frames[-1][0] == {"op": "ack", "up": "1", "n": ACK_EVERY}
+
+
+def test_one_that_was_dropped_is_silent_until_its_reply(wire, upcalls):
+    listener = Remembering()
+    upcall = upcalls.open("connect", {}, listener)
+    upcall.send(b"x" * (UPCALL_WINDOW + 1))
+    upcall.drop()
+    upcall.drop()
+    upcall.consumed(WINDOW)
+    upcalls.data({"op": "data", "up": "1", "stream": "stdout"}, b"late")
+    upcalls.ack({"op": "ack", "up": "1", "n": 5}, 5)
+    upcalls.relieved()
+    upcalls.reply({"op": "reply", "up": "1"}, b"")
+    assert listener.seen == []
+    assert [header["op"] for header, _ in wire.frames] == ["upcall", "data", "drop"]
+
+
+def test_it_is_full_until_replies_come_whatever_was_dropped(upcalls):
+    begun = [upcalls.open("connect", {}, Listener()) for _ in range(MAX_UPCALLS)]
+    assert upcalls.full
+    begun[0].drop()
+    assert upcalls.full
+    upcalls.reply({"op": "reply", "up": "1"}, b"")
+    assert not upcalls.full
+
+
+def test_signals_are_handed_on(wire, upcalls):
+    upcalls.open("run", {}, Listener()).signal("INT")
+    assert wire.frames[-1][0] == {"op": "signal", "up": "1", "signal": "INT"}
+
+
+def test_frames_for_no_conversation_break_the_wire(upcalls):
+    upcalls.open("connect", {}, Listener())
+    upcalls.reply({"up": "1"}, b"")
+    for header in ({"up": "1"}, {"up": "7"}, {"up": None}, {}):
+        for operation in (upcalls.reply, upcalls.data):
+            with pytest.raises(FrameError):
+                operation(header, b"")
         with pytest.raises(FrameError):
-            upcalls.reply(header, b"")
+            upcalls.ack(header, 1)
+
+
+def test_a_question_too_large_for_a_frame_takes_no_place(upcalls):
+    class Refusing(SentFrames):
+        def send(self, _header, _payload=b""):
+            raise FrameError("too large")
+
+    refusing = Upcalls(Refusing())
+    with pytest.raises(FrameError):
+        refusing.open("run", {"argv": ["x"]}, Listener())
+    assert not refusing.full
+    assert upcalls.open("run", {}, Listener()).up == "1"

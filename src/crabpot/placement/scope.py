@@ -1,0 +1,51 @@
+"""Who is behind a live sandbox, as the gateway knows it: nothing in here was said by the sandbox itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crabpot.settings import AgentSettings
+
+# What a program tries a thousand times is told once, and no more than this of different things.
+_MOST_HINTS = 5
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Underway:
+    """A call in the sandbox, and what its result should say beside what the command itself wrote."""
+
+    session: str
+    hints: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Scope:
+    """What shares a sandbox: its key, its agent, and the calls that are under way in it."""
+
+    key: str
+    agent: AgentSettings
+    calls: list[Underway] = field(default_factory=list)
+
+    @property
+    def session(self) -> str:
+        """The session that calls, where there is just one; else what shares the sandbox, and so the blame."""
+        sessions = {call.session for call in self.calls}
+        return sessions.pop() if len(sessions) == 1 else self.key
+
+    def hint(self, text: str) -> None:
+        """Tell the calls that are under way: which of them is the cause cannot be known from outside."""
+        for call in self.calls:
+            if text not in call.hints and len(call.hints) < _MOST_HINTS:
+                call.hints.append(text)
+
+    def begin(self, session: str) -> Underway:
+        """Count a call among those under way."""
+        call = Underway(session=session)
+        self.calls.append(call)
+        return call
+
+    def end(self, call: Underway) -> None:
+        """It has its answer."""
+        self.calls.remove(call)
