@@ -54,6 +54,11 @@ class Size(int):
             raise ValueError("must be a size above zero")
         return cls(size)
 
+    def written(self) -> str:
+        """Write it as `parse` reads it, exactly and as short as can be."""
+        unit = next(unit for unit in reversed(self.UNITS) if self % self.UNITS[unit] == 0)
+        return f"{self // self.UNITS[unit]}{unit}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Io:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.ordinary_user import skip_or_fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,3 +150,50 @@ def crabpot(tmp_path: Path) -> Program:
 @pytest.fixture(scope="session")
 def seeds() -> Path:
     return REPOSITORY / "tests/seeds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Docker:
+    """The real client, over the engine of the tests; what it makes is removed at the end."""
+
+    host: str
+    containers: list[str]
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["docker", "--host", self.host, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+
+    def inspect(self, name: str) -> Any:
+        said = self("inspect", name)
+        assert said.returncode == 0, said.stderr
+        return json.loads(said.stdout)[0]
+
+    def name(self) -> str:
+        """Give a name that no other container has, and that is cleared away."""
+        made = f"crabpot-test-{os.urandom(4).hex()}"
+        self.containers.append(made)
+        return made
+
+    def paste(self, text: str, *, shell: str = "sh") -> subprocess.CompletedProcess[str]:
+        """Do with a text what a person does who pastes it."""
+        environ = {"PATH": os.environ["PATH"], "DOCKER_HOST": self.host, "HOME": "/nonexistent"}
+        return subprocess.run(
+            [shell, "-c", text], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+
+
+@pytest.fixture
+def docker() -> Iterator[Docker]:
+    """Skip on a machine without an engine and the sandbox image; fail where $CRABPOT_REQUIRE_BACKENDS names docker."""
+    made = Docker(host=os.environ.get("DOCKER_HOST", ""), containers=[])
+    if not made.host.startswith("unix:///"):
+        skip_or_fail(
+            "docker", "DOCKER_HOST names no local engine: scripts/docker-engine start, then scripts/test-image"
+        )
+    said = made("image", "inspect", "crabpot-sandbox:latest")
+    if said.returncode != 0:
+        skip_or_fail("docker", said.stderr)
+    yield made
+    for name in made.containers:
+        made("rm", "--force", "--volumes", name)

@@ -42,6 +42,9 @@ _CREDENTIALS = (
     ".local/share/containers .gcloud .boto .s3cfg .oci .databrickscfg .netlify .heroku .bash_history .zsh_history"
 ).split()
 
+# Of these, the one whose folders a whole agent works with.
+_AGENT_HOME = ".openclaw"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -131,12 +134,22 @@ def check_target(target: str) -> str:
 
 def refuse_source(source: str, around: Surroundings) -> str | None:
     """Say why a host path must not be bound, or None. Both what is written and what it resolves to are judged."""
-    return _refuse(source, around, exempt=())
+    return _refuse(source, around, list(around.protected()))
 
 
 def refuse_workspace(source: str, around: Surroundings) -> str | None:
     """The same for an agent's workspace, which may lie under root's home when that is the gateway's own."""
-    return _refuse(source, around, exempt=(around.home, os.path.realpath(around.home)))
+    exempt = (around.home, os.path.realpath(around.home))
+    trees = [(tree, what) for tree, what in around.protected() if tree not in exempt or what != _SYSTEM_FOLDER]
+    return _refuse(source, around, trees)
+
+
+def refuse_volume(source: str, around: Surroundings) -> str | None:
+    """The same for a whole agent's own container, which is given single folders of that agent's home."""
+    homes = [f"{home}/{_AGENT_HOME}" for home in around.homes()]
+    exempt = {form for home in homes for form in (home, os.path.realpath(home))}
+    inside = [any(is_under(path, tree) for tree in exempt) for path in (normal(source), os.path.realpath(source))]
+    return _refuse(source, around, [one for one in around.protected() if one[0] not in exempt or not all(inside)])
 
 
 def refuse_writing(source: str, around: Surroundings) -> str | None:
@@ -148,9 +161,8 @@ def refuse_writing(source: str, around: Surroundings) -> str | None:
     return None
 
 
-def _refuse(source: str, around: Surroundings, *, exempt: tuple[str, ...]) -> str | None:
+def _refuse(source: str, around: Surroundings, trees: list[tuple[str, str]]) -> str | None:
     resolved = os.path.realpath(source)
-    trees = [(tree, what) for tree, what in around.protected() if tree not in exempt or what != _SYSTEM_FOLDER]
     for path in dict.fromkeys((normal(source), resolved)):
         reason = _reason(path, trees, around.homes())
         if reason:

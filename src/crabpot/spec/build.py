@@ -222,12 +222,17 @@ def _keeping_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
             yield f"sandbox.prune.{key}", "must be above zero: a sandbox would be gone before its first call"
 
 
+def is_docker_word(text: str) -> bool:
+    """Tell whether docker takes this for the name of an image or of a profile, and never for an option."""
+    return _DOCKER_WORD.fullmatch(text) is not None
+
+
 def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:
     for key, value in (("seccomp", docker.seccomp), ("apparmor", docker.apparmor)):
         if value is not None and re.split("[=:]", value)[-1].strip().lower() == "unconfined":
             yield f"sandbox.docker.{key}", f'"{value}" takes a wall away, which no configuration does'
     for key, value in (("image", docker.image), ("runtime", docker.runtime), ("apparmor", docker.apparmor)):
-        if value is not None and not _DOCKER_WORD.fullmatch(value):
+        if value is not None and not is_docker_word(value):
             yield f"sandbox.docker.{key}", f'"{value}" cannot be a name; docker might read it as an option'
 
 

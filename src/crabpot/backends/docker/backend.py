@@ -11,7 +11,7 @@ from crabpot.backends.base import greeting
 from crabpot.backends.bubblewrap import sources
 from crabpot.backends.docker import clauses as table
 from crabpot.backends.docker import facts as machine
-from crabpot.backends.docker import guard, image, kit, location, orphans, owner, profile, remedy, render
+from crabpot.backends.docker import folders, guard, image, kit, location, orphans, owner, profile, remedy, render
 from crabpot.backends.docker import user as users
 from crabpot.backends.docker.engine import Engine, EngineAway, EngineError, EngineRefused
 from crabpot.backends.docker.sandbox import Sandbox
@@ -109,14 +109,14 @@ class Docker:
         except EngineError as error:
             return None, table.Findings(facts=str(self._failed(error, None)))
         gateway = User(uid=os.geteuid(), gid=os.getegid())
-        folder = None if spec.private else _folder(spec.workspace)
+        folder = None if spec.private else folders.owner_of(spec.workspace)
         return engine, table.Findings(
             facts=facts,
             image=found,
             choice=users.choose(spec, gateway=gateway, folder=folder, remapped=facts.remapped),
             network=network,
             seccomp=profile.problem(spec.docker.seccomp),
-            disk=_disk(spec.workspace),
+            disk=folders.disk_of(spec.workspace),
         )
 
     async def _look(self) -> tuple[Engine, Facts]:
@@ -159,25 +159,3 @@ async def _network(engine: Engine, spec: SandboxSpec) -> str | None:
             f'"{name}" is not the name of a network that a container can join; write "none", "bridge", "host" or a name'
         )
     return None
-
-
-def _folder(path: str) -> users.Folder | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return users.Folder(uid=found.st_uid, gid=found.st_gid, mode=found.st_mode)
-
-
-def _disk(path: str) -> str | None:
-    """Give the device of the disk that a folder, or the deepest one above it that exists, lies on."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    device = os.stat(path).st_dev
-    link = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
-    if not os.path.exists(link):
-        return None
-    folder = os.path.realpath(link)
-    if os.path.exists(f"{folder}/partition"):
-        folder = os.path.dirname(folder)
-    return f"/dev/{os.path.basename(folder)}"

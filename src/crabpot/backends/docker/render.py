@@ -12,6 +12,7 @@ from crabpot.spec import hardening
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crabpot.settings import Size
     from crabpot.spec.spec import Access, SandboxSpec, User
 
 HOSTNAME = "crabpot"
@@ -73,12 +74,7 @@ def create_body(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
         # The runner ends with its stream: once whoever attached is gone, so is the container's standard input.
         "StdinOnce": True,
         "AttachStdin": True,
-        "HostConfig": {
-            **_host_walls(spec, plan),
-            **_limits(spec, plan),
-            "Mounts": [_mount(bind) for bind in plan.binds],
-            "NetworkMode": spec.network.name if spec.network.kind == "named" else spec.network.kind,
-        },
+        "HostConfig": {**_host_config(spec, plan), "NetworkMode": network_mode(spec)},
     }
 
 
@@ -87,12 +83,7 @@ def probe_body(spec: SandboxSpec, plan: Plan, script: str) -> dict[str, Any]:
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", "-c", script]),
         "WorkingDir": "/",
-        "HostConfig": {
-            **_host_walls(spec, plan),
-            **_limits(spec, plan),
-            "Mounts": [_mount(bind) for bind in plan.binds],
-            "NetworkMode": "none",
-        },
+        "HostConfig": {**_host_config(spec, plan), "NetworkMode": "none"},
     }
 
 
@@ -115,52 +106,69 @@ def _walled(plan: Plan, command: list[str]) -> dict[str, Any]:
     }
 
 
-def _host_walls(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
-    options = ["no-new-privileges", f"seccomp={plan.seccomp}"]
-    if plan.apparmor is not None:
-        options.append(f"apparmor={plan.apparmor}")
-    walls: dict[str, Any] = {
-        "Privileged": False,
-        "CapAdd": [],
-        "CapDrop": ["ALL"],
-        "SecurityOpt": options,
-        "ReadonlyRootfs": True,
+def _host_config(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+    walled = walls(spec, seccomp=plan.seccomp, apparmor=plan.apparmor)
+    return {
+        **walled,
+        **limits(spec, cpus=plan.cpus, disk=plan.disk),
+        "Mounts": [mount(bind) for bind in plan.binds],
         "MaskedPaths": list(_MASKED),
         "ReadonlyPaths": list(_READ_ONLY),
-        "IpcMode": "private",
-        "CgroupnsMode": "private",
-        "Init": True,
         # The output is the wire; an engine's log of it would fill a disk with what an agent reads.
         "LogConfig": {"Type": "none", "Config": {}},
         # The second hold on it, after the watchdog: what ends is removed by the engine itself.
         "AutoRemove": True,
         "RestartPolicy": {"Name": "no"},
-        "Tmpfs": _tmpfs(spec, plan),
+        "Tmpfs": {**_in_place_of_volumes(plan), **walled["Tmpfs"]},
+    }
+
+
+def walls(spec: SandboxSpec, *, seccomp: str, apparmor: str | None) -> dict[str, Any]:
+    """Give the walls of a live sandbox and of a rendered container alike, as the engine's API spells them."""
+    options = ["no-new-privileges", f"seccomp={seccomp}"]
+    if apparmor is not None:
+        options.append(f"apparmor={apparmor}")
+    made: dict[str, Any] = {
+        "Privileged": False,
+        "CapAdd": [],
+        "CapDrop": ["ALL"],
+        "SecurityOpt": options,
+        "ReadonlyRootfs": True,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Init": True,
+        "Tmpfs": {TMP: tmpfs(spec.limits.tmp)},
         "ShmSize": int(spec.limits.tmp),
     }
     if spec.docker.runtime is not None:
-        walls["Runtime"] = spec.docker.runtime
-    return walls
-
-
-def _tmpfs(spec: SandboxSpec, plan: Plan) -> dict[str, str]:
-    size = int(spec.limits.tmp)
-    inodes = max(size // _BYTES_PER_INODE, _FEWEST_INODES)
-    made = {TMP: f"rw,noexec,nosuid,nodev,size={size},nr_inodes={inodes},mode=1777"}
-    taken = {TMP, *(bind.target for bind in plan.binds)}
-    for path in plan.image_volumes:
-        # The engine would put a writable volume there, on the host's disk and under no limit.
-        if path not in taken:
-            made[path] = "ro,noexec,nosuid,nodev,size=4096"
+        made["Runtime"] = spec.docker.runtime
     return made
 
 
-def _limits(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+def tmpfs(size: Size) -> str:
+    """Give the options of a folder in memory, writable by all and bounded in bytes and in files."""
+    inodes = max(size // _BYTES_PER_INODE, _FEWEST_INODES)
+    return f"rw,noexec,nosuid,nodev,size={size.written()},nr_inodes={inodes},mode=1777"
+
+
+def _in_place_of_volumes(plan: Plan) -> dict[str, str]:
+    """Cover the volumes that an image declares: the engine would make them writable, on disk and under no limit."""
+    taken = {bind.target for bind in plan.binds}
+    return {path: "ro,noexec,nosuid,nodev,size=4096" for path in plan.image_volumes if path not in taken}
+
+
+def network_mode(spec: SandboxSpec) -> str:
+    """Name the network as the engine does."""
+    return spec.network.name if spec.network.kind == "named" else spec.network.kind
+
+
+def limits(spec: SandboxSpec, *, cpus: float, disk: str | None) -> dict[str, Any]:
+    """Give what a container may use. `cpus` is the most that can be had, `disk` the device that io limits are about."""
     limits = spec.limits
     made: dict[str, Any] = {
         "Memory": int(limits.memory),
         "MemorySwap": int(limits.memory),
-        "NanoCpus": int(min(max(limits.cpus, _FEWEST_CPUS), plan.cpus) * _NANO),
+        "NanoCpus": int(min(max(limits.cpus, _FEWEST_CPUS), cpus) * _NANO),
         "PidsLimit": limits.pids,
         "Ulimits": [
             {"Name": name, "Soft": most, "Hard": most}
@@ -172,12 +180,13 @@ def _limits(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
     if limits.cpu_shares is not None:
         made["CpuShares"] = max(limits.cpu_shares, _FEWEST_SHARES)
     for key, rate in (("BlkioDeviceReadBps", limits.io.read), ("BlkioDeviceWriteBps", limits.io.write)):
-        if rate is not None and plan.disk is not None:
-            made[key] = [{"Path": plan.disk, "Rate": int(rate)}]
+        if rate is not None and disk is not None:
+            made[key] = [{"Path": disk, "Rate": int(rate)}]
     return made
 
 
-def _mount(bind: Bind) -> dict[str, Any]:
+def mount(bind: Bind) -> dict[str, Any]:
+    """Spell one bind as the engine takes it."""
     read_only = bind.access == "ro"
     return {
         "Type": "bind",

@@ -46,6 +46,7 @@ def parser() -> _Parser:
     _deciding(commands)
     _configuring(commands)
     _keeping(commands)
+    _rendering(commands)
     _measuring(commands)
     return top
 
@@ -102,6 +103,27 @@ def _keeping(commands: Adder) -> None:
 def _showing(commands: Adder) -> None:
     text = "a tour: an agent's session and a dozen attacks, live, on the embedded backend"
     _add(commands, "demo", "demo:demo", text)
+
+
+def _rendering(commands: Adder) -> None:
+    text = "print files and commands for use without Crabpot, hardened as a live sandbox is"
+    group = commands.add_parser("render", help=text, description=text, epilog=_EPILOG)
+    artefacts = group.add_subparsers(metavar="ARTEFACT", required=True)
+    _container(_add(artefacts, "docker-run", "rendering:as_docker_run", "a docker run command, to paste into a shell"))
+
+
+def _container(one: _Parser) -> None:
+    _session(one)
+    one.add_argument("--image", metavar="IMAGE", help="the image to wrap (the sandbox image, asleep)")
+    one.add_argument("--command", metavar="WORDS", help="what it runs, without a shell (what the image says)")
+    text = "host:container[:ro|rw[,nosuid,nodev,noexec]], ro unless written; may be repeated"
+    one.add_argument("--volume", action="append", default=[], metavar="VOLUME", help=text)
+    text = "port, host:container or 127.0.0.1:host:container, on the loopback only; may be repeated"
+    one.add_argument("--port", action="append", default=[], metavar="PORT", help=text)
+    one.add_argument("--health", metavar="COMMAND", help="shell text that succeeds while the container is well")
+    one.add_argument("--name", default="crabpot-production", help="the container's name (%(default)s)")
+    text = "the seccomp profile (Crabpot's own, written to the state folder; see: render seccomp)"
+    one.add_argument("--seccomp", metavar="FILE", help=text)
 
 
 def _measuring(commands: Adder) -> None:
