@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shlex
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def test_everything_that_can_be_asked_for_is_there() -> None:
         disk="/dev/sda",
     )
     words = shlex.split(docker_run.command("pot", body(spec, wanted)).replace("\\\n", ""))
-    pairs = set(zip(words, words[1:], strict=False))
+    pairs = set(pairwise(words))
     assert {
         ("--publish", "127.0.0.1:8080:80/tcp"),
         ("--cap-add", "NET_BIND_SERVICE"),

@@ -39,5 +39,5 @@ def test_what_is_no_port_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "privileged"), [("8080:80", True), ("80:8080", False), ("1023", True), ("1024", False)]
 )
-def test_what_counts_is_the_port_that_the_program_inside_listens_on(text: str, privileged: bool) -> None:
+def test_what_counts_is_the_port_that_the_program_inside_listens_on(text, privileged):
     assert parse(text).privileged is privileged
