@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Backend, Clause
     from crabpot.backends.registry import Registry, Told
+    from crabpot.doctor.examination import Doctor
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
     from crabpot.settings import Settings
@@ -62,6 +63,26 @@ class App:
         from crabpot.explain import Explainer
 
         return Explainer(settings=self.settings(), around=self.around, registry=self.registry())
+
+    def doctor(self) -> Doctor:
+        """Wire what examines the machine; a configuration that does not load is a finding, not an end."""
+        from crabpot.backends.bubblewrap.backend import Bubblewrap
+        from crabpot.backends.docker.backend import Docker
+        from crabpot.doctor.examination import Doctor
+        from crabpot.errors import CrabpotError
+
+        settings: Settings | CrabpotError
+        try:
+            settings = self.settings()
+        except CrabpotError as error:
+            settings = error
+        return Doctor(
+            settings=settings,
+            around=self.around,
+            registry=self.registry(),
+            bubblewrap=Bubblewrap(state=self.around.state),
+            docker=Docker(state=self.around.state, environ=self.environ, home=self.around.home),
+        )
 
     def gateway(self, text: str | None = None) -> Gateway:
         """Wire the pipeline, over the configuration found or over one that a program gives as text."""

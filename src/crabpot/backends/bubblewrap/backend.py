@@ -53,12 +53,12 @@ class Bubblewrap:
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
-        machine = await self._look()
+        machine = await self.look()
         return table.clauses(spec, self._judge(spec, machine))
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
-        machine = await self._look()
+        machine = await self.look()
         found = self._judge(spec, machine)
         refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
         user = found.choice.user
@@ -75,7 +75,7 @@ class Bubblewrap:
         """What worked before does not now: find out again, and say what stands in the way."""
         remembered.forget(self._findings)
         self._machine = None
-        machine = await self._look()
+        machine = await self.look()
         if isinstance(machine.chosen, str):
             return SandboxUnavailable(f"bubblewrap cannot open this sandbox: {machine.chosen}")
         return SandboxUnavailable(f"bubblewrap could not open this sandbox: {failure}")
@@ -95,7 +95,7 @@ class Bubblewrap:
             kernel=machine.kernel,
         )
 
-    async def _look(self) -> Machine:
+    async def look(self) -> Machine:
         """Find out about the machine, once: a hundred openings at a time wait for one."""
         async with self._looking:
             if self._machine is None:

@@ -99,6 +99,15 @@ class Docker:
             started = await Opening(engine, facts, spec, hello).run(plan, held)
         return Sandbox(engine=engine, started=started, hello=hello, limits=spec.limits)
 
+    async def look_at(self, name: str) -> tuple[Facts, str | None]:
+        """Say what is known of the engine, and when an image was made; None if it has none of that name."""
+        try:
+            engine, facts = await self._look()
+            found = await image.find(engine, name)
+        except EngineError as error:
+            raise self._failed(error, None) from None
+        return facts, None if isinstance(found, str) else found.created
+
     async def _judge(self, spec: SandboxSpec) -> tuple[Engine | None, table.Findings]:
         try:
             engine, facts = await self._look()

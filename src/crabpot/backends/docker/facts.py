@@ -24,6 +24,7 @@ class Facts:
     cpus: int = 1
     counts: Mapping[str, bool] = field(default_factory=dict)
     runtimes: frozenset[str] = frozenset()
+    components: Mapping[str, str] = field(default_factory=dict)
     same_kernel: bool = True
 
     @property
@@ -52,6 +53,7 @@ async def find_out(engine: Engine) -> Facts:
         # An engine that leaves one out has had it for ever.
         counts={name: info.get(name, True) is not False for name in limits},
         runtimes=frozenset(info.get("Runtimes") or ()),
+        components={str(one.get("Name")): str(one.get("Version")) for one in version.get("Components") or ()},
         # An engine in a virtual machine of its own has processes that this machine's /proc does not show.
         same_kernel=info.get("KernelVersion") == os.uname().release
         and "Desktop" not in str(info.get("OperatingSystem")),

@@ -51,6 +51,7 @@ class Image:
     id: str
     env: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    created: str = ""
 
 
 async def find(engine: Engine, name: str) -> Image | str:
@@ -67,6 +68,7 @@ async def find(engine: Engine, name: str) -> Image | str:
         id=str(said["Id"]),
         env=tuple(str(one).partition("=")[0] for one in config.get("Env") or ()),
         volumes=tuple(sorted(config.get("Volumes") or ())),
+        created=str(said.get("Created", "")),
     )
 
 

@@ -47,6 +47,7 @@ def parser() -> _Parser:
     _configuring(commands)
     _keeping(commands)
     _rendering(commands)
+    _proving(commands)
     _measuring(commands)
     return top
 
@@ -131,6 +132,11 @@ def _measuring(commands: Adder) -> None:
     one.add_argument("--full", action="store_true", help="more repetitions, 500 sandboxes")
     one.add_argument("--json", action="store_true", help="print the raw results")
     one.add_argument("--markdown", metavar="FILE", help="write the report as a page")
+
+
+def _proving(commands: Adder) -> None:
+    one = _add(commands, "doctor", "doctoring:doctor", "examine this machine, and say what would mend it")
+    one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _deciding(commands: Adder) -> None:

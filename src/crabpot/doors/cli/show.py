@@ -25,13 +25,14 @@ def wants_colour(stream: IO[str] | None) -> bool:
     )
 
 
-class _Pen:
+class Pen:
     """Writes words in colour, or as they are. What is written came from outside: nothing in it may move the cursor."""
 
     def __init__(self, *, colour: bool) -> None:
         self.colour = colour
 
     def __call__(self, style: str, text: str) -> str:
+        """Write it."""
         shown = visible(text)
         return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self.colour else shown
 
@@ -43,7 +44,7 @@ def visible(text: str) -> str:
 
 def explanation(answers: list[dict[str, Any]], explainer: Explainer, *, colour: bool) -> Iterator[str]:
     """Show several sessions; what holds for all of an agent's sessions is said once."""
-    pen = _Pen(colour=colour)
+    pen = Pen(colour=colour)
     agents = list(dict.fromkeys(answer["agent"] for answer in answers))
     for position, agent in enumerate(agents):
         if position:
@@ -54,7 +55,7 @@ def explanation(answers: list[dict[str, Any]], explainer: Explainer, *, colour: 
         yield from _agent(own, explainer, pen)
 
 
-def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: _Pen) -> Iterator[str]:
+def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: Pen) -> Iterator[str]:
     sandbox = answers[0]["sandbox"]
     settings = explainer.settings.agent(answers[0]["agent"])
     rows = (
@@ -78,7 +79,7 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: _Pen) -> It
     yield from _warnings(answers[0]["warnings"], pen)
 
 
-def _clauses(answers: list[dict[str, Any]], pen: _Pen) -> Iterator[str]:
+def _clauses(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
     """Show how the promises are kept here: once for each backend, since an agent's sandboxes differ only in name."""
     tables = {
         answer["sandbox"]["backend"]: answer["sandbox"]["clauses"] for answer in answers if answer["sandbox"]["name"]
@@ -94,7 +95,7 @@ def _clauses(answers: list[dict[str, Any]], pen: _Pen) -> Iterator[str]:
             yield f"  {state}  {clause['name']:<{width}}  {visible(clause['how'])}"
 
 
-def _because(pen: _Pen, source: str, pad: int = 0) -> str:
+def _because(pen: Pen, source: str, pad: int = 0) -> str:
     return " " * max(pad, 1) + pen("dim", f"because {source}")
 
 
@@ -102,7 +103,7 @@ def _network(network: str | dict[str, Any]) -> str:
     return network if isinstance(network, str) else f"only {', '.join(network['allow']) or 'nothing'}"
 
 
-def _session(answer: dict[str, Any], pen: _Pen) -> Iterator[str]:
+def _session(answer: dict[str, Any], pen: Pen) -> Iterator[str]:
     placement, sandbox = answer["placement"], answer["sandbox"]
     where = pen(_PLACES[placement["where"]], placement["where"].upper())
     reason = f"({placement['because']})"
@@ -117,7 +118,7 @@ def _session(answer: dict[str, Any], pen: _Pen) -> Iterator[str]:
         yield f"    {pen('dim', 'because ' + command['because'])}"
 
 
-def _elevated(answers: list[dict[str, Any]], pen: _Pen) -> Iterator[str]:
+def _elevated(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
     best: dict[str, dict[str, Any]] = {}
     for answer in answers:
         for row in answer["elevated"]["patterns"]:
@@ -134,7 +135,7 @@ def _elevated(answers: list[dict[str, Any]], pen: _Pen) -> Iterator[str]:
         yield f"  {visible(pattern):<{width}} → {pen('yellow' if row['reachable'] else 'dim', place)}"
 
 
-def _tools(answer: dict[str, Any], source: str, pen: _Pen, *, only: str) -> Iterator[str]:
+def _tools(answer: dict[str, Any], source: str, pen: Pen, *, only: str) -> Iterator[str]:
     tools = answer["tools"]
     yield ""
     yield f"Tool policy{f' ({only})' if only else ''}:"
@@ -147,7 +148,7 @@ def _tools(answer: dict[str, Any], source: str, pen: _Pen, *, only: str) -> Iter
     yield f"  Effective tools: {pen('cyan', ', '.join(tools['effective']) or 'none')}"
 
 
-def _warnings(warnings: Iterable[str], pen: _Pen) -> Iterator[str]:
+def _warnings(warnings: Iterable[str], pen: Pen) -> Iterator[str]:
     for position, warning in enumerate(warnings):
         if not position:
             yield ""
@@ -157,7 +158,7 @@ def _warnings(warnings: Iterable[str], pen: _Pen) -> Iterator[str]:
 
 def findings(found: list[Finding], file: str | None, *, colour: bool) -> Iterator[str]:
     """Show what `check` found."""
-    pen = _Pen(colour=colour)
+    pen = Pen(colour=colour)
     for finding in found:
         style = "red" if finding.severity == "error" else "yellow"
         yield f"{pen(style, finding.severity)}: {pen('bold', finding.path)}: {visible(finding.message)}"

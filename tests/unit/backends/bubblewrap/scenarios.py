@@ -156,7 +156,7 @@ async def be_killed_opening(state: str) -> Any:
             monitors.append(spawned[1].pid)
             return spawned
 
-    machine = await backend._look()
+    machine = await backend.look()
     assert machine.ground is not None
     assert not isinstance(machine.chosen, str)
     opening = Stuck(make_spec(state), machine.ground, machine.chosen, await _own_user(state))
@@ -314,7 +314,7 @@ async def fill_tmp(state: str) -> Any:
 async def ways(state: str) -> Any:
     """Open a sandbox in each way that bwrap may need, and look at what differs."""
     backend = Bubblewrap(state=state)
-    machine = await backend._look()
+    machine = await backend.look()
     assert machine.ground is not None
     assert not isinstance(machine.chosen, str)
     user = await _own_user(state)
@@ -375,7 +375,7 @@ async def swap(state: str, folder: str) -> Any:
             return plan
 
     backend = Bubblewrap(state=state)
-    machine = await backend._look()
+    machine = await backend.look()
     assert machine.ground is not None
     assert not isinstance(machine.chosen, str)
     spec = make_spec(state, workspace=f"{folder}/ws", private=False)
@@ -462,7 +462,7 @@ async def remember(state: str) -> Any:
     findings = Path(state, "bubblewrap/probe.json")
     first = findings.stat()
     again = Bubblewrap(state=state)
-    machine = await again._look()
+    machine = await again.look()
     second = findings.stat()
     return {
         "kept": (first.st_ino, first.st_mtime_ns) == (second.st_ino, second.st_mtime_ns),
