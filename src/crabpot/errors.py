@@ -3,6 +3,7 @@
 CrabpotError                 says what was refused, by which rule or file, and what to do next
 ├── ConfigError              the configuration did not load; nothing runs on it
 ├── SessionError             a session key that cannot name a session
+├── HostRefused              a command that may not start on the host, or not any more
 └── SandboxError             the sandbox failed, as opposed to the command in it
     ├── SandboxUnavailable   none could be opened; the call fails, it never falls back to the host
     └── SandboxLost          it died, or broke the wire, while a call was in it
@@ -44,6 +45,14 @@ class ConfigError(CrabpotError):
 
 class SessionError(CrabpotError):
     """A session key that cannot name a session."""
+
+
+class HostRefused(CrabpotError):
+    """A command that may not start on the host, or not any more; `code` is the one of its result."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 class SandboxError(CrabpotError):

@@ -18,20 +18,26 @@ import pytest
 from crabpot.app import App
 from crabpot.audit.store import AuditLog
 from crabpot.backends.base import Channel
+from crabpot.backends.host import elevated
 from crabpot.backends.host.backend import open_on_host
 from crabpot.backends.registry import Registry
 from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
+from crabpot.elevation.host import Host
 from crabpot.errors import SandboxLost
 from crabpot.execution import Execution
 from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
 from crabpot.runner.frames import FrameReader, encode
-from crabpot.settings import Limits, Size
+from crabpot.settings import AgentSettings, Elevated, Limits, Sandbox, Settings, Size, Tools
 from crabpot.spec.binds import Surroundings
+from crabpot.spec.build import build
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from crabpot.elevation.host import Plan
+    from crabpot.spec.spec import SandboxSpec
 
 PATIENCE_S = 60.0
 OUTPUT = 64 * 1024
@@ -272,3 +278,67 @@ def bench(tmp_path: Path) -> Callable[..., Any]:
             await made.gateway.close()
 
     return make
+
+
+EXPOSED = {"HOME": "/home/x", "USER": "x", "LANG": "C.UTF-8", "SECRET": "s", "TOKEN": "t", "PATH": "/evil"}
+
+
+class Machine:
+    """A host with one agent whose commands may leave: its workspace, and a trusted folder of programs."""
+
+    def __init__(self, folder: Path, **sandbox: Any) -> None:
+        self.workspace, self.programs, self.home = folder / "ws", folder / "programs", folder / "home"
+        for made in (self.workspace, self.programs, self.home):
+            made.mkdir(mode=0o755, exist_ok=True)
+        self.agent = self.settled(f"{self.programs}:/usr/bin:/bin", **sandbox)
+        self.around = Surroundings(home=str(self.home), state=str(folder / "state"))
+        self.host = Host(settings=Settings(defaults=self.agent), around=self.around, environ=EXPOSED)
+        self._plans: list[Plan] = []
+
+    def settled(self, path: str, **sandbox: Any) -> AgentSettings:
+        tools = Tools(elevated=Elevated(enabled=True, path=path, pass_env=("TOKEN", "NONE")))
+        shown = Sandbox(**{"workspace": "rw", **sandbox})
+        return AgentSettings(id="main", workspace=str(self.workspace), sandbox=shown, tools=tools)
+
+    @property
+    def spec(self) -> SandboxSpec:
+        return build(self.agent, "agent:main", self.around)
+
+    def script(self, name: str, text: str) -> Path:
+        """Put a program into the trusted folder."""
+        made = self.programs / name
+        made.write_text(text)
+        made.chmod(0o755)
+        return made
+
+    async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
+        made = await self.host.prepare(argv, self.agent, self.spec, cwd=cwd)
+        self._plans.append(made)
+        return made
+
+    async def run(self, *argv: str, cwd: str | None = None, timeout_s: float = 20, **more: Any) -> Any:
+        return await elevated.run(await self.plan(*argv, cwd=cwd), timeout_s=timeout_s, output_limit=OUTPUT, **more)
+
+    def close(self) -> None:
+        for plan in self._plans:
+            plan.close()
+
+
+@pytest.fixture
+def machine_with(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    """Give a host for elevated commands, of an agent with these sandbox settings."""
+    made: list[Machine] = []
+
+    def make(**sandbox: Any) -> Machine:
+        made.append(Machine(tmp_path, **sandbox))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        machine.close()
+
+
+@pytest.fixture
+def machine(machine_with: Callable[..., Machine]) -> Machine:
+    """Give one whose agent has its workspace rw."""
+    return machine_with()

@@ -136,6 +136,10 @@ class Runner:
         name = call.tool
         if name == "exec":
             shell.start(call, self)
+        elif name == "run":
+            from . import program  # noqa: PLC0415
+
+            program.start(call, self)
         elif name == "process":
             from . import process  # noqa: PLC0415
 

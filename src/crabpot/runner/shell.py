@@ -34,11 +34,13 @@ _TAKES = "command, cwd?, timeout?, env?, stdin?, background?, tty?"
 
 def start(call: Call, runner: Runner) -> None:
     """Starts the command of an `exec` call, in its foreground or as a background process."""
+    stdin, launch = prepare(call, runner)
     if call.args.get("background"):
-        stdin, launch = prepare(call, runner)
         call.finish(data={"process": runner.processes.start(call.args["command"], launch, stdin)})
         return
-    call.job = Foreground(call, runner)
+    # A person reads a terminal as it comes, and paces it; hours of an interactive shell are not a flood.
+    paced = call.stream and bool(call.args.get("tty"))
+    call.job = Foreground(call, runner, launch, stdin=stdin, paced=paced)
 
 
 def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
@@ -69,10 +71,11 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
 
 
 class Foreground(Job):
-    """A command whose end is the end of the call."""
+    """A command whose end is the end of the call. `paced`: all its output goes out, as fast as it is taken."""
 
-    def __init__(self, call: Call, runner: Runner) -> None:
-        stdin, launch = prepare(call, runner)
+    def __init__(
+        self, call: Call, runner: Runner, launch: Callable[[], Spawned], *, stdin: bytes | None, paced: bool
+    ) -> None:
         # Started before anything else is set up: the shell loads while the rest is done.
         self._child = Child(
             runner.reaper,
@@ -87,8 +90,7 @@ class Foreground(Job):
         self._seen = 0
         limit: int | None = runner.hello.output_limit
         self._flood: int | None = max(_FLOOD, _FLOOD_FACTOR * runner.hello.output_limit)
-        if call.stream and call.args.get("tty"):
-            # A person reads it as it comes, and paces it; hours of an interactive shell are not a flood.
+        if paced:
             limit = self._flood = None
         self._kept = {
             name: BothEnds(limit, live=self._live(name) if call.stream else None) for name in ("stdout", "stderr")

@@ -30,8 +30,11 @@ class Spawned:
         self.keep = keep
 
 
-def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool) -> Spawned:
-    """Starts `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null."""
+def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: bytes | None = None) -> Spawned:
+    """Starts `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null.
+
+    `program` is the file to start where that is not what `argv` begins with.
+    """
     fds: list[int] = []
     try:
         # Only our ends are non-blocking: a child may open its own pipe again by /proc/self/fd and drain it behind our
@@ -51,7 +54,7 @@ def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool) -> Spawned
             actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
         else:
             actions.append((posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0))
-        pid = _start(argv, env, actions)
+        pid = _start(program or argv[0], argv, env, actions)
     except BaseException:
         for fd in fds:
             posix.close(fd)
@@ -82,7 +85,7 @@ def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, col
             (posix.POSIX_SPAWN_DUP2, 0, 1),
             (posix.POSIX_SPAWN_DUP2, 0, 2),
         ]
-        pid = _start(argv, env, actions)
+        pid = _start(argv[0], argv, env, actions)
     except BaseException:
         for fd in fds:
             posix.close(fd)
@@ -110,10 +113,10 @@ def _pipe(fds: list[int]) -> tuple[int, int]:
     return pair
 
 
-def _start(argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
+def _start(program: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
     try:
         # vfork beneath: no page table is copied, and the refusals of exec come back as errors, not as exit codes.
-        return posix.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True, setsigdef=_DEFAULT_AGAIN)
+        return posix.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=_DEFAULT_AGAIN)
     except OSError as error:
         failure = from_os_error(error, "cannot start %s" % argv[0].decode("utf-8", "replace"))
         raise ToolError(_FAILURES.get(error.errno or 0, failure.code), failure.message) from error

@@ -65,17 +65,27 @@ async def open_on_host(
     """Start a runner in the agent's workspace, which is made if it is not there."""
     try:
         os.makedirs(workspace, exist_ok=True)
-        folder = os.path.realpath(workspace)
-        channel, process = _start(folder)
     except OSError as error:
         raise SandboxUnavailable(f"no runner can start in the workspace {workspace}: {error.strerror}") from None
+    folder = os.path.realpath(workspace)
+    return start_in(folder, shown=folder, output_limit=limits.output, environ=environ, end_s=end_s)
+
+
+def start_in(
+    folder: str, *, shown: str, output_limit: int, environ: Mapping[str, str], end_s: float = END_S
+) -> HostRunner:
+    """Start a runner in a folder, whose name may be a descriptor's; `shown` is its path."""
+    try:
+        channel, process = _start(folder)
+    except OSError as error:
+        raise SandboxUnavailable(f"no runner can start in {shown}: {error.strerror}") from None
     hello = {
         "op": "hello",
-        "workspace": folder,
-        "roots": [folder],
+        "workspace": shown,
+        "roots": [shown],
         "env": dict(environ),
         "shell": ["/bin/sh"],
-        "limits": {"output": limits.output, "open_files": None, "file_size": None, "processes": None},
+        "limits": {"output": output_limit, "open_files": None, "file_size": None, "processes": None},
         "contained": False,
         "shims": [],
     }

@@ -1,0 +1,94 @@
+"""What runs on the host once a person agrees: the words, the program, the folder and the environment, all of it fixed.
+
+`prepare` makes the plan that a request shows. `check` looks again, just before the start, and refuses what has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.elevation import folders, programs, trusted
+from crabpot.elevation.identity import identify
+from crabpot.errors import HostRefused
+from crabpot.spec import build
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from crabpot.elevation.folders import Folder
+    from crabpot.elevation.identity import Identity
+    from crabpot.settings import AgentSettings, Settings
+    from crabpot.spec.binds import Surroundings
+    from crabpot.spec.spec import SandboxSpec
+
+_PASSED = ("HOME", "USER", "LANG", "SSH_AUTH_SOCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One command on the host, as it is shown and as it will run. It holds its folder: close it."""
+
+    argv: tuple[str, ...]
+    binary: Identity
+    folder: Folder
+    env: Mapping[str, str] = field(repr=False)
+    executes: tuple[str, ...] = ()
+    """What the program would run or obey of the agent's folder."""
+    dangers: tuple[str, ...] = ()
+    """What the words hand over beyond what they seem to."""
+
+    def close(self) -> None:
+        """Let go of the folder; once."""
+        self.folder.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The gateway's own machine and user, seen from an elevated command."""
+
+    settings: Settings
+    around: Surroundings
+    environ: Mapping[str, str]
+
+    async def prepare(
+        self, argv: Sequence[str], agent: AgentSettings, spec: SandboxSpec, *, cwd: str | None = None
+    ) -> Plan:
+        """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run."""
+        words = tuple(argv)
+        if not words or any("\0" in word for word in words):
+            raise HostRefused("invalid_arguments", "a command is one or more words without NUL characters")
+        path = trusted.path_of(agent)
+        binary = trusted.find(words[0], path, self.written(spec))
+        folder = folders.hold(spec, cwd)
+        try:
+            return Plan(
+                argv=words,
+                binary=binary,
+                folder=folder,
+                env=self.environment(agent, path),
+                executes=programs.executes(words, folder.fd),
+                dangers=programs.dangers(words),
+            )
+        except BaseException:
+            folder.close()
+            raise
+
+    def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
+        """Give all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
+        names = (*_PASSED, *agent.tools.elevated.pass_env)
+        given = {name: self.environ[name] for name in names if name in self.environ}
+        return {"HOME": self.around.home, **given, "PATH": path}
+
+    def written(self, spec: SandboxSpec) -> tuple[str, ...]:
+        """List the folders of the host that some sandbox may write."""
+        agents = [self.settings.defaults, *self.settings.entries.values()]
+        shown = [folder for one in agents for _, folder, writes in build.shown(one, self.around) if writes]
+        return tuple(dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes"]))
+
+
+async def check(plan: Plan) -> None:
+    """Refuse a plan whose program or folder is not what was shown."""
+    if identify(plan.binary.path) != plan.binary:
+        raise HostRefused("conflict", f"{plan.binary.path} was replaced after it was shown; ask again")
+    folders.check(plan.folder)
