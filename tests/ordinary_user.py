@@ -153,23 +153,16 @@ async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
             for one in checked
         ]
+    from crabpot import app
+    from crabpot.verify import trial
     from crabpot.verify.run import targets, verify
 
-    with tempfile.TemporaryDirectory() as state:
-        if os.geteuid() == 0:
-            os.chmod(state, 0o711)
-        async with targets(lambda: open_gateway(hostile_configuration(backend), f"{state}/state")) as target:
+    with trial.folder() as place:
+        wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
+        tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend=backend)
+        async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
             found = [finding.as_json() for finding in await verify(target)]
     return [{"name": f["claim"], "state": f["state"], "told": f"{f['came_back']} {f['degraded'] or ''}"} for f in found]
-
-
-def hostile_configuration(backend: str) -> str:
-    """Give a configuration with small limits, and with something that a hostile command would like to leave by."""
-    from crabpot.verify.run import SMALL_LIMITS
-
-    sandbox = {"mode": "all", "backend": backend, "limits": SMALL_LIMITS}
-    elevated = {"enabled": True, "patterns": ["git push *"]}
-    return json.dumps({"agents": {"defaults": {"sandbox": sandbox}}, "tools": {"elevated": elevated}})
 
 
 if __name__ == "__main__":

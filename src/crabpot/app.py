@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.config.places import find_config, find_state
@@ -84,8 +84,8 @@ class App:
             docker=Docker(state=self.around.state, environ=self.environ, home=self.around.home),
         )
 
-    def gateway(self, text: str | None = None) -> Gateway:
-        """Wire the pipeline, over the configuration found or over one that a program gives as text."""
+    def gateway(self, text: str | None = None, settings: Settings | None = None) -> Gateway:
+        """Wire the pipeline, over the configuration found, or over one that a program gives as text or as settings."""
         from crabpot.audit.records import of_opening
         from crabpot.audit.store import AuditLog
         from crabpot.config.load import from_text
@@ -93,7 +93,8 @@ class App:
         from crabpot.gateway import Gateway
         from crabpot.ownership import take
 
-        settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
+        if settings is None:
+            settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
         take(self.around.state)
         _allow_many_files()
         audit = AuditLog(self.around.state, settings.audit)
@@ -104,6 +105,10 @@ class App:
 
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
         return Gateway(settings=settings, execution=execution, audit=audit)
+
+    def elsewhere(self, state: str) -> App:
+        """The same on another state folder: what is tried there leaves no trace in this one."""
+        return replace(self, around=replace(self.around, state=state))
 
     def sessions_seen(self) -> list[str]:
         """List the sessions that ever called."""

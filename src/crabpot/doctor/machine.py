@@ -146,6 +146,6 @@ def _records(state: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     reader = AuditReader(state)
     with contextlib.suppress(CrabpotError):
         last = reader.last(1)
-        verified = reader.last(1, wanted=lambda record: record["kind"] == "verify")
+        verified = reader.last(1, wanted=lambda record: record["kind"] == "verify" and not record.get("only"))
         return last[0] if last else None, verified[0] if verified else None
     return None, None

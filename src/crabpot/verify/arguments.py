@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
     from crabpot.verify.target import Target
 
-claim = Group("tool arguments")
+claim = Group("escape by tool arguments")
 
-_SWAPS = 2000
+_SWAPS = 10_000
 
 
 def _told(results: list[tuple[str, ToolResult]]) -> str:
@@ -61,13 +61,13 @@ def _ways_to(path: str) -> list[str]:
     ]
 
 
-@claim
+@claim.about("filesystem", threats=("path-rules",))
 async def cannot_read_a_file_of_the_host_by_a_path(target: Target) -> Outcome:
     """Dots, magic links and odd spellings."""
     return await _each(target, [("read", {"path": path}) for path in _ways_to(target.bait.secret_file)])
 
 
-@claim
+@claim.about("filesystem", threats=("path-rules",))
 async def cannot_write_a_file_of_the_host_by_a_path(target: Target) -> Outcome:
     """The same, into a folder that anybody may write to."""
     paths = _ways_to(f"{target.bait.open_folder}/planted.txt")
@@ -78,7 +78,7 @@ async def cannot_write_a_file_of_the_host_by_a_path(target: Target) -> Outcome:
     )
 
 
-@claim
+@claim.about("filesystem", threats=("path-rules",))
 async def cannot_patch_a_file_of_the_host(target: Target) -> Outcome:
     """Paths hide inside of patches too, and moves have two."""
     paths = _ways_to(f"{target.bait.open_folder}/planted.txt")[:-1]
@@ -91,7 +91,7 @@ async def cannot_patch_a_file_of_the_host(target: Target) -> Outcome:
     return await _each(target, [("apply_patch", {"patch": patch}) for patch in patches])
 
 
-@claim
+@claim.about("filesystem", threats=("path-rules",))
 async def cannot_search_the_host(target: Target) -> Outcome:
     """What grep finds it shows, and glob and ls tell what there is."""
     folder = target.bait.folder
@@ -106,7 +106,7 @@ async def cannot_search_the_host(target: Target) -> Outcome:
     return await _each(target, calls)
 
 
-@claim
+@claim.about("filesystem", threats=("swapped-folder", "path-rules"))
 async def cannot_reach_the_host_through_a_link_in_the_workspace(target: Target) -> Outcome:
     """The agent makes any link that it likes; no file tool goes where it leads."""
     folder = target.bait.folder
@@ -136,7 +136,7 @@ async def cannot_reach_the_host_through_a_link_in_the_workspace(target: Target) 
     return outcome
 
 
-@claim
+@claim.about("filesystem", threats=("container-runtime",))
 async def cannot_start_a_command_in_a_folder_of_the_host(target: Target) -> Outcome:
     """A descriptor of the host, left open in the runner, as working folder: CVE-2024-21626."""
     folders = [f"/proc/self/fd/{number}" for number in range(12)] + [f"/proc/1/fd/{number}" for number in range(8)]
@@ -154,7 +154,7 @@ async def cannot_start_a_command_in_a_folder_of_the_host(target: Target) -> Outc
     return await _each(target, calls)
 
 
-@claim
+@claim.about("filesystem", threats=("swapped-folder",))
 async def cannot_win_a_race_against_the_file_tools(target: Target) -> Outcome:
     """A folder swapped for a link, without end, while the tools write and read through it (CVE-2026-44112, 44113)."""
     prepared = await target.must_run(
@@ -190,7 +190,7 @@ async def cannot_win_a_race_against_the_file_tools(target: Target) -> Outcome:
     )
 
 
-@claim
+@claim.about("sandbox", threats=("child-on-the-host", "one-gateway"))
 async def cannot_name_its_own_place_or_sender(target: Target) -> Outcome:
     """Who asks, and where it runs, is the door's to say and the gateway's to decide, never the arguments'."""
     calls = [

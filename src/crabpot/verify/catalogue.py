@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from crabpot.errors import CrabpotError
@@ -18,11 +19,14 @@ from crabpot.verify import (
     privileges,
     processes,
     resources,
+    runners,
     syscalls,
 )
+from crabpot.verify.claims import Group
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from types import ModuleType
 
     from crabpot.verify.claims import Claim
 
@@ -39,17 +43,49 @@ MODULES = (
     hogs,
     arguments,
     leaving,
+    runners,
 )
 
-CLAIMS: tuple[Claim, ...] = tuple(claim for module in MODULES for claim in module.claim.claims)
+# The order in which a report shows them.
+GROUPS = (
+    "filesystem",
+    "processes",
+    "privileges",
+    "system calls",
+    "network",
+    "resources",
+    "escape by tool arguments",
+    "escape by configuration",
+    "hand-off to the host",
+    "gateway under a hostile runner",
+)
+
+
+def _written(module: ModuleType) -> list[Claim]:
+    return [claim for group in vars(module).values() if isinstance(group, Group) for claim in group.claims]
+
+
+CLAIMS: tuple[Claim, ...] = tuple(
+    sorted((claim for module in MODULES for claim in _written(module)), key=lambda claim: GROUPS.index(claim.group))
+)
 
 
 def chosen(only: Collection[str] | None) -> tuple[Claim, ...]:
-    """Give the claims of these names or groups; all of them for None. A name that is none is an error."""
+    """Give the claims of these names or groups, where `*` stands for anything; all of them for None.
+
+    A word that is neither is an error: nobody may believe that something was tried which does not exist.
+    """
     if only is None:
         return CLAIMS
     known = {claim.name for claim in CLAIMS} | {claim.group for claim in CLAIMS}
-    for name in only:
-        if name not in known:
-            raise CrabpotError(f'there is no claim and no group "{name}"{closest(name, known)}')
-    return tuple(claim for claim in CLAIMS if claim.name in only or claim.group in only)
+    wanted = []
+    for word in only:
+        shape = re.compile(".*".join(map(re.escape, word.split("*"))))
+        if not any(shape.fullmatch(name) for name in known):
+            raise CrabpotError(f'there is no claim and no group "{word}"{closest(word, known)}')
+        wanted.append(shape)
+    return tuple(
+        claim
+        for claim in CLAIMS
+        if any(shape.fullmatch(claim.name) or shape.fullmatch(claim.group) for shape in wanted)
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from crabpot.verify.target import Target
 
@@ -48,12 +48,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One promise and the attack that would break it. `clause` names the part of a spec that it rests on, if any."""
+    """One promise and the attack that would break it.
+
+    `clauses` are the parts of a spec that it tries, `threats` the rows of `threats.py`. `excused_by` is the one clause
+    whose announced weakness explains a failure. On the networks named in `open_on` the configuration itself gives away
+    what is claimed.
+    """
 
     name: str
     group: str
     attack: Attack
-    clause: str | None = None
+    clauses: tuple[str, ...] = ()
+    threats: tuple[str, ...] = ()
+    excused_by: str | None = None
+    open_on: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -67,19 +75,28 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A claim that is not made, since the configuration gives away what it is about."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One claim after its attack. `degraded` is how the backend had announced to keep only a part of its clause."""
 
     claim: Claim
-    result: Outcome | NotCarriedOut
+    result: Outcome | Opened | NotCarriedOut
     seconds: float
     degraded: str | None = None
 
     @property
     def state(self) -> str:
-        """`held`, `degraded` (broken, and the backend had said so), `broken`, or `error` (nothing is known)."""
+        """`held`, `degraded` (broken, and the backend had said so), `open`, `broken`, or `error` (nothing is known)."""
         if isinstance(self.result, NotCarriedOut):
             return "error"
+        if isinstance(self.result, Opened):
+            return "open"
         if self.result.held:
             return "held"
         return "broken" if self.degraded is None else "degraded"
@@ -89,41 +106,62 @@ class Finding:
         """Tell whether a person must look at this."""
         return self.state in ("broken", "error")
 
+    @property
+    def tried(self) -> str:
+        """What the attack did, as far as it got."""
+        return self.result.tried if isinstance(self.result, Outcome) else ""
+
+    @property
+    def came_back(self) -> str:
+        """What the kernel or the gateway answered, or why nobody was asked."""
+        if isinstance(self.result, Outcome):
+            return self.result.came_back
+        return self.result.by if isinstance(self.result, Opened) else str(self.result)
+
     def as_json(self) -> dict[str, Any]:
         """Give the shape that reports are made from."""
-        outcome = self.result if isinstance(self.result, Outcome) else None
         return {
             "claim": self.claim.name,
             "group": self.claim.group,
             "state": self.state,
-            "tried": outcome.tried if outcome else "",
-            "came_back": outcome.came_back if outcome else str(self.result),
+            "tried": self.tried,
+            "came_back": self.came_back,
             "degraded": self.degraded,
             "seconds": round(self.seconds, 3),
+            "clauses": list(self.claim.clauses),
+            "threats": list(self.claim.threats),
         }
 
 
 class Group:
-    """The claims of one kind, in the order in which they are written. Decorates an attack: `@claim`."""
+    """The claims of one kind, in the order in which they are written. Decorates an attack: `@claim.about(…)`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.claims: list[Claim] = []
 
-    def __call__(self, attack: Attack) -> Attack:
-        """Take an attack in; its function's name is the claim."""
-        self._add(attack, None)
-        return attack
-
-    def about(self, clause: str) -> Callable[[Attack], Attack]:
-        """Take an attack in whose claim rests on a clause that a machine may only keep in part."""
+    def about(
+        self,
+        *clauses: str,
+        threats: Collection[str] = (),
+        excused_by: str | None = None,
+        open_on: Collection[str] = (),
+    ) -> Callable[[Attack], Attack]:
+        """Take an attack in, whose function's name is the claim; say which clauses and which threats it tries."""
 
         def take(attack: Attack) -> Attack:
-            self._add(attack, clause)
+            name: str = attack.__name__
+            self.claims.append(
+                Claim(
+                    name=name,
+                    group=self.name,
+                    attack=attack,
+                    clauses=clauses if excused_by is None else (*clauses, excused_by),
+                    threats=tuple(threats),
+                    excused_by=excused_by,
+                    open_on=tuple(open_on),
+                )
+            )
             return attack
 
         return take
-
-    def _add(self, attack: Attack, clause: str | None) -> None:
-        name: str = attack.__name__
-        self.claims.append(Claim(name=name, group=self.name, attack=attack, clause=clause))

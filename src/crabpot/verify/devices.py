@@ -15,7 +15,7 @@ claim = Group("filesystem")
 _MIB = 1024**2
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_read_what_proc_tells_of_the_kernel(target: Target) -> Outcome:
     """Addresses of the kernel, keys and timers of the host: the first step of most kernel exploits."""
     return await target.attack(
@@ -32,7 +32,7 @@ for path in given["masked"]:
     )
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_change_a_setting_of_the_kernel(target: Target) -> Outcome:
     """/proc/sys is the kernel's control panel, and most of it belongs to no namespace."""
     return await target.attack("""
@@ -51,7 +51,7 @@ expect("open all of /proc/sys for writing", sum(refusals.values()) > 100,
 """)
 
 
-@claim
+@claim.about("filesystem", threats=("container-runtime",))
 async def cannot_name_a_program_that_the_kernel_starts(target: Target) -> Outcome:
     """The kernel runs core_pattern, modprobe, uevent_helper and release_agent as root, outside of every namespace."""
     return await target.attack("""
@@ -62,7 +62,7 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/pro
 """)
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_press_the_kernels_emergency_keys(target: Target) -> Outcome:
     """One letter written to sysrq-trigger reboots or halts the machine."""
     return await target.attack("""
@@ -71,7 +71,7 @@ for path in ("/proc/sysrq-trigger", "/proc/sys/kernel/sysrq", "/proc/self/root/p
 """)
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_change_anything_in_sys(target: Target) -> Outcome:
     """Devices, firmware, security modules and control groups are files there."""
     return await target.attack("""
@@ -89,7 +89,7 @@ for path in ("/sys/kernel/security", "/sys/firmware/efi/efivars", "/sys/kernel/d
 """)
 
 
-@claim
+@claim.about("filesystem", "capabilities")
 async def cannot_make_a_device_node(target: Target) -> Outcome:
     """A node of one's own is a way to the disk below every file permission."""
     return await target.attack("""
@@ -104,7 +104,7 @@ for folder in ("/workspace", "/tmp", "/dev/shm", "/dev"):
 """)
 
 
-@claim
+@claim.about("filesystem")
 async def finds_no_device_of_the_host(target: Target) -> Outcome:
     """Memory, disks, consoles, virtual machines: /dev holds what every program needs and nothing else."""
     return await target.attack("""
@@ -117,7 +117,7 @@ for name in ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "nvme0n
 """)
 
 
-@claim.about("tmp")
+@claim.about(threats=("path-rules",), excused_by="tmp")
 async def cannot_run_a_program_from_the_temporary_folder(target: Target) -> Outcome:
     """To download to /tmp and run it there is the oldest trick; the loader called by name is the second oldest."""
     return await target.attack("""
@@ -140,7 +140,7 @@ for folder in ("/tmp", "/dev/shm"):
 """)
 
 
-@claim.about("tmp")
+@claim.about(excused_by="tmp")
 async def has_a_private_temporary_folder_without_programs_or_devices(target: Target) -> Outcome:
     """Flags of the mounts, as the kernel has them, not as anybody says."""
     return await target.attack("""
@@ -152,7 +152,7 @@ for place, (flags, kind) in found.items():
 """)
 
 
-@claim
+@claim.about("limits.tmp", threats=("exhaustion",))
 async def cannot_fill_the_temporary_folder_beyond_its_size(target: Target) -> Outcome:
     """It is the host's memory that lies below."""
     return await target.attack(

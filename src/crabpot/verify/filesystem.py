@@ -20,7 +20,7 @@ _ETC = "passwd group hosts nsswitch.conf resolv.conf ld.so.cache alternatives lo
 _FIRST_PERSON = 1000
 
 
-@claim
+@claim.about("filesystem", threats=("path-rules",))
 async def cannot_read_a_file_of_the_host(target: Target) -> Outcome:
     """A secret lies on the host, readable by everybody; neither its path nor a magic link of /proc leads there."""
     return await target.attack(
@@ -34,7 +34,7 @@ for root in roots:
     )
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_read_the_hosts_password_hashes(target: Target) -> Outcome:
     """The file that every intruder reads first."""
     return await target.attack("""
@@ -44,7 +44,7 @@ for path in ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/sudoers", "/et
 """)
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_see_the_homes_of_the_host(target: Target) -> Outcome:
     """Keys, tokens and shell histories live there."""
     home = target.gateway.execution.around.home
@@ -59,7 +59,7 @@ for name in (".ssh", ".aws", ".config", ".bash_history", ".netrc"):
     )
 
 
-@claim
+@claim.about("filesystem", threats=("own-files", "reused-approval"))
 async def cannot_see_crabpots_own_state_or_configuration(target: Target) -> Outcome:
     """Whoever writes the configuration or the approvals decides everything; whoever reads the log knows everything."""
     around = target.gateway.execution.around
@@ -72,11 +72,13 @@ for path in given["paths"]:
 attempt("make a file there", made, given["state"] + "/planted")
 """,
         state=around.state,
-        paths=[path for path in (around.config, *(f"{around.state}/{name}" for name in files)) if path],
+        paths=[
+            path for path in (around.config, *target.guarded, *(f"{around.state}/{name}" for name in files)) if path
+        ],
     )
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_see_the_hosts_own_folders(target: Target) -> Outcome:
     """Mail, databases, sockets and kernels: nothing of the host is there but its programs."""
     folders = "/var /run /boot /srv /mnt /media /lost+found /var/run /var/lib /var/log".split()
@@ -94,7 +96,7 @@ for path in given["folders"]:
     )
 
 
-@claim
+@claim.about("filesystem")
 async def sees_only_a_small_etc_of_its_own(target: Target) -> Outcome:
     """/etc tells who the host is, whom it trusts and what it runs."""
     with open("/etc/passwd", encoding="utf-8", errors="replace") as stream:
@@ -128,7 +130,7 @@ def _identities(paths: list[str]) -> dict[str, list[int]]:
     return {path: [one.st_dev, one.st_ino] for path, one in found.items()}
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_write_to_the_system(target: Target) -> Outcome:
     """A file planted where others look for programs runs as those others."""
     return await target.attack("""
@@ -144,7 +146,7 @@ for path in ("/etc/passwd", "/etc/hosts", "/etc/ld.so.cache", "/usr/bin/env"):
 """)
 
 
-@claim
+@claim.about("filesystem", "binds")
 async def has_no_writable_mount_but_its_own(target: Target) -> Outcome:
     """A read-only folder is only as read-only as the mount below it."""
     own = [hardening.WORKSPACE, "/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue", "/proc"]  # noqa: S108  inside
@@ -164,7 +166,7 @@ for place, flags in {place: flags for place, flags, kind in mounts()}.items():
     )
 
 
-@claim
+@claim.about("filesystem", threats=("shared-uid",))
 async def cannot_change_the_runner(target: Target) -> Outcome:
     """The runner answers for the sandbox; rewritten, it would lie for the next call."""
     return await target.attack(
@@ -180,7 +182,7 @@ for folder, _, names in os.walk(given["folder"]):
     )
 
 
-@claim
+@claim.about("filesystem")
 async def cannot_hard_link_a_file_from_outside_the_workspace(target: Target) -> Outcome:
     """A second name in the workspace would make a file of the host the agent's to change, and the host's to trust."""
     return await target.attack(
@@ -200,7 +202,7 @@ for index, path in enumerate(["/usr/bin/env", "/bin/sh", "/etc/passwd", "/etc/ho
     )
 
 
-@claim
+@claim.about("filesystem", "binds", threats=("planted-mount-point",))
 async def cannot_have_the_host_follow_a_link_planted_in_the_workspace(target: Target) -> Outcome:
     """CVE-2026-87766: a mount point below the agent's own tree was made through a link, on the host."""
     folder = target.bait.open_folder

@@ -19,7 +19,7 @@ _MIB = 1024**2
 _GATEWAY_MAY_GROW = 96 * _MIB
 
 
-@claim
+@claim.about(threats=("exhaustion",))
 async def cannot_flood_the_gateway_with_output(target: Target) -> Outcome:
     """10 GB of output: both ends are kept, the rest is dropped, and the flood is ended."""
     before = witness.memory_bytes()
@@ -37,7 +37,7 @@ async def cannot_flood_the_gateway_with_output(target: Target) -> Outcome:
     )
 
 
-@claim
+@claim.about(threats=("exhaustion",))
 async def cannot_flood_the_gateway_with_a_streams_worth_of_errors(target: Target) -> Outcome:
     """The same on the other stream, in one line without an end, and in bytes that are no text."""
     before = witness.memory_bytes()
@@ -52,7 +52,7 @@ async def cannot_flood_the_gateway_with_a_streams_worth_of_errors(target: Target
     )
 
 
-@claim
+@claim.about("limits.timeLimit", threats=("exhaustion",))
 async def cannot_run_longer_than_its_time_limit(target: Target) -> Outcome:
     """Forked twice, in a session of its own, deaf to TERM: gone when the limit is over."""
     marker = f"long-{target.bait.token}"
@@ -72,7 +72,7 @@ async def cannot_run_longer_than_its_time_limit(target: Target) -> Outcome:
     )
 
 
-@claim.about("limits.cpus")
+@claim.about(threats=("exhaustion",), excused_by="limits.cpus")
 async def cannot_take_more_of_the_processor_than_its_share(target: Target) -> Outcome:
     """One busy process for each core, and then some."""
     cpus = target.limits.cpus
@@ -105,7 +105,7 @@ expect("keep %d workers busy" % len(workers), share <= given["cpus"] * 1.2 + 0.0
     return outcome
 
 
-@claim
+@claim.about("limits.openFiles", threats=("exhaustion",))
 async def cannot_use_up_the_terminals_of_the_host(target: Target) -> Outcome:
     """Pseudo-terminals are counted for the whole machine."""
     report = await target.python("""
@@ -127,7 +127,7 @@ expect("open terminals without end", stopped is not None and len(held) < 600, "%
     )
 
 
-@claim
+@claim.about(threats=("exhaustion",))
 async def cannot_start_more_background_processes_than_are_kept(target: Target) -> Outcome:
     """Each of them costs the runner memory for its output."""
     started: list[str] = []

@@ -68,7 +68,7 @@ async def _memory(target: Target, source: str, tried: str) -> Outcome:
     )
 
 
-@claim.about("limits.memory")
+@claim.about(threats=("exhaustion",), excused_by="limits.memory")
 async def cannot_take_more_memory_than_its_limit(target: Target) -> Outcome:
     """One process, one piece after the other, every page touched."""
     source = """
@@ -84,7 +84,7 @@ expect("take memory", True, "refused after %d MiB" % (8 * (len(kept) - 1)))
     return await _memory(target, source, "took memory piece by piece")
 
 
-@claim.about("limits.memory")
+@claim.about(threats=("exhaustion",), excused_by="limits.memory")
 async def cannot_take_more_memory_than_its_limit_by_many_processes(target: Target) -> Outcome:
     """A limit of each process is none of all."""
     source = """
@@ -113,7 +113,7 @@ expect("take memory in 8 processes", True, shown)
     return await _memory(target, source, "took memory in 8 processes at once")
 
 
-@claim.about("limits.memory")
+@claim.about(threats=("exhaustion",), excused_by="limits.memory")
 async def cannot_hide_memory_in_files_without_a_name(target: Target) -> Outcome:
     """Pages of memfd_create belong to no process, and to no limit of one."""
     source = """

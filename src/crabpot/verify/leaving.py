@@ -58,7 +58,7 @@ def _allowed(target: Target) -> str:
     return patterns[0].replace("*", "x").replace("?", "x")
 
 
-@claim
+@claim.about("sandbox", threats=("disguised-command",))
 async def cannot_leave_by_a_command_that_only_looks_allowed(target: Target) -> Outcome:
     """Chains, substitutions, wrappers, other paths and invisible characters: all of them stay inside."""
     plain = _allowed(target)
@@ -80,7 +80,7 @@ async def cannot_leave_by_a_command_that_only_looks_allowed(target: Target) -> O
     )
 
 
-@claim
+@claim.about("sandbox", threats=("disguised-command", "reused-approval"))
 async def cannot_leave_with_an_environment_an_input_or_a_terminal_of_its_own(target: Target) -> Outcome:
     """What a person is shown is the command alone; a call that brings more than that does not leave."""
     plain = _allowed(target)

@@ -11,7 +11,7 @@ from crabpot.verify.claims import Group, NotCarriedOut, Outcome
 if TYPE_CHECKING:
     from crabpot.verify.target import Target
 
-claim = Group("neighbours")
+files, processes, meetings = Group("filesystem"), Group("processes"), Group("network")
 
 _MEETING = (
     "import ctypes, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(chr(0) + sys.argv[1]); s.listen(); "
@@ -20,7 +20,7 @@ _MEETING = (
 )
 
 
-@claim
+@processes.about("namespaces")
 async def cannot_see_or_signal_a_process_of_another_sandbox(target: Target) -> Outcome:
     """Both run under one uid: only their pid namespaces keep them apart."""
     marker = f"neighbour-{target.bait.token}"
@@ -49,7 +49,7 @@ for pid in given["pids"]:
     )
 
 
-@claim
+@files.about("filesystem")
 async def cannot_read_or_write_a_file_of_another_sandbox(target: Target) -> Outcome:
     """Private folders lie side by side on the host, and belong to one user."""
     name = f"neighbour-{target.bait.token}.txt"
@@ -79,7 +79,7 @@ for place in places:
     )
 
 
-@claim
+@meetings.about("namespaces", "network", threats=("host-sockets",), open_on=("host",))
 async def cannot_meet_another_sandbox_in_shared_memory_or_sockets(target: Target) -> Outcome:
     """Abstract sockets, segments and loopback ports have no file permissions that would keep two sandboxes apart."""
     name = f"crabpot-meeting-{target.bait.token}"
@@ -107,7 +107,7 @@ attempt("open its named memory", opened, "/dev/shm/" + given["name"], os.O_RDONL
     return outcome
 
 
-@claim
+@processes.about("namespaces")
 async def is_told_nothing_of_another_sandbox_by_its_own_name(target: Target) -> Outcome:
     """Both look alike from inside: same host name, same folder names, nothing that says how many there are."""
     other = os.path.basename(target.other.spec.workspace)

@@ -35,7 +35,7 @@ async def _without_a_knock(target: Target, source: str, **given: Any) -> Outcome
     return Outcome(held=outcome.held and not knocks, tried=outcome.tried, came_back=came_back)
 
 
-@claim
+@claim.about("network", open_on=("host", "bridge", "named"))
 async def has_no_network_interface_but_loopback(target: Target) -> Outcome:
     """What has no interface needs no firewall."""
     return await target.attack("""
@@ -55,7 +55,7 @@ expect("interfaces by netlink", set(shown) <= {"lo"}, " ".join(shown))
 """)
 
 
-@claim
+@claim.about("network", threats=("host-names",), open_on=("host",))
 async def cannot_connect_to_the_hosts_loopback(target: Target) -> Outcome:
     """Databases and agents listen there because they believe that only the host can reach it."""
     return await _without_a_knock(
@@ -73,7 +73,7 @@ attempt("connect to ::ffff:127.0.0.1", reach, socket.AF_INET6, ("::ffff:127.0.0.
     )
 
 
-@claim
+@claim.about("network", threats=("host-names",), open_on=("host", "bridge", "named"))
 async def has_no_way_to_the_world(target: Target) -> Outcome:
     """Nor to the neighbourhood: the metadata service of a cloud gives out its keys to whoever asks.
 
@@ -93,7 +93,7 @@ for host in ("2606:4700:4700::1111", "fd00:ec2::254"):
 """)
 
 
-@claim
+@claim.about("network", threats=("host-names",), open_on=("host", "bridge", "named"))
 async def cannot_resolve_a_name(target: Target) -> Outcome:
     """A resolver is a way out: names carry data."""
     return await target.attack("""
@@ -109,7 +109,7 @@ for name in ("example.com", "metadata.google.internal", "host.docker.internal", 
 """)
 
 
-@claim
+@claim.about("network", "namespaces", threats=("host-sockets",), open_on=("host",))
 async def cannot_reach_an_abstract_socket_of_the_host(target: Target) -> Outcome:
     """They have no file and no permissions; only a network namespace keeps them apart."""
     return await _without_a_knock(
@@ -125,7 +125,7 @@ expect("find it in /proc/net/unix", given["name"] not in listed, "not there")
     )
 
 
-@claim
+@claim.about("filesystem", threats=("host-sockets",))
 async def cannot_reach_a_socket_file_of_the_host(target: Target) -> Outcome:
     """A container runtime's socket is the whole host; D-Bus, X11 and an ssh agent are most of it."""
     own = f"{target.gateway.execution.around.state}/crabpot.sock"
@@ -142,7 +142,7 @@ for path in [*given["paths"], "/run/docker.sock", "/var/run/docker.sock", "/run/
     )
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_open_a_socket_below_or_beside_the_network(target: Target) -> Outcome:
     """Raw packets, kernel crypto, virtual machines' own sockets: families that no ordinary program needs."""
     return await target.attack("""
@@ -164,7 +164,7 @@ for name, number in (("sctp", 132), ("dccp", 33), ("udplite", 136), ("mptcp", 26
 """)
 
 
-@claim
+@claim.about("network", open_on=("host",))
 async def cannot_be_heard_on_the_host(target: Target) -> Outcome:
     """A server inside is for the sandbox alone; the host's programs must not find it on their loopback."""
     listener = (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 claim = Group("privileges")
 
 
-@claim
+@claim.about("user")
 async def is_not_root(target: Target) -> Outcome:
     """No id of it is 0, in no role."""
     return await target.attack("""
@@ -23,7 +23,7 @@ for name in ("Uid", "Gid", "Groups"):
 """)
 
 
-@claim
+@claim.about("user", "capabilities", "seccomp")
 async def is_not_root_on_the_host_either(target: Target) -> Outcome:
     """An id inside is only a name; what counts is whom the host takes it for."""
     marker = f"who-{target.bait.token}"
@@ -43,7 +43,7 @@ async def is_not_root_on_the_host_either(target: Target) -> Outcome:
     )
 
 
-@claim
+@claim.about("capabilities")
 async def holds_no_capability(target: Target) -> Outcome:
     """Not held, not inheritable, not ambient, and not even in the bounding set."""
     return await target.attack("""
@@ -53,7 +53,7 @@ for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
 """)
 
 
-@claim
+@claim.about("no-new-privileges")
 async def can_never_gain_privileges_by_running_a_program(target: Target) -> Outcome:
     """no-new-privileges is on, and cannot be turned off again."""
     return await target.attack("""
@@ -64,7 +64,7 @@ expect("NoNewPrivs after that", libc.prctl(GET, 0, 0, 0, 0) == 1, libc.prctl(GET
 """)
 
 
-@claim
+@claim.about("seccomp")
 async def makes_every_system_call_through_a_filter(target: Target) -> Outcome:
     """Seccomp mode 2, in this process and in the runner."""
     return await target.attack("""
@@ -73,7 +73,7 @@ for pid in ("self", runner):
 """)
 
 
-@claim
+@claim.about("user", "capabilities")
 async def cannot_become_another_user(target: Target) -> Outcome:
     """Every call that changes who one is."""
     return await target.attack("""
@@ -88,7 +88,7 @@ expect("setfsuid(0)", status()["Uid"].split()[3] != "0", status()["Uid"].split()
 """)
 
 
-@claim
+@claim.about("no-new-privileges")
 async def gains_nothing_by_a_setuid_program(target: Target) -> Outcome:
     """Each one that can be found is started; its loader tells what the kernel made of it, and then ends it."""
     return await target.attack("""
@@ -118,7 +118,7 @@ for path in found[:40]:
 """)
 
 
-@claim
+@claim.about("no-new-privileges", "capabilities")
 async def gains_nothing_by_a_file_capability(target: Target) -> Outcome:
     """A capability written into a file is one for whoever runs it."""
     return await target.attack("""
@@ -138,7 +138,7 @@ os.unlink(copy)
 """)
 
 
-@claim
+@claim.about("seccomp", "namespaces", threats=("kernel-surface",))
 async def cannot_make_a_namespace_of_its_own(target: Target) -> Outcome:
     """In a user namespace of one's own one is root, and most of the kernel's attack surface lies open."""
     return await target.attack("""
@@ -156,7 +156,7 @@ attempt("clone3 into a new user namespace", filtered, "clone3", ctypes.byref(ask
 """)
 
 
-@claim
+@claim.about("seccomp", "namespaces", threats=("kernel-surface",))
 async def cannot_join_another_namespace(target: Target) -> Outcome:
     """The runner's, pid 1's or its own parent's: all of them are refused."""
     return await target.attack("""
@@ -171,7 +171,7 @@ attempt("join no namespace at all", filtered, "setns", -1, 0)
 """)
 
 
-@claim
+@claim.about("user", "namespaces")
 async def cannot_map_users_anew(target: Target) -> Outcome:
     """The map says whom the host takes an id for; written once, it stays."""
     return await target.attack("""
@@ -184,7 +184,7 @@ for name, text in (("uid_map", b"0 0 1"), ("gid_map", b"0 0 1"), ("setgroups", b
 """)
 
 
-@claim
+@claim.about("limits.openFiles", "limits.fileSize")
 async def cannot_raise_a_limit_of_its_own(target: Target) -> Outcome:
     """Limits are lowered by anybody and raised by root."""
     return await target.attack("""
@@ -206,7 +206,7 @@ expect("dump core", resource.getrlimit(resource.RLIMIT_CORE)[1] == 0, "limit 0")
 """)
 
 
-@claim
+@claim.about("capabilities", threats=("exhaustion",))
 async def cannot_put_itself_before_others(target: Target) -> Outcome:
     """A sandbox that the kernel spares when memory is short, or runs before everything else, harms its host."""
     return await target.attack("""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 _PLENTY = 64
 
 
-@claim
+@claim.about("namespaces", threats=("environment",))
 async def cannot_see_the_hosts_processes(target: Target) -> Outcome:
     """Command lines and environments of others hold their passwords."""
     return await target.attack(
@@ -38,7 +37,7 @@ attempt("look at /proc/%d" % given["pid"], lambda: given["token"].encode() in re
     )
 
 
-@claim
+@claim.about("namespaces")
 async def cannot_signal_a_process_of_the_host(target: Target) -> Outcome:
     """A process of the host runs under the sandbox's own uid; its number is known, and that does not help."""
     report = await target.python(
@@ -62,7 +61,7 @@ else:
     )
 
 
-@claim.about("namespaces")
+@claim.about(excused_by="namespaces")
 async def shares_no_namespace_with_the_host(target: Target) -> Outcome:
     """What is shared can be seen, signalled, listened to or filled."""
     shared = ("net",) if target.agent.sandbox.network.name == "host" else ()
@@ -77,7 +76,7 @@ for name, ours in given["host"].items():
     )
 
 
-@claim
+@claim.about("namespaces")
 async def cannot_reach_the_hosts_shared_memory(target: Target) -> Outcome:
     """System V segments and named memory belong to an ipc namespace, or to whoever mounts the host's /dev/shm."""
     return await target.attack(
@@ -93,7 +92,7 @@ attempt("list /dev/shm", os.listdir, "/dev/shm")
     )
 
 
-@claim
+@claim.about("seccomp", threats=("shared-uid",))
 async def cannot_read_the_runners_memory(target: Target) -> Outcome:
     """It has the same uid as what it runs: only being not dumpable keeps its memory its own."""
     return await target.attack("""
@@ -110,7 +109,7 @@ for name in ("process_vm_readv", "process_vm_writev"):
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("shared-uid", "container-runtime"))
 async def cannot_take_the_runners_end_of_the_wire(target: Target) -> Outcome:
     """Whoever holds the wire speaks to the gateway in the runner's name."""
     return await target.attack("""
@@ -128,7 +127,7 @@ attempt("kcmp", filtered, "kcmp", os.getpid(), runner, 0, 0, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("shared-uid",))
 async def cannot_trace_the_runner(target: Target) -> Outcome:
     """A tracer writes registers and memory of what it traces."""
     return await target.attack("""
@@ -140,7 +139,7 @@ attempt("PTRACE_TRACEME", filtered, "ptrace", TRACEME, 0, 0, 0)
 """)
 
 
-@claim
+@claim.about("sandbox", threats=("container-runtime", "host-sockets"))
 async def inherits_no_descriptor(target: Target) -> Outcome:
     """A descriptor left open by the gateway is a way past every mount (CVE-2024-21626)."""
     return await target.attack("""
@@ -154,7 +153,7 @@ for name in sorted(os.listdir("/proc/self/fd"), key=int):
 """)
 
 
-@claim
+@claim.about("sandbox", threats=("environment",))
 async def finds_only_the_promised_environment(target: Target) -> Outcome:
     """The gateway's own environment is full of keys, and the bait is among them."""
     # The shell adds to what it passes on; what it was given itself stands in /proc, read by its own redirection.
@@ -166,7 +165,7 @@ async def finds_only_the_promised_environment(target: Target) -> Outcome:
     return Outcome(held=held, tried="read the environment that the shell was given", came_back=shown)
 
 
-@claim
+@claim.about("limits.timeLimit", threats=("exhaustion",))
 async def leaves_nothing_running_when_a_call_ends(target: Target) -> Outcome:
     """A grandchild in a session of its own, forked twice, is nobody's child any more."""
     marker = f"left-{target.bait.token}"
@@ -182,7 +181,7 @@ async def leaves_nothing_running_when_a_call_ends(target: Target) -> Outcome:
     )
 
 
-@claim
+@claim.about("sandbox", threats=("exhaustion",))
 async def leaves_nothing_running_when_the_sandbox_ends(target: Target) -> Outcome:
     """A background process outlives its call, and must not outlive its sandbox."""
     marker = f"stays-{target.bait.token}"
@@ -196,35 +195,4 @@ async def leaves_nothing_running_when_the_sandbox_ends(target: Target) -> Outcom
         held=gone,
         tried="started a background process that ignores TERM, and ended the sandbox",
         came_back="nothing of it is left" if gone else f"still running: {witness.processes_with(marker)}",
-    )
-
-
-@claim
-async def harms_only_itself_by_killing_the_runner(target: Target) -> Outcome:
-    """The runner shares its uid with what it runs: it may be killed, and then only this sandbox is lost."""
-    killed = await target.shell("kill -KILL $PPID; kill -TERM $PPID; kill -HUP $PPID; sleep 3", timeout_s=5.0)
-    neighbour, again = await target.other.answers(), await target.answers()
-    ended = killed.error.code if killed.error else f"exit code {killed.exit_code}"
-    answers = f"neighbour {'answers' if neighbour else 'IS GONE'}, next call {'answered' if again else 'FAILED'}"
-    return Outcome(
-        held=neighbour and again and not killed.success,
-        tried="sent KILL, TERM and HUP to the runner",
-        came_back=f"that call: {ended}; {answers}",
-    )
-
-
-@claim
-async def cannot_hold_the_gateway_by_stopping_the_runner(target: Target) -> Outcome:
-    """A runner that never answers again must not keep a call open for ever."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    stopped = await target.shell("kill -STOP $PPID; sleep 600", timeout_s=1.0)
-    took = loop.time() - began
-    neighbour, again = await target.other.answers(), await target.answers()
-    ended = stopped.error.code if stopped.error else f"exit code {stopped.exit_code}"
-    return Outcome(
-        held=took < 12.0 and stopped.error is not None and neighbour and again,  # noqa: PLR2004  limit, grace and end
-        tried="stopped the runner in a call with a time limit of 1 s",
-        came_back=f"{ended} after {took:.1f} s; neighbour {'answers' if neighbour else 'IS GONE'}, "
-        f"next call {'answered' if again else 'FAILED'}",
     )

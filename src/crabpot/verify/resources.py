@@ -21,7 +21,7 @@ _MOST_DISK = 1024 * _MIB
 _PATIENCE_S = 10.0
 
 
-@claim
+@claim.about(threats=("exhaustion",), excused_by="limits.pids")
 async def cannot_start_more_processes_than_its_limit(target: Target) -> Outcome:
     """Process numbers are the host's; without them not even a person can log in to help."""
     return await target.attack(
@@ -48,7 +48,7 @@ expect("fork without end", stopped is not None and len(children) <= given["limit
     )
 
 
-@claim
+@claim.about(threats=("exhaustion",), excused_by="limits.pids")
 async def cannot_start_more_threads_than_its_limit(target: Target) -> Outcome:
     """A thread takes a process number too."""
     return await target.attack(
@@ -71,7 +71,7 @@ expect("start threads without end", held, "%s after %d" % (stopped, started))
     )
 
 
-@claim
+@claim.about("limits.timeLimit", threats=("exhaustion",), excused_by="limits.pids")
 async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
     """Copies that make copies, in sessions of their own: the neighbour answers, the call ends, nothing is left."""
     if not await target.answers():
@@ -99,7 +99,7 @@ async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
     )
 
 
-@claim
+@claim.about("limits.fileSize", threats=("exhaustion",))
 async def cannot_write_a_file_larger_than_its_limit(target: Target) -> Outcome:
     """By writing, by leaving a hole, by setting the length."""
     return await target.attack(
@@ -118,7 +118,7 @@ os.unlink(path)
     )
 
 
-@claim.about("limits.disk")
+@claim.about(threats=("exhaustion",), excused_by="limits.disk")
 async def cannot_fill_the_disk(target: Target) -> Outcome:
     """Many files, each of a size that is allowed."""
     limit = int(target.limits.disk)
@@ -165,7 +165,7 @@ def _size_below(folder: str) -> int:
     return size
 
 
-@claim
+@claim.about("limits.openFiles", threats=("exhaustion",))
 async def cannot_open_more_files_than_its_limit(target: Target) -> Outcome:
     """Open files are the host's memory, and there is a last one."""
     return await target.attack(

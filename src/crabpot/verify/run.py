@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.verify.bait import laid_out
 from crabpot.verify.catalogue import chosen
-from crabpot.verify.claims import Finding, NotCarriedOut
+from crabpot.verify.claims import Finding, NotCarriedOut, Opened
 from crabpot.verify.target import Target
 
 if TYPE_CHECKING:
@@ -21,34 +21,30 @@ if TYPE_CHECKING:
 # No attack needs longer; one that does is not carried out.
 _LONGEST_S = 90.0
 
-# Limits at which an attack that works does no harm, and one that is stopped is stopped soon.
-SMALL_LIMITS = {
-    "memory": "256m",
-    "cpus": 0.5,
-    "pids": 64,
-    "output": "256k",
-    "tmp": "16m",
-    "openFiles": 256,
-    "fileSize": "64m",
-    "disk": "96m",
-}
-
 
 @asynccontextmanager
 async def targets(
-    open_gateway: Callable[[], Gateway], session: str = "agent:main:verify", other: str = "agent:main:verify-neighbour"
+    open_gateway: Callable[[], Gateway],
+    session: str = "agent:main:verify",
+    other: str = "agent:main:verify-neighbour",
+    *,
+    guarded: tuple[str, ...] = (),
 ) -> AsyncIterator[Target]:
     """Lay out the bait, then open a gateway, and give a session of it to attack, with a neighbour."""
     async with laid_out() as bait:
         gateway = open_gateway()
         try:
-            yield Target(gateway, session, bait, other=Target(gateway, other, bait))
+            yield Target(gateway, session, bait, other=Target(gateway, other, bait), guarded=guarded)
         finally:
             await gateway.close()
 
 
 async def verify(
-    target: Target, *, only: Collection[str] | None = None, progress: Callable[[Finding], None] | None = None
+    target: Target,
+    *,
+    only: Collection[str] | None = None,
+    begins: Callable[[Claim], None] | None = None,
+    progress: Callable[[Finding], None] | None = None,
 ) -> list[Finding]:
     """Attack, and give one finding for each claim: those named in `only` (claims or groups), or all.
 
@@ -57,6 +53,8 @@ async def verify(
     _ = target.spec
     findings = []
     for claim in chosen(only):
+        if begins is not None:
+            begins(claim)
         finding = await carry_out(claim, target)
         findings.append(finding)
         if progress is not None:
@@ -66,12 +64,14 @@ async def verify(
 
 async def carry_out(claim: Claim, target: Target) -> Finding:
     """Carry out the attack of one claim."""
+    if given_away := target.gives_away(claim):
+        return Finding(claim=claim, result=Opened(by=given_away), seconds=0.0)
     began = time.perf_counter()
     result: Finding | None = None
     try:
         async with asyncio.timeout(_LONGEST_S):
             outcome = await claim.attack(target)
-        degraded = None if outcome.held else await target.degraded(claim.clause)
+        degraded = None if outcome.held else await target.degraded(claim.excused_by)
         result = Finding(claim=claim, result=outcome, seconds=time.perf_counter() - began, degraded=degraded)
     except NotCarriedOut as error:
         reason = error

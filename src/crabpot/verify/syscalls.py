@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 claim = Group("system calls")
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_mount_anything(target: Target) -> Outcome:
     """The old calls and the new ones: mounts are the walls of the sandbox."""
     return await target.attack("""
@@ -34,7 +34,7 @@ attempt("mount_setattr", filtered, "mount_setattr", -1, nowhere, 0, 0, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_change_its_root(target: Target) -> Outcome:
     """A root of one's own is the way back out of chroot; a pivot shows what lies below."""
     return await target.attack("""
@@ -51,7 +51,7 @@ expect("climb 64 folders up from /", os.stat(".").st_ino == os.stat("/").st_ino,
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_open_a_file_by_its_number(target: Target) -> Outcome:
     """A handle opens what lies below a mount ("shocker", the first escape from Docker)."""
     return await target.attack("""
@@ -62,7 +62,7 @@ attempt("open_by_handle_at", filtered, "open_by_handle_at", -1, 8, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_use_io_uring(target: Target) -> Outcome:
     """What the kernel does on a ring's behalf passes no filter."""
     return await target.attack("""
@@ -72,7 +72,7 @@ attempt("io_uring_register", filtered, "io_uring_register", -1, 0, 0, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_load_programs_or_probes_into_the_kernel(target: Target) -> Outcome:
     """In bpf and perf are the verifier's bugs, and the counters'."""
     return await target.attack("""
@@ -82,7 +82,7 @@ attempt("perf_event_open", filtered, "perf_event_open", 8, 0, -1, -1, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_hold_the_kernel_halfway(target: Target) -> Outcome:
     """With userfaultfd and fanotify the kernel waits in the middle of its work, which wins every race."""
     return await target.attack("""
@@ -93,7 +93,7 @@ attempt("fanotify_mark", filtered, "fanotify_mark", -1, 0, 0, 0, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_use_the_kernels_keyrings(target: Target) -> Outcome:
     """They belong to no namespace: a sandbox would share them with every process of its uid."""
     return await target.attack("""
@@ -104,7 +104,7 @@ attempt("request_key", filtered, "request_key", 8, 8, 0, -3)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_load_a_kernel_module_or_another_kernel(target: Target) -> Outcome:
     """The shortest way to everything."""
     return await target.attack("""
@@ -116,7 +116,7 @@ attempt("kexec_file_load", filtered, "kexec_file_load", -1, -1, 0, 8, 0)
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_command_the_machine(target: Target) -> Outcome:
     """Its clock, its name, its swap, its log, its ports. A kernel that got these requests would find them wrong."""
     return await target.attack("""
@@ -139,7 +139,7 @@ for name in ("iopl", "ioperm"):
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_make_a_system_call_by_another_entry(target: Target) -> Outcome:
     """The 32-bit and x32 entries number their calls otherwise: a filter that forgets them filters nothing."""
     return await target.attack("""
@@ -167,7 +167,7 @@ else:
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("kernel-surface",))
 async def is_told_that_unknown_calls_do_not_exist(target: Target) -> Outcome:
     """An allow-list: tomorrow's system call is refused today, and programs take it for an older kernel."""
     return await target.attack("""
@@ -181,7 +181,7 @@ for name in ("clone3", "call 470", "call 600", "call 5000"):
 """)
 
 
-@claim
+@claim.about("seccomp", threats=("terminal-injection",))
 async def has_no_terminal_of_the_callers(target: Target) -> Outcome:
     """Whoever has the terminal of the person outside can read what is typed there, and type (CVE-2017-5226)."""
     return await target.attack("""
@@ -210,13 +210,13 @@ for fd in terminals:
 """
 
 
-@claim
+@claim.about("seccomp", threats=("terminal-injection",))
 async def cannot_type_into_a_terminal(target: Target) -> Outcome:
     """Typed by a program, run by whoever reads the terminal next."""
     return await target.attack(_TYPING)
 
 
-@claim
+@claim.about("seccomp", threats=("terminal-injection",))
 async def cannot_type_into_the_terminal_that_it_was_given(target: Target) -> Outcome:
     """With `tty` the command has a terminal: a new one, of the sandbox's own, and not to be typed into."""
     return await target.attack(_TYPING, tty=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings, Limits
     from crabpot.spec.spec import SandboxSpec
     from crabpot.verify.bait import Bait
+    from crabpot.verify.claims import Claim
     from crabpot.verify.hostile import Report
 
 _TIMEOUT_S = 20.0
@@ -27,10 +28,13 @@ _LINE_POLLS, _LINE_POLL_S = 200, 0.05
 class Target:
     """A session, attacked only in the ways that its agent has: tool calls through the gateway."""
 
-    def __init__(self, gateway: Gateway, session: str, bait: Bait, *, other: Target | None = None) -> None:
+    def __init__(
+        self, gateway: Gateway, session: str, bait: Bait, *, other: Target | None = None, guarded: tuple[str, ...] = ()
+    ) -> None:
         self.gateway = gateway
         self.session = session
         self.bait = bait
+        self.guarded = guarded
         self._other = other
         key = sessions.parse(session, default_agent=gateway.settings.default_agent)
         self.agent: AgentSettings = gateway.settings.agent(key.agent)
@@ -59,6 +63,11 @@ class Target:
     def has_image(self) -> bool:
         """Whether its system comes from an image, rather than being the host's own programs."""
         return self._placed.scope_key is not None and self.spec.backend == "docker"
+
+    def gives_away(self, claim: Claim) -> str | None:
+        """Say how the configuration itself opens what a claim is about; None if the claim is made."""
+        kind = self.spec.network.kind if self._placed.scope_key is not None else "none"
+        return f"network is {kind}, as configured: this is not claimed" if kind in claim.open_on else None
 
     async def degraded(self, clause: str | None) -> str | None:
         """Say how the backend announced that it keeps only a part of a clause here; None if it keeps all of it."""

@@ -15,12 +15,15 @@ from crabpot.verify.run import carry_out
 class Announcing:
     """A target whose backend keeps `limits.disk` only in part."""
 
+    def gives_away(self, claim: Claim) -> str | None:
+        return "as configured" if "host" in claim.open_on else None
+
     async def degraded(self, clause: str | None) -> str | None:
         return "no quota" if clause == "limits.disk" else None
 
 
-def finding(attack, clause: str | None = None) -> Finding:
-    claim = Claim(name="cannot_do_it", group="g", attack=attack, clause=clause)
+def finding(attack, clause: str | None = None, open_on: tuple[str, ...] = ()) -> Finding:
+    claim = Claim(name="cannot_do_it", group="g", attack=attack, excused_by=clause, open_on=open_on)
     return asyncio.run(carry_out(claim, Announcing()))
 
 
@@ -65,9 +68,18 @@ def test_an_attack_that_could_not_be_made_is_an_error_even_where_a_weakness_is_a
 
 def test_a_claim_reads_as_its_functions_name() -> None:
     group = Group("g")
-    group(held)
-    group.about("tmp")(broken)
-    assert [(claim.text, claim.clause) for claim in group.claims] == [("held", None), ("broken", "tmp")]
+    group.about("user", threats=["environment"])(held)
+    group.about("user", excused_by="tmp", open_on=["host"])(broken)
+    assert [(claim.text, claim.clauses, claim.excused_by) for claim in group.claims] == [
+        ("held", ("user",), None),
+        ("broken", ("user", "tmp"), "tmp"),
+    ]
+    assert [(claim.threats, claim.open_on) for claim in group.claims] == [(("environment",), ()), ((), ("host",))]
+
+
+def test_what_the_configuration_gives_away_is_not_attacked_and_no_failure() -> None:
+    found = finding(broken, open_on=("host",))
+    assert (found.state, found.failed, found.came_back) == ("open", False, "as configured")
 
 
 def test_a_claim_reads_as_a_person_would_say_it() -> None:
@@ -78,7 +90,8 @@ def test_claims_are_chosen_by_name_or_group() -> None:
     network = {claim.name for claim in CLAIMS if claim.group == "network"}
     assert {claim.name for claim in chosen(["network"])} == network
     assert [claim.name for claim in chosen(["is_not_root"])] == ["is_not_root"]
-    assert chosen(None) == CLAIMS
+    assert {claim.name for claim in chosen(["net*"])} == network
+    assert chosen(["*"]) == chosen(None) == CLAIMS
 
 
 def test_a_claim_that_does_not_exist_is_an_error_with_a_hint() -> None:

@@ -52,6 +52,9 @@ def _line(record: dict[str, Any]) -> str:
         weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
         kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
         return visible(f"{record['number']:>6} {when} open   {record['sandbox']} by {record['backend']}: {kept}")
+    if record["kind"] == "verify":
+        counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
+        return visible(f"{record['number']:>6} {when} verify {record['session']} on {record['backend']}: {counts}")
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
     args = record.get("args", {})
     what = args.get("command") or args.get("path") or ""

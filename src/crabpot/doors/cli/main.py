@@ -127,16 +127,25 @@ def _container(one: _Parser) -> None:
     one.add_argument("--seccomp", metavar="FILE", help=text)
 
 
+def _proving(commands: Adder) -> None:
+    text = "attack a sandbox as a session gets it, and report what the kernel answered; exit with 1 if a claim fails"
+    one = _add(commands, "verify", "verifying:run", text)
+    _session(one)
+    one.add_argument("--backend", choices=("bubblewrap", "docker"), help="attack this backend instead of the session's")
+    meaning = "only these claims or groups, where * stands for anything"
+    one.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help=meaning)
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--junit", metavar="FILE", help="write JUnit XML")
+    one.add_argument("--html", metavar="FILE", help="write a page for an auditor")
+    one = _add(commands, "doctor", "doctoring:doctor", "examine this machine, and say what would mend it")
+    one.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _measuring(commands: Adder) -> None:
     one = _add(commands, "bench", "benching:bench", "measure on this machine, as ratios in one run")
     one.add_argument("--full", action="store_true", help="more repetitions, 500 sandboxes")
     one.add_argument("--json", action="store_true", help="print the raw results")
     one.add_argument("--markdown", metavar="FILE", help="write the report as a page")
-
-
-def _proving(commands: Adder) -> None:
-    one = _add(commands, "doctor", "doctoring:doctor", "examine this machine, and say what would mend it")
-    one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _deciding(commands: Adder) -> None:

@@ -1,0 +1,106 @@
+"""`verify`: what a session would get is attacked; the exit code, and the reports that a person or a machine reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+QUICK = ("--only", "privileges", "cannot_read_a_file*")
+
+
+@pytest.fixture
+def sandboxed(crabpot: Any) -> Any:
+    made = crabpot("exec", "--", "true")
+    if made.code != 0:
+        pytest.skip(made.err)
+    return crabpot
+
+
+def test_every_claim_is_shown_with_its_state_and_the_run_is_counted(sandboxed: Any) -> None:
+    ended = sandboxed("verify", *QUICK)
+    lines = ended.out.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    assert "\x1b" not in ended.out
+    assert lines[0].startswith("Attacking a sandbox as agent:main:main gets it, on ")
+    assert any(line.startswith("  held      holds no capability ") for line in lines)
+    assert lines[-1].startswith("no claim failed: ")
+
+
+def test_the_json_has_what_was_tried_and_what_came_back(sandboxed: Any) -> None:
+    ended = sandboxed("verify", "--json", "--only", "is_not_root")
+    (found,) = ended.json["findings"]
+    assert ended.code == 0
+    assert (found["claim"], found["state"], found["group"]) == ("is_not_root", "held", "privileges")
+    assert found["tried"]
+    assert found["came_back"]
+    assert ended.json["claims"]["held"] == 1
+    assert len(ended.json["digest"]) == len(ended.json["hash_of_spec"]) == 64
+
+
+def test_the_reports_are_whole_and_hold_no_script(sandboxed: Any, tmp_path: Any) -> None:
+    page, xml = tmp_path / "page.html", tmp_path / "junit.xml"
+    assert sandboxed("verify", "--html", str(page), "--junit", str(xml), *QUICK).code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "holds no capability" in text
+    assert "<script" not in text
+    assert "default-src 'none'" in text
+    suites = ET.parse(xml).getroot()
+    assert {suite.get("name") for suite in suites} == {"privileges", "filesystem", "escape by tool arguments"}
+    assert not suites.findall(".//failure")
+
+
+def test_the_run_is_in_the_audit_log_and_its_calls_are_not(sandboxed: Any) -> None:
+    sandboxed("verify", *QUICK)
+    records = [json.loads(line) for line in sandboxed("audit", "tail", "-n", "100", "--json").out.splitlines()]
+    assert [record["session"] for record in records if record["kind"] == "verify"] == ["agent:main:main"]
+    assert {record.get("session") for record in records} <= {None, "agent:main:main"}
+    assert "verify agent:main:main on " in sandboxed("audit", "tail").out
+    told = {line["name"]: line for line in sandboxed("doctor", "--json").json}
+    assert "never" in told["last verify"]["says"], "a part of the claims is no verification"
+
+
+def test_the_agents_own_workspace_is_not_touched(sandboxed: Any) -> None:
+    workspace = sandboxed.home / "agent"
+    workspace.mkdir()
+    (workspace / "mine.txt").write_text("mine", encoding="ascii")
+    owner = workspace.stat()
+    sandboxed.configure("{agents: {defaults: {sandbox: {workspace: 'rw'}}}}")
+    ended = sandboxed("verify", "--only", "filesystem")
+    if owner.st_uid == 0:
+        assert ended.code == 1
+        assert "belongs to root" in ended.err
+    else:
+        assert ended.code == 0
+    assert [path.name for path in workspace.iterdir()] == ["mine.txt"]
+
+
+def test_a_session_on_the_host_has_no_walls_to_attack(crabpot: Any) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {mode: 'off'}}}}")
+    ended = crabpot("verify")
+    assert ended.code == 2
+    assert "runs on the host" in ended.said()
+    assert "agents.defaults.sandbox.mode" in ended.err
+
+
+def test_a_claim_that_is_none_is_a_mistake_of_the_command_line(crabpot: Any) -> None:
+    ended = crabpot("verify", "--only", "is_not_rot")
+    assert ended.code == 2
+    assert 'did you mean "is_not_root"' in ended.said()
+
+
+def test_without_a_sandbox_there_is_nothing_to_attack_and_that_is_a_failure(crabpot: Any) -> None:
+    ended = crabpot("verify", "--backend", "docker", DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert ended.code == 1
+    assert "there is no sandbox to attack" in ended.said()
+
+
+def test_what_the_network_gives_away_is_told_and_not_claimed(sandboxed: Any) -> None:
+    sandboxed.configure("{agents: {defaults: {sandbox: {network: 'host'}}}}")
+    ended = sandboxed("verify", "--json", "--only", "network", "shares_no*")
+    states = {found["claim"]: found["state"] for found in ended.json["findings"]}
+    assert ended.code == 0
+    assert states["has_no_way_to_the_world"] == states["cannot_be_heard_on_the_host"] == "open"
+    assert states["shares_no_namespace_with_the_host"] == states["cannot_reach_a_socket_file_of_the_host"] == "held"

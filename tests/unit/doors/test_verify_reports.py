@@ -1,0 +1,74 @@
+"""The reports of a verification: every answer came from inside a sandbox, and none of it may do anything."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from crabpot.backends.base import Clause
+from crabpot.doors.cli import auditors_page, junit
+from crabpot.verify.claims import Claim, Finding, NotCarriedOut, Opened, Outcome
+from crabpot.verify.report import Report
+
+EVIL = "<script>alert(1)</script>\x1b[2J\x00\u202e\"'&]]>"
+
+
+async def tries(_target) -> Outcome:
+    """Why <b>somebody</b> would try."""
+    raise NotImplementedError
+
+
+def report(*results: Outcome | Opened | NotCarriedOut, session: str = "agent:main:main") -> Report:
+    claims = [Claim(name=f"claim_{n}", group="network", attack=tries, threats=("environment",)) for n in range(9)]
+    findings = [Finding(claim=claims[n], result=result, seconds=0.5) for n, result in enumerate(results)]
+    clauses = (Clause(name="tmp", state="enforced", how=EVIL),)
+    return Report(
+        session=session,
+        backend="bubblewrap",
+        spec_hash="0" * 64,
+        clauses=clauses,
+        findings=tuple(findings),
+        seconds=1.0,
+        version="0",
+        time=0.0,
+    )
+
+
+HELD = Outcome(held=True, tried=EVIL, came_back=EVIL)
+BROKEN = Outcome(held=False, tried="t", came_back=EVIL)
+
+
+def test_nothing_in_the_page_is_more_than_text() -> None:
+    text = auditors_page.text(report(HELD, BROKEN, NotCarriedOut(EVIL), session=EVIL))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert not set("\x1b\x00\u202e") & set(text)
+    assert "<U+001B>" not in text
+    assert "&lt;U+001B&gt;" in text
+
+
+def test_the_page_says_at_the_top_whether_anything_failed() -> None:
+    assert "Every claim that is made holds" in auditors_page.text(report(HELD))
+    assert "2 claims failed" in auditors_page.text(report(HELD, BROKEN, NotCarriedOut("no python3")))
+
+
+def test_the_xml_can_be_read_whatever_came_back_and_counts_what_failed() -> None:
+    root = ET.fromstring(junit.text(report(HELD, BROKEN, NotCarriedOut(EVIL), Opened(by=EVIL))))
+    (suite,) = root
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
+
+
+def test_the_digest_is_of_the_answers_and_not_of_the_time_they_took() -> None:
+    one, other = report(HELD, BROKEN), report(HELD, HELD)
+    assert one.digest == report(HELD, BROKEN).digest
+    assert one.digest != other.digest
+
+
+def test_the_summary_says_whether_all_held_and_which_did_not() -> None:
+    summary = report(HELD, BROKEN).summary()
+    assert (summary["held"], summary["failed"], summary["claims"]["held"]) == (False, ["claim_1"], 1)
+    assert report(HELD, Opened(by="x")).summary()["held"]
