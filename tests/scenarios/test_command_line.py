@@ -200,3 +200,15 @@ def test_the_same_question_has_the_same_answer_in_every_process(crabpot: Any) ->
     assert len(answers) == 1
     crabpot.configure("{agents: {defaults: {sandbox: {env: {B: '1', A: '2'}, binds: ['/srv/b:/b', '/srv/a:/a']}}}}")
     assert crabpot("explain", "--json").json["sandbox"]["hash"] not in answers
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("call", "ls")])
+def test_no_command_pays_for_doors_that_it_does_not_open(arguments: tuple[str, ...], crabpot: Any) -> None:
+    program, *rest = crabpot.argv
+    command = [program, "-X", "importtime", *rest, *arguments]
+    done = subprocess.run(command, env=crabpot.environ, capture_output=True, text=True, timeout=60, check=True)
+    imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "crabpot" in imported
+    assert imported.isdisjoint(
+        {"mcp", "mcp_types", "pydantic", "anyio", "fastapi", "starlette", "uvicorn", "prometheus_client"}
+    )

@@ -99,6 +99,15 @@ def _keeping(commands: Adder) -> None:
     export.add_argument("--after", type=_positive, default=0, metavar="NUMBER", help="only those behind this one")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
     _add(commands, "serve", "serving:serve", "keep sandboxes alive for many clients behind a socket of the same user")
+    one = _add(commands, "mcp", "clients:mcp", "serve an MCP client on standard input and output")
+    _session(one)
+    one.add_argument("--sender", help="who the client speaks for, for tools.elevated.allowFrom")
+    one.add_argument(
+        "--print-config",
+        metavar="CLIENT",
+        choices=("claude-code", "codex", "openclaw", "generic"),
+        help="print what to paste into a client's configuration instead: %(choices)s",
+    )
 
 
 def _showing(commands: Adder) -> None:

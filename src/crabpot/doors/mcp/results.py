@@ -1,0 +1,71 @@
+"""A tool's result as MCP content: text that a model reads, bytes as blobs, and the whole result as structure."""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from mcp_types import (
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.model import ToolResult
+
+# What clients show as pictures; everything else that is binary is a resource.
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_UNKNOWN = "application/octet-stream"
+
+
+def as_mcp(result: ToolResult, session: str, args: Mapping[str, Any]) -> CallToolResult:
+    """Shape a result. Unsuccessful ones are errors that the model sees, and may learn from."""
+    shaped = result.as_json()
+    blob = _blob(shaped["data"], session, args)
+    if blob is not None:
+        # Once is enough: a file may be large.
+        del shaped["data"]["content"]
+    content: list[ContentBlock] = [] if blob is None else [blob]
+    text = _text(shaped)
+    if text or not content:
+        content.insert(0, TextContent(text=text))
+    return CallToolResult(content=content, structured_content=shaped, is_error=not result.success)
+
+
+def _blob(data: dict[str, Any] | None, session: str, args: Mapping[str, Any]) -> ContentBlock | None:
+    if data is None or data.get("encoding") != "base64" or not isinstance(data.get("content"), str):
+        return None
+    path = str(args.get("path"))
+    kind = mimetypes.guess_type(path)[0] or _UNKNOWN
+    if kind in _PICTURES:
+        return ImageContent(data=data["content"], mime_type=kind)
+    # No file: address, since the path is one of the sandbox and not of the client's machine.
+    address = f"crabpot://{quote(session, safe='')}/{quote(path.encode('utf-8', 'surrogateescape').lstrip(b'/'))}"
+    return EmbeddedResource(resource=BlobResourceContents(uri=address, mime_type=kind, blob=data["content"]))
+
+
+def _text(shaped: dict[str, Any]) -> str:
+    """Tell a model what happened, in as few words as that takes."""
+    data, error = shaped["data"], shaped["error"]
+    parts = [shaped["stdout"].removesuffix("\n")]
+    if shaped["stderr"]:
+        parts.append(f"[stderr]\n{shaped['stderr']}".removesuffix("\n"))
+    if isinstance(data, dict) and isinstance(data.get("content"), str):
+        parts.append(data["content"])
+    elif data:
+        parts.append(json.dumps(data, ensure_ascii=False))
+    if shaped["exit_code"]:
+        parts.append(f"[exit code {shaped['exit_code']}]")
+    if shaped["truncated"]:
+        parts.append("[not all of it is shown]")
+    if error is not None:
+        parts.append(f"[{error['code']}] {error['message']}")
+    return "\n".join(part for part in parts if part)

@@ -1,0 +1,122 @@
+"""`crabpot mcp`: a real client starts it, as Claude Code or Codex would, and nothing but the protocol is on its streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import tomllib
+
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def conversation(program, *arguments, mode="legacy"):
+    """Have a whole session with the SDK's client; give what each call gave."""
+    first, *rest = program.argv
+    started = StdioServerParameters(command=first, args=[*rest, "mcp", *arguments], env=program.environ)
+
+    async def talk():
+        async with Client(stdio_client(started), mode=mode) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            written = await client.call_tool("write", {"path": "notes.txt", "content": "hello\n"})
+            read = await client.call_tool("read", {"path": "notes.txt"})
+            ran = await client.call_tool("exec", {"command": "cat notes.txt"})
+            return names, [one.structured_content for one in (written, read, ran)]
+
+    return asyncio.run(asyncio.wait_for(talk(), 100))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_client_reads_writes_and_runs_in_a_sandbox(crabpot, mode):
+    crabpot.configure('{tools: {deny: ["edit"]}}')
+    names, results = conversation(crabpot, "--session", "agent:main:mcp", mode=mode)
+    assert names == ["read", "write", "apply_patch", "grep", "glob", "ls", "exec", "process"]
+    assert [result["place"] for result in results] == ["sandbox"] * 3
+    assert results[1]["data"]["content"] == results[2]["stdout"] == "hello\n"
+
+
+def test_a_gateway_that_serves_is_used(placed):
+    with placed.serving():
+        _, results = conversation(placed, "--session", "agent:main:mcp", "--sender", "me")
+        assert results[2]["stdout"] == "hello\n"
+        assert (placed.workspace / "notes.txt").read_text() == "hello\n"
+        calls = [json.loads(line) for line in placed("audit", "tail", "--json").out.splitlines()]
+    assert {one["sender"] for one in calls if one["kind"] == "call"} == {"me"}
+    # Its name starts every call's id: one gateway took them all.
+    assert len({one["call"].split("-")[0] for one in calls if one["kind"] == "call"}) == 1
+
+
+def test_standard_output_holds_lines_of_json_and_nothing_else(placed):
+    lines = [
+        HELLO,
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "exec", "arguments": {"command": "echo x"}},
+        },
+    ]
+    sent = "\n".join(["", *map(json.dumps, lines), "not json"]).encode()
+    with placed.start("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        started.stdin.write(sent + b"\n")
+        started.stdin.flush()
+        answers = {}
+        while 2 not in answers:
+            answer = json.loads(started.stdout.readline())
+            answers[answer.get("id")] = answer
+        started.stdin.close()
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in started.stdout)
+        assert started.wait(timeout=60) == 0
+        assert b"Traceback" not in started.stderr.read()
+    assert answers[2]["result"]["structuredContent"]["stdout"] == "x\n"
+
+
+def test_a_signal_ends_it_and_what_it_ran(placed, until):
+    call = {"name": "exec", "arguments": {"command": "echo $$ > pid; sleep 1000"}}
+    lines = [HELLO, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}]
+    with placed.start("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        started.stdin.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+        started.stdin.flush()
+        noted = placed.workspace / "pid"
+        pid = int(until(lambda: noted.exists() and noted.read_text().strip()))
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(timeout=60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_configuration_to_paste_starts_this_very_program(crabpot, tmp_path):
+    config = tmp_path / "mine.json5"
+    config.write_text("{}")
+    options = ("--session", "agent:ops:x", "--sender", "me", "--config", "mine.json5")
+
+    def printed(client):
+        return crabpot("mcp", "--print-config", client, *options, cwd=tmp_path).out
+
+    generic = json.loads(printed("generic"))["mcpServers"]["crabpot"]
+    assert os.path.isabs(generic["command"])
+    assert generic["args"] == ["mcp", "--session", "agent:ops:x", "--sender", "me", "--config", str(config)]
+    assert tomllib.loads(printed("codex"))["mcp_servers"]["crabpot"] == generic
+    assert json.loads(printed("openclaw").split("\n", 1)[1])["mcp"]["servers"]["crabpot"] == generic
+    claude = printed("claude-code")
+    assert f"claude mcp add --scope user crabpot -- {generic['command']} mcp" in claude
+    assert json.loads(claude[claude.index("{") :])["mcpServers"]["crabpot"] == generic
+    listed = subprocess.run([generic["command"], *generic["args"], "--help"], capture_output=True, check=True)
+    assert b"--print-config" in listed.stdout
+
+
+def test_an_unknown_client_and_an_empty_session_are_usage_errors(crabpot):
+    assert "claude-code" in crabpot("mcp", "--print-config", "emacs").err
+    assert crabpot("mcp", "--session", "").code == 2
