@@ -196,4 +196,7 @@ def docker() -> Iterator[Docker]:
         skip_or_fail("docker", said.stderr)
     yield made
     for name in made.containers:
+        volumes = made("inspect", name, "--format", "{{range .Mounts}}{{.Name}} {{end}}").stdout.split()
         made("rm", "--force", "--volumes", name)
+        if volumes:
+            made("volume", "rm", *volumes)

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import stat
+import subprocess
+
 import pytest
 
+# What the two spellings must agree in, as the engine understood them.
+SAME = (
+    *("CapDrop", "ReadonlyRootfs", "Tmpfs", "IpcMode", "ShmSize", "Init", "NetworkMode", "PortBindings"),
+    *("Memory", "MemorySwap", "MemoryReservation", "NanoCpus", "PidsLimit", "LogConfig", "RestartPolicy", "Privileged"),
+)
 BASELINE = (
     "User={{.Config.User}} ReadOnly={{.HostConfig.ReadonlyRootfs}} "
     "CapDrop={{.HostConfig.CapDrop}} PidsLimit={{.HostConfig.PidsLimit}}"
@@ -55,6 +66,89 @@ def test_the_pasted_command_has_what_it_says(crabpot, docker, tmp_path):
     assert (logs / "written").stat().st_uid == 1000
     refused = docker("exec", name, "touch", "/app/config/written")
     assert "Read-only file system" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can plant such files")
+def test_setuid_files_and_devices_of_a_volume_are_worth_nothing(crabpot, docker, tmp_path):
+    """What nosuid and nodev mean holds by no-new-privileges and the engine's list of devices."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    shutil.copy("/usr/bin/id", logs / "id")
+    os.chmod(logs / "id", 0o6755)
+    disk = os.stat("/").st_dev
+    os.mknod(logs / "disk", 0o666 | stat.S_IFBLK, disk)
+    name = docker.name()
+    rendered = crabpot("render", "docker-run", "--name", name, "--volume", f"{logs}:/app/logs:rw,nosuid,nodev")
+    assert docker.paste(rendered.out).returncode == 0
+    assert docker("exec", name, "/app/logs/id", "-u").stdout.strip() == "1000"
+    read = docker("exec", name, "head", "-c", "1", "/app/logs/disk")
+    assert "Operation not permitted" in read.stderr
+
+
+@pytest.mark.parametrize("program", [("docker-compose",), ("docker", "compose")], ids="-".join)
+def test_compose_takes_the_file_and_makes_the_same_container(crabpot, docker, tmp_path, program):
+    environ = {"PATH": os.environ["PATH"], "DOCKER_HOST": docker.host, "HOME": os.environ["HOME"]}
+
+    def run(*arguments):
+        return subprocess.run(
+            [*program, "--file", f"{file}", *arguments], env=environ, capture_output=True, text=True, check=False
+        )
+
+    if shutil.which(program[0]) is None or subprocess.run([*program, "version"], check=False).returncode != 0:
+        pytest.skip(f"{' '.join(program)} is not here")
+    config = tmp_path / "config"
+    config.mkdir()
+    folder = tmp_path / f"crabpot-test-{os.urandom(4).hex()}"
+    folder.mkdir()
+    file = folder / "docker-compose.yml"
+    wanted = (
+        "--volume",
+        f"{config}:/app/config:ro,nosuid,nodev",
+        "--volume",
+        f"{config}:/app/skills",
+        "--port",
+        "1023",
+    )
+    both = {}
+    pasted, composed = docker.name(), docker.name()
+    rendered = crabpot("render", "docker-run", "--name", pasted, *wanted)
+    # A port of the host can be had once.
+    assert docker.paste(rendered.out.replace("run --detach", "create")).returncode == 0
+    file.write_text(crabpot("render", "compose", "--name", composed, *wanted).out)
+    checked = run("config", "--quiet")
+    assert checked.returncode == 0, checked.stderr
+    started = run("up", "--detach")
+    try:
+        assert started.returncode == 0, started.stderr
+        assert docker("inspect", composed, "--format", BASELINE).stdout.startswith("User=1000:1000 ReadOnly=true")
+        flags = docker("exec", composed, "grep", " /app/config ", "/proc/self/mountinfo").stdout
+        assert "ro,nosuid,nodev" in flags
+        assert "Read-only" in docker("exec", composed, "touch", "/app/config/x").stderr
+        for name in (pasted, composed):
+            seen = docker.inspect(name)
+            host = seen["HostConfig"]
+            both[name] = {key: host[key] for key in SAME} | {key: seen["Config"][key] for key in ("User", "Cmd", "Env")}
+            both[name]["added"] = [one.removeprefix("CAP_") for one in host["CapAdd"]]
+            both[name]["health"] = seen["Config"]["Healthcheck"]
+            both[name]["ulimits"] = sorted(host["Ulimits"], key=str)
+            both[name]["seccomp"] = [json.loads(one[8:]) for one in host["SecurityOpt"] if one.startswith("seccomp=")]
+    finally:
+        run("down", "--volumes")
+    assert both[pasted] == both[composed]
+
+
+def test_the_seccomp_profile_is_the_live_sandboxs_own(crabpot, docker, tmp_path):
+    from crabpot.backends.docker import profile
+
+    printed = crabpot("render", "seccomp")
+    assert json.loads(printed.out) == json.loads(profile.read("default"))
+    file = tmp_path / "seccomp.json"
+    file.write_text(printed.out)
+    name = docker.name()
+    rendered = crabpot("render", "docker-run", "--name", name, "--seccomp", str(file))
+    assert f"--security-opt seccomp={file} " in rendered.out
+    assert docker.paste(rendered.out).returncode == 0
+    assert "Operation not permitted" in docker("exec", name, "unshare", "--user", "true").stderr
 
 
 @pytest.mark.parametrize(

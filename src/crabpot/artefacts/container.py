@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from dataclasses import dataclass
@@ -111,21 +112,18 @@ def _mount(volume: Volume) -> dict[str, Any]:
     if not volume.flags:
         return render.mount(Bind(source=volume.source, target=volume.target, access=volume.access))
     # The engine knows no flags for a bind; its local driver does, for a volume that is one.
+    options = {"type": "none", "o": ",".join(("bind", volume.access, *volume.flags)), "device": volume.source}
     return {
         "Type": "volume",
+        # Named after what it is made of: an engine that has a volume of a name keeps what that was made of.
+        "Source": "crabpot-" + hashlib.sha256(repr(options).encode()).hexdigest()[:16],
         "Target": volume.target,
-        "ReadOnly": volume.access == "ro",
+        # The driver has made it so; the runtime would do it again, and drop the other flags on its way.
+        "ReadOnly": False,
         "VolumeOptions": {
             # Else the engine would copy what the image has there into the folder of the host.
             "NoCopy": True,
-            "DriverConfig": {
-                "Name": "local",
-                "Options": {
-                    "type": "none",
-                    "o": ",".join(("bind", volume.access, *volume.flags)),
-                    "device": volume.source,
-                },
-            },
+            "DriverConfig": {"Name": "local", "Options": options},
         },
     }
 

@@ -88,10 +88,10 @@ def _health(check: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def _mount(mount: Mapping[str, Any]) -> str:
     """Spell a mount as the client reads it: a line of CSV, so that a path may hold a comma."""
-    fields = [f"type={mount['Type']}", f"target={mount['Target']}"]
+    fields = [f"type={mount['Type']}", f"source={mount['Source']}", f"target={mount['Target']}"]
     if mount["Type"] == "bind":
         options = mount["BindOptions"]
-        fields += [f"source={mount['Source']}", f"bind-propagation={options['Propagation']}"]
+        fields.append(f"bind-propagation={options['Propagation']}")
         fields += ["bind-nonrecursive=true"] if options["NonRecursive"] else []
     else:
         driver = mount["VolumeOptions"]["DriverConfig"]

@@ -78,7 +78,7 @@ def test_everything_that_can_be_asked_for_is_there() -> None:
         ("--health-cmd", "curl -f http://localhost:80/health"),
         ("--health-start-period", "40s"),
         ("--env", "LANG=C.UTF-8"),
-        ("--mount", "type=bind,target=/a,source=/srv/a,bind-propagation=rprivate,bind-nonrecursive=true,readonly"),
+        ("--mount", "type=bind,source=/srv/a,target=/a,bind-propagation=rprivate,bind-nonrecursive=true,readonly"),
     } <= pairs
 
 

@@ -120,6 +120,10 @@ def _rendering(commands: Adder) -> None:
     group = commands.add_parser("render", help=text, description=text, epilog=_EPILOG)
     artefacts = group.add_subparsers(metavar="ARTEFACT", required=True)
     _container(_add(artefacts, "docker-run", "rendering:as_docker_run", "a docker run command, to paste into a shell"))
+    _container(_add(artefacts, "compose", "rendering:as_compose", "a compose file with the container as its service"))
+    text = "the seccomp profile of the session's sandboxes, as docker takes it"
+    _session(_add(artefacts, "seccomp", "rendering:as_seccomp", text))
+    _add(artefacts, "apparmor", "rendering:as_apparmor", "an AppArmor profile, with how to load it")
 
 
 def _container(one: _Parser) -> None:

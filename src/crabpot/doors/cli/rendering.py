@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 from crabpot import ownership
-from crabpot.artefacts import container, docker_run, ports, volumes
+from crabpot.artefacts import apparmor, compose, container, docker_run, ports, volumes
 from crabpot.artefacts.container import NotRenderable, Wanted
 from crabpot.artefacts.volumes import Volume
 from crabpot.backends.docker import folders, profile
@@ -35,7 +36,28 @@ if TYPE_CHECKING:
 def as_docker_run(frame: Frame, options: Namespace) -> int:
     """Print a command that starts the container."""
     name, body = _container(frame.app(), options)
-    sys.stdout.write(docker_run.command(name, body))
+    return _print(docker_run.command(name, body))
+
+
+def as_compose(frame: Frame, options: Namespace) -> int:
+    """Print a compose file with the container as its one service."""
+    name, body = _container(frame.app(), options)
+    return _print(compose.file(name, body))
+
+
+def as_seccomp(frame: Frame, options: Namespace) -> int:
+    """Print the profile of a session's sandboxes."""
+    _, spec = _described(frame.app(), options.session)
+    return _print(json.dumps(json.loads(profile.read(spec.docker.seccomp)), indent=1) + "\n")
+
+
+def as_apparmor(_frame: Frame, _options: Namespace) -> int:
+    """Print the profile, and how to load it."""
+    return _print(apparmor.profile())
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text)
     return OK
 
 
