@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posix
+
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -11,7 +13,7 @@ def shield_and_adopt() -> None:
 
     Not dumpable: what runs here shares the runner's uid, and could otherwise open its memory and descriptors in /proc.
     Subreaper: a grandchild that double-forked comes back to the runner instead of going to pid 1, so that waitpid alone
-    says whether anything is left of a call.
+    says whether anything is left of a call. Pid 1 is that parent anyway, and gVisor knows no other.
     """
     # `ctypes` takes 3 ms and more to import, the extension module beneath it 0.4 ms.
     import _ctypes  # noqa: PLC0415
@@ -22,5 +24,6 @@ def shield_and_adopt() -> None:
     prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     for option, value in ((_PR_SET_DUMPABLE, 0), (_PR_SET_CHILD_SUBREAPER, 1)):
         arguments = (Long(option), Long(value), Long(0), Long(0), Long(0))
-        if _ctypes.call_cdeclfunction(prctl, arguments) != 0:
+        refused = _ctypes.call_cdeclfunction(prctl, arguments) != 0
+        if refused and not (option == _PR_SET_CHILD_SUBREAPER and posix.getpid() == 1):
             raise OSError("prctl(%d) was refused" % option)

@@ -159,7 +159,7 @@ for place, flags in {place: flags for place, flags, kind in mounts()}.items():
     node = os.path.lexists(place) and stat.S_ISCHR(os.lstat(place).st_mode)
     if node:
         attempt("set the mode of " + place, mode_set, place)
-    elif place not in given["own"]:
+    elif place not in given["own"] and os.path.lexists(place):  # One that another covers is out of reach.
         expect("the mount " + place, "ro" in flags, ",".join(flags))
 """,
         own=own,

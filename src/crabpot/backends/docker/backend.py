@@ -83,15 +83,16 @@ class Docker:
             disk=disk,
             image_env=found.env,
             image_volumes=found.volumes,
+            gvisor=spec.docker.runtime in facts.gvisor,
             labels=render.labels(spec, owned_by=owner.own(), state=self._state),
         )
         async with self._trying:
             interpreter = await self._interpreters.of(engine, spec, plan)
         with sources.Fds() as fds:
-            # A folder that ids inside cannot own is opened to all of them; it lies where only the gateway can go.
-            keeper = User(uid=os.geteuid(), gid=os.getegid()) if facts.remapped else user
+            keeper = users.outside(user, gateway=_gateway(), mapping=_mapping(facts))
             held = sources.hold_all(spec, keeper, fds)
-            if facts.remapped and spec.private:
+            if facts.remapped and spec.private and keeper == _gateway():
+                # A folder that ids inside cannot own is opened to all of them; it lies where only the gateway can go.
                 os.chmod(spec.workspace, 0o777)  # noqa: S103  as above
             shown = tuple(render.Bind(source=one.path, target=one.target, access=one.access) for one in held)
             plan = replace(plan, interpreter=interpreter, binds=(*shown, runner, *kit.names(self._home, user)))
@@ -117,12 +118,11 @@ class Docker:
             return None, table.Findings(facts=str(refusal))
         except EngineError as error:
             return None, table.Findings(facts=str(self._failed(error, None)))
-        gateway = User(uid=os.geteuid(), gid=os.getegid())
         folder = None if spec.private else folders.owner_of(spec.workspace)
         return engine, table.Findings(
             facts=facts,
             image=found,
-            choice=users.choose(spec, gateway=gateway, folder=folder, remapped=facts.remapped),
+            choice=users.choose(spec, gateway=_gateway(), folder=folder, mapping=_mapping(facts)),
             network=network,
             seccomp=profile.problem(spec.docker.seccomp),
             disk=folders.disk_of(spec.workspace),
@@ -142,6 +142,14 @@ class Docker:
         if isinstance(error, EngineAway):
             self._known = None  # It may come back as another.
         return remedy.explain(error, spec)
+
+
+def _gateway() -> User:
+    return User(uid=os.geteuid(), gid=os.getegid())
+
+
+def _mapping(facts: Facts) -> users.Mapping | None:
+    return users.Mapping(first_ids=facts.first_ids) if facts.remapped else None
 
 
 def _hello(spec: SandboxSpec) -> dict[str, Any]:

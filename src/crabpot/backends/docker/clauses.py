@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from crabpot.backends.base import Clause, State
 from crabpot.backends.bubblewrap.limits import amount
 from crabpot.backends.docker.image import Image
+from crabpot.backends.docker.render import gvisor_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,8 +94,11 @@ def _walls(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
     seen = "; read from outside" if _is_looked_at(spec, facts) else ""
     yield "capabilities", "enforced", f"none, in no set (cap-drop ALL{seen})"
     yield "no-new-privileges", "enforced", f"set by the engine{seen}"
+    gvisor = spec.docker.runtime in facts.gvisor
     if found.seccomp is not None:
         yield "seccomp", "refused", found.seccomp
+    elif gvisor:
+        yield "seccomp", "degraded", "no list: gVisor takes every system call itself, in a kernel that is not this one"
     elif "seccomp" not in facts.security:
         yield "seccomp", "refused", "this engine was built without seccomp: use another, or the bubblewrap backend"
     else:
@@ -105,8 +109,12 @@ def _walls(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
         yield "apparmor", "enforced", profile or "the engine's own profile"
     elif profile is not None:
         yield "apparmor", "refused", f"this engine has no AppArmor for the profile {profile}: remove docker.apparmor"
-    yield "filesystem", "enforced", "the image read-only; passwd and group of its own; /proc masked"
-    yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
+    if gvisor:
+        yield "filesystem", "degraded", "the image read-only; passwd and group of its own; gVisor's /proc, not masked"
+        yield "tmp", "degraded", "private, noexec, sized; gVisor knows no nosuid or nodev"
+    else:
+        yield "filesystem", "enforced", "the image read-only; passwd and group of its own; /proc masked"
+        yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
 
 
 def _is_looked_at(spec: SandboxSpec, facts: Facts) -> bool:
@@ -150,7 +158,14 @@ def _counted(spec: SandboxSpec, facts: Facts) -> Iterator[Row]:
     else:
         yield "limits.memory", "enforced", f"{total}, swap included {by}"
     for key, name, value in (("CpuCfsQuota", "cpus", f"{limits.cpus:g}"), ("PidsLimit", "pids", str(limits.pids))):
-        if facts.counts.get(key):
+        if name == "pids" and spec.docker.runtime in facts.gvisor:
+            most = gvisor_threads(spec)
+            yield (
+                "limits.pids",
+                "degraded",
+                f"{most} threads of gVisor's, which ends beyond that; inside none are counted",
+            )
+        elif facts.counts.get(key):
             yield f"limits.{name}", "enforced", f"{value} {by}"
         else:
             yield f"limits.{name}", "degraded", f"not limited: this engine's control groups lack the {name} controller"

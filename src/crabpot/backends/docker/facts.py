@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ class Facts:
     cpus: int = 1
     counts: Mapping[str, bool] = field(default_factory=dict)
     runtimes: frozenset[str] = frozenset()
+    gvisor: frozenset[str] = frozenset()
+    """Those of the runtimes that are a kernel of their own, in a process of this one."""
+    first_ids: tuple[int, int] | None = None
+    """What uid and gid 0 inside stand for outside, where the engine maps all users alike and tells."""
     components: Mapping[str, str] = field(default_factory=dict)
     same_kernel: bool = True
 
@@ -53,11 +58,21 @@ async def find_out(engine: Engine) -> Facts:
         # An engine that leaves one out has had it for ever.
         counts={name: info.get(name, True) is not False for name in limits},
         runtimes=frozenset(info.get("Runtimes") or ()),
+        gvisor=frozenset(name for name, one in (info.get("Runtimes") or {}).items() if "runsc" in f"{name} {one}"),
+        first_ids=_first_ids(info),
         components={str(one.get("Name")): str(one.get("Version")) for one in version.get("Components") or ()},
         # An engine in a virtual machine of its own has processes that this machine's /proc does not show.
         same_kernel=info.get("KernelVersion") == os.uname().release
         and "Desktop" not in str(info.get("OperatingSystem")),
     )
+
+
+def _first_ids(info: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Read them from the name of the folder in which an engine with userns-remap keeps everything."""
+    found = re.search(r"/([0-9]{1,10})\.([0-9]{1,10})$", str(info.get("DockerRootDir")), re.ASCII)
+    if found is None or "userns" not in _security(info.get("SecurityOptions")):
+        return None
+    return int(found[1]), int(found[2])
 
 
 def _security(options: Any) -> list[str]:

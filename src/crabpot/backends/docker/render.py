@@ -29,6 +29,7 @@ _FEWEST_INODES = 1024
 # The engine's own bounds for cpus; shares below two mean its default to the kernel.
 _FEWEST_CPUS, _FEWEST_SHARES = 0.01, 2
 _NANO = 10**9
+_GVISOR_OWN, _GVISOR_EACH = 256, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,8 @@ class Plan:
     """The device that io limits are about."""
     image_env: tuple[str, ...] = ()
     image_volumes: tuple[str, ...] = ()
+    gvisor: bool = False
+    """Whether the runtime is a kernel of its own, whose threads the engine counts as the container's."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -120,7 +123,18 @@ def _host_config(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
         "AutoRemove": True,
         "RestartPolicy": {"Name": "no"},
         "Tmpfs": {**_in_place_of_volumes(plan), **walled["Tmpfs"]},
+        **(_for_gvisor(spec) if plan.gvisor else {}),
     }
+
+
+def _for_gvisor(spec: SandboxSpec) -> dict[str, Any]:
+    """Let the runner be pid 1, which reaps: no other process adopts orphans there. Leave room for gVisor's threads."""
+    return {"Init": False, "PidsLimit": gvisor_threads(spec)}
+
+
+def gvisor_threads(spec: SandboxSpec) -> int:
+    """Give how many threads gVisor may have: a few for each that it runs. One more, and it ends with the sandbox."""
+    return _GVISOR_OWN + _GVISOR_EACH * spec.limits.pids
 
 
 def walls(spec: SandboxSpec, *, seccomp: str, apparmor: str | None) -> dict[str, Any]:

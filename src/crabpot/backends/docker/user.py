@@ -13,6 +13,8 @@ from crabpot.spec.spec import User
 if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
 
+# An engine gives a container so many ids, no more.
+_LAST = 65_535
 NOBODY = User(uid=hardening.NOBODY, gid=hardening.NOBODY)
 
 
@@ -33,17 +35,21 @@ class Folder:
     mode: int
 
 
-def choose(spec: SandboxSpec, *, gateway: User, folder: Folder | None, remapped: bool) -> Choice:
-    """Decide. `folder` is the rw workspace, None if private or missing; `remapped` says that ids inside are others."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapping:
+    """An engine's own ids: what uid and gid 0 inside stand for outside; None where that is not told (rootless)."""
+
+    first_ids: tuple[int, int] | None
+
+
+def choose(spec: SandboxSpec, *, gateway: User, folder: Folder | None, mapping: Mapping | None = None) -> Choice:
+    """Decide. `folder` is the rw workspace, None if private or missing; `mapping` None: ids inside are the same."""
     if spec.private:
-        return _private(spec, gateway, remapped=remapped)
-    if remapped:
-        return _refused(
-            "this engine maps users (rootless, or userns-remap), so the owner of the workspace is root inside, and no "
-            'sandbox runs as root: write workspace: "none" or "ro", or use the bubblewrap backend'
-        )
+        return _private(spec, gateway, remapped=mapping is not None)
     if folder is None:
         return _refused(f"the workspace {spec.workspace} does not exist: mkdir -p {shlex.quote(spec.workspace)}")
+    if mapping is not None:
+        return _mapped(spec, folder, mapping)
     if spec.user is not None:
         return _configured(spec, spec.user, folder)
     if folder.uid == 0:
@@ -54,6 +60,37 @@ def choose(spec: SandboxSpec, *, gateway: User, folder: Folder | None, remapped:
         )
     # A file of group root gives no membership in it: that group reads what others must not.
     return Choice(user=User(uid=folder.uid, gid=folder.gid or folder.uid), because="the owner of the workspace")
+
+
+def outside(user: User, *, gateway: User, mapping: Mapping | None) -> User:
+    """Say whom on this machine a private folder must belong to, for a user inside; the gateway itself if none can."""
+    if mapping is None:
+        return user
+    if gateway.uid == 0 and mapping.first_ids is not None:
+        return _shifted(user, mapping.first_ids)
+    return gateway
+
+
+def _shifted(user: User, first_ids: tuple[int, int]) -> User:
+    return User(uid=first_ids[0] + user.uid, gid=first_ids[1] + user.gid)
+
+
+def _mapped(spec: SandboxSpec, folder: Folder, mapping: Mapping) -> Choice:
+    """Choose who inside is the owner of the workspace outside."""
+    if mapping.first_ids is None:
+        return _refused(
+            "this engine is rootless, so that its own user is root inside, and no sandbox runs as root: "
+            'write workspace: "none" or "ro", or use the bubblewrap backend'
+        )
+    first_uid, first_gid = mapping.first_ids
+    inside = User(uid=folder.uid - first_uid, gid=folder.gid - first_gid)
+    if 0 < inside.uid <= _LAST and 0 < inside.gid <= _LAST and spec.user in (None, inside):
+        return Choice(user=inside, because="the owner of the workspace, as this engine maps users (userns-remap)")
+    wanted = _shifted(spec.user or NOBODY, mapping.first_ids)
+    return _refused(
+        f"this engine maps users (userns-remap), and the workspace {spec.workspace} belongs to nobody that a sandbox "
+        f'can be: {_chown(spec, wanted)}, write workspace: "none" or "ro", or use the bubblewrap backend'
+    )
 
 
 def _private(spec: SandboxSpec, gateway: User, *, remapped: bool) -> Choice:

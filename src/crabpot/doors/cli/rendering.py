@@ -120,7 +120,7 @@ def _user(spec: SandboxSpec) -> User:
     if spec.private:
         return spec.user or container.DEFAULT_USER
     gateway = User(uid=os.geteuid(), gid=os.getegid())
-    choice = users.choose(spec, gateway=gateway, folder=folders.owner_of(spec.workspace), remapped=False)
+    choice = users.choose(spec, gateway=gateway, folder=folders.owner_of(spec.workspace))
     if choice.user is None:
         raise NotRenderable(choice.because)
     return choice.user

@@ -38,6 +38,14 @@ def test_an_engine_that_maps_users_has_a_user_namespace(kind: str) -> None:
     assert table(replace(FOUND, facts=facts))["namespaces"][0] == "enforced"
 
 
+def test_gvisor_says_which_promises_are_not_its_own() -> None:
+    facts = replace(FACTS, gvisor=frozenset({"runsc"}))
+    shown = table(replace(FOUND, facts=facts), docker=Docker(runtime="runsc"))
+    partly = {name for name, (state, _) in shown.items() if state == "degraded"}
+    assert partly - {"limits.disk", "namespaces", "binds"} == {"seccomp", "filesystem", "tmp", "limits.pids"}
+    assert not [name for name, (state, _) in shown.items() if state == "refused"]
+
+
 def test_without_an_engine_there_is_one_refusal() -> None:
     assert table(Findings(facts="no engine")) == {"sandbox": ("refused", "no engine")}
 

@@ -66,6 +66,14 @@ def test_the_create_request_is_to_the_letter(case: str) -> None:
     assert made == (GOLDEN / f"{case}.json").read_text()
 
 
+def test_under_gvisor_the_runner_is_pid_1_and_gvisors_own_threads_have_room() -> None:
+    spec = make_spec(docker=Docker(runtime="runsc"))
+    plain = render.create_body(spec, PLAN)["HostConfig"]
+    inside = render.create_body(spec, replace(PLAN, gvisor=True))["HostConfig"]
+    differs = {key: inside[key] for key in inside if inside[key] != plain[key]}
+    assert differs == {"Init": False, "PidsLimit": 1056}
+
+
 WORDS = st.lists(st.text(min_size=1)).map(tuple)
 
 
