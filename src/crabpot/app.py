@@ -88,6 +88,7 @@ class App:
         """Wire the pipeline, over the configuration found, or over one that a program gives as text or as settings."""
         from crabpot.audit.records import of_opening
         from crabpot.audit.store import AuditLog
+        from crabpot.backends import sighting
         from crabpot.config.load import from_text
         from crabpot.execution import Execution
         from crabpot.gateway import Gateway
@@ -100,8 +101,9 @@ class App:
         audit = AuditLog(self.around.state, settings.audit)
         audit.open()
 
-        def told(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...]) -> None:
-            audit.record(of_opening(spec.name, spec.hash, backend, [clause.as_json() for clause in clauses]))
+        def told(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...], seen: Mapping[str, str]) -> None:
+            kept = [clause.as_json() for clause in clauses]
+            audit.record(of_opening(spec.name, spec.hash, backend, kept, sighting.digest(seen)))
 
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
         return Gateway(settings=settings, execution=execution, audit=audit)

@@ -192,7 +192,7 @@ class Held:
     """A sandbox whose private folder is kept from pruning until it ends."""
 
     def __init__(self, opened: Opened, held: keeping.Hold) -> None:
-        self.channel, self.hello = opened.channel, opened.hello
+        self.channel, self.hello, self.pid = opened.channel, opened.hello, opened.pid
         self.cause_of_death, self.freeze, self.thaw = opened.cause_of_death, opened.freeze, opened.thaw
         self._opened, self._held = opened, held
 

@@ -115,6 +115,7 @@ class Double:
         self.hello: dict[str, Any] = {"op": "hello", "limits": {"output": output}}
         self.script = script
         self.closed = 0
+        self.pid = None
         self.death: tuple[str, str] | None = None
         self.frozen: list[bool] = []
         self.unfreezable = False

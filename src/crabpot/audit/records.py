@@ -41,9 +41,15 @@ def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any
     }
 
 
-def of_opening(name: str, digest: str, backend: str, clauses: list[dict[str, str]]) -> dict[str, Any]:
-    """Describe a sandbox that opened: which, by which backend, and how each of its promises is kept."""
-    return {"kind": "open", "sandbox": name, "hash_of_spec": digest, "backend": backend, "clauses": clauses}
+def of_opening(
+    name: str, digest: str, backend: str, clauses: list[dict[str, str]], facts: str | None = None
+) -> dict[str, Any]:
+    """Describe a sandbox that opened: which, by which backend, and how each of its promises is kept.
+
+    `facts` is the digest of what the kernel said of it, None where it could not be asked.
+    """
+    described = {"sandbox": name, "hash_of_spec": digest, "backend": backend, "clauses": clauses}
+    return {"kind": "open", **described, "facts": facts}
 
 
 def _digests(result: ToolResult) -> dict[str, str]:

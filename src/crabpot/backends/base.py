@@ -52,6 +52,10 @@ class Opened(Protocol):
     def hello(self) -> Mapping[str, Any]:
         """The runner's first frame: workspace, roots, environment, limits."""
 
+    @property
+    def pid(self) -> int | None:
+        """Its first process, as this machine's kernel numbers it; None where that is another kernel's."""
+
     async def close(self) -> None:
         """End every process of it and leave nothing behind; safe to call twice."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crabpot.backends import sighting
 from crabpot.errors import SandboxUnavailable
 from crabpot.settings import Docker
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from crabpot.backends.base import Backend, Clause, Opened
     from crabpot.spec.spec import SandboxSpec
 
-    # Told of each sandbox that opened: what it is, who made it, and how the promises are kept.
-    Told = Callable[[SandboxSpec, str, tuple[Clause, ...]], None]
+    # Told of each sandbox that opened: what it is, who made it, how the promises are kept, and what the kernel says.
+    Told = Callable[[SandboxSpec, str, tuple[Clause, ...], Mapping[str, str]], None]
 
 # The order in which `auto` tries them.
 AUTOMATIC = ("bubblewrap", "docker")
@@ -83,7 +84,7 @@ class Registry:
         opened = await backend.open(spec)
         try:
             if self._told is not None:
-                self._told(spec, backend.name, clauses)
+                self._told(spec, backend.name, clauses, sighting.look(opened.pid))
         except BaseException:
             await opened.close()
             raise

@@ -162,7 +162,11 @@ def refuse_writing(source: str, around: Surroundings) -> str | None:
 
 
 def _refuse(source: str, around: Surroundings, trees: list[tuple[str, str]]) -> str | None:
-    resolved = os.path.realpath(source)
+    try:
+        resolved = os.path.realpath(source)
+    except OSError as error:
+        # A link that may not be read, such as /proc/1/root, leads nobody knows where.
+        return f'"{source}" is refused: where it leads cannot be told ({error.strerror})'
     for path in dict.fromkeys((normal(source), resolved)):
         reason = _reason(path, trees, around.homes())
         if reason:

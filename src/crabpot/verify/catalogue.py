@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING
 from crabpot.errors import CrabpotError
 from crabpot.suggest import closest
 from crabpot.verify import (
+    approving,
     arguments,
+    configuring,
     devices,
     filesystem,
     floods,
     hogs,
     leaving,
+    live,
     neighbours,
     network,
+    planting,
     privileges,
     processes,
     resources,
+    rules,
     runners,
     syscalls,
 )
@@ -42,7 +47,12 @@ MODULES = (
     floods,
     hogs,
     arguments,
+    configuring,
+    rules,
+    live,
     leaving,
+    approving,
+    planting,
     runners,
 )
 

@@ -24,6 +24,9 @@ _POSSESSIVES = {
     "kernels": "kernel's",
     "crabpots": "Crabpot's",
     "callers": "caller's",
+    "runtimes": "runtime's",
+    "containers": "container's",
+    "streams": "stream's",
 }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crabpot.backends.base import Clause
     from crabpot.verify.claims import Finding
+    from crabpot.verify.judging import Fact
 
 STATES = ("held", "degraded", "open", "broken", "error")
 
@@ -27,6 +28,7 @@ class Report:
     spec_hash: str
     clauses: tuple[Clause, ...]
     findings: tuple[Finding, ...]
+    facts: tuple[Fact, ...]
     seconds: float
     version: str
     only: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ class Report:
             "machine": machine(),
             "seconds": round(self.seconds, 1),
             "clauses": [clause.as_json() for clause in self.clauses],
+            "facts": [fact.as_json() for fact in self.facts],
             "findings": [finding.as_json() for finding in self.findings],
         }
 

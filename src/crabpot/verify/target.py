@@ -6,16 +6,25 @@ import asyncio
 import platform
 from typing import TYPE_CHECKING, Any
 
+from crabpot.backends.base import greeting
+from crabpot.config.load import from_text
+from crabpot.config.places import find_config
+from crabpot.elevation.approvals import Desk
+from crabpot.elevation.host import Host, check
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
 from crabpot.spec.syscalls import numbers
 from crabpot.verify.claims import NotCarriedOut, Outcome
 from crabpot.verify.hostile import program, read_report
+from crabpot.verify.impostor import Impostor
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.elevation.host import Plan
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
-    from crabpot.settings import AgentSettings, Limits
+    from crabpot.settings import AgentSettings, Limits, Settings
     from crabpot.spec.spec import SandboxSpec
     from crabpot.verify.bait import Bait
     from crabpot.verify.claims import Claim
@@ -76,6 +85,32 @@ class Target:
         _, clauses = await self.gateway.execution.registry.clauses(self.spec)
         return next((one.how for one in clauses if one.name == clause and one.state == "degraded"), None)
 
+    def load(self, text: str) -> Settings:
+        """Read a configuration as the gateway would; ConfigError if it is refused."""
+        return from_text(text, None, self.gateway.execution.around, self.gateway.execution.environ)
+
+    def find(self, environ: Mapping[str, str], home: str) -> str | None:
+        """Look for a configuration as a gateway that is started here would."""
+        return find_config(None, environ, home)
+
+    def hash_of(self, spec: SandboxSpec) -> str:
+        """Give what tells one sandbox from another."""
+        return spec.hash
+
+    def desk(self) -> Desk:
+        """Open a desk over the gateway's own approvals, as another process of the operator's would; close it."""
+        return Desk(self.gateway.execution.around.state)
+
+    async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
+        """Plan a command for the host as a request of this session would; HostRefused says why not."""
+        execution = self.gateway.execution
+        host = Host(settings=self.gateway.settings, around=execution.around, environ=execution.environ)
+        return await host.prepare(argv, self.agent, self.spec, cwd=cwd)
+
+    async def look_again(self, plan: Plan) -> None:
+        """Look at a plan once more as it is done just before its start; HostRefused if something has changed."""
+        await check(plan)
+
     async def call(self, tool: str, **args: Any) -> ToolResult:
         """Call a tool as the agent would."""
         return await self.gateway.call(self.session, tool, args)
@@ -83,6 +118,10 @@ class Target:
     async def shell(self, command: str, *, timeout_s: float = _TIMEOUT_S, **args: Any) -> ToolResult:
         """Run shell text inside."""
         return await self.call("exec", command=command, timeout=timeout_s, **args)
+
+    async def leave(self, command: str) -> ToolResult:
+        """Ask for a command on the host, where a pattern takes it."""
+        return await self.shell(command)
 
     async def must_run(self, command: str, **args: Any) -> str:
         """Run shell text that prepares an attack, and give what it printed; if it fails there is no attack."""
@@ -140,6 +179,19 @@ class Target:
         """End the sandbox; the next call gets a fresh one over the same workspace."""
         if self._placed.scope_key is not None:
             await self.gateway.execution.fleet.stop((self._placed.where, self._placed.scope_key))
+
+    async def replace_runner(self, script: str) -> None:
+        """Put a program of the attacker's where the gateway has this session's runner."""
+        await self.stop()
+        spec, key = self.spec, self._placed.scope_key
+        assert key is not None
+
+        async def open_() -> Impostor:
+            return Impostor(script, greeting(spec))
+
+        version = self.hash_of(spec)
+        fleet = self.gateway.execution.fleet
+        await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune)
 
     async def answers(self) -> bool:
         """Tell whether the sandbox does what it is asked."""

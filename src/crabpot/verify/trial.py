@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from crabpot.spec.binds import Surroundings
 
 _AGENT, _NEIGHBOUR = "verify", "neighbour"
+
+# Two agents beside them: one whose sandbox cannot be made, and one that may use nearly nothing.
+UNMAKEABLE, DENIED = "agent:unmakeable:x", "agent:denied:x"
+_DENIED_TOOLS = ("exec", "process", "write", "group:automation")
 _PLACE = "/var/tmp"  # noqa: S108  made for folders of a random name; /tmp may be memory
-_PATTERN = "git push *"
+# Of a command that an agent could wish for; the second is for what a repository would have git run.
+_PATTERNS = ("git push *", "git *")
 
 # Limits at which an attack that works does no harm, and one that is stopped is stopped soon.
 _SMALL = {
@@ -91,7 +96,7 @@ def prepare(
     elevated = agent.tools.elevated
     tools = Tools(
         elevated=replace(
-            elevated, enabled=True, require_approval=True, allow_from=None, patterns=elevated.patterns or (_PATTERN,)
+            elevated, enabled=True, require_approval=True, allow_from=None, patterns=(*elevated.patterns, *_PATTERNS)
         )
     )
     made = {}
@@ -100,6 +105,10 @@ def prepare(
         if sandbox.workspace != "none":
             _make_like(workspace, binds.expand(agent.workspace, around.home))
         made[name] = replace(agent, id=name, workspace=workspace, sandbox=sandbox, tools=tools)
+    made["unmakeable"] = replace(
+        made[_AGENT], id="unmakeable", sandbox=replace(sandbox, binds=(*sandbox.binds, f"{place}/missing:/missing"))
+    )
+    made["denied"] = replace(made[_AGENT], id="denied", tools=replace(tools, deny=_DENIED_TOOLS))
     tried = Settings(defaults=made[_AGENT], entries=made, default_agent=_AGENT, file=settings.file)
     return Trial(settings=tried, spec_hash=own.hash)
 

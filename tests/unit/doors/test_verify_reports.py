@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 from crabpot.backends.base import Clause
 from crabpot.doors.cli import auditors_page, junit
 from crabpot.verify.claims import Claim, Finding, NotCarriedOut, Opened, Outcome
+from crabpot.verify.judging import Fact
 from crabpot.verify.report import Report
 
 EVIL = "<script>alert(1)</script>\x1b[2J\x00\u202e\"'&]]>"
@@ -27,6 +28,7 @@ def report(*results: Outcome | Opened | NotCarriedOut, session: str = "agent:mai
         spec_hash="0" * 64,
         clauses=clauses,
         findings=tuple(findings),
+        facts=(Fact(clause="user", what=EVIL, promised="not 0", found=EVIL, state="violated"),),
         seconds=1.0,
         version="0",
         time=0.0,

@@ -15,6 +15,7 @@ class Counters:
     """Counts by limit, read straight from the control group: an engine tells of them late, or not at all."""
 
     def __init__(self, pid: int) -> None:
+        self.pid = pid
         self._files = dict(_files(_read(f"/proc/{pid}/cgroup"), _read("/proc/self/mountinfo")))
         self._seen = self.read()
 
@@ -42,7 +43,7 @@ class Counters:
 
 
 def _files(membership: str, mountinfo: str) -> list[tuple[str, tuple[str, str]]]:
-    mounts = list(_mounts(mountinfo))
+    mounts = group_mounts(mountinfo)
     found = []
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -58,7 +59,7 @@ def _files(membership: str, mountinfo: str) -> list[tuple[str, tuple[str, str]]]
     return found
 
 
-def _mounts(mountinfo: str) -> list[tuple[str, str, str, list[str]]]:
+def group_mounts(mountinfo: str) -> list[tuple[str, str, str, list[str]]]:
     """Give root, place, kind and options of each mount of control groups."""
     found = []
     for line in mountinfo.splitlines():

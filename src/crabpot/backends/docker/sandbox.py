@@ -29,6 +29,7 @@ class Sandbox:
         self.channel = started.channel
         self.container = started.container
         self.hello = hello
+        self.pid = started.counters.pid or None
         self._engine = engine
         self._counters = started.counters
         self._limits = limits

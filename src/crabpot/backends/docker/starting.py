@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _START_S = 120.0
 _GREET_S = 20.0
+_LOOKS, _LOOK_S = 50, 0.01
 _LONGEST_OUTPUT = 2000
 
 
@@ -81,7 +82,15 @@ class Opening:
         said = await self._engine.get(f"/containers/{self._container}/json")
         pid = int(said["State"]["Pid"])
         if pid and self._spec.docker.runtime is None:
-            wrong = inspection.problems(pid, None if self._facts.remapped else plan.user.uid, held)
+            uid = None if self._facts.remapped else plan.user.uid
+            wrong = inspection.problems(pid, uid, held)
+            for _ in range(_LOOKS):
+                # The engine says "started" a moment before its helper has become the container's program, and until
+                # then an ordinary user is not shown what is mounted. Nothing runs in it before it is as it should be.
+                if not wrong:
+                    break
+                await asyncio.sleep(_LOOK_S)
+                wrong = inspection.problems(pid, uid, held)
             if wrong and os.path.exists(f"/proc/{pid}"):
                 raise SandboxUnavailable(
                     f"the container is not what it should be ({'; '.join(wrong)}); nothing runs in it"

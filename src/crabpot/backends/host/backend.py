@@ -31,6 +31,7 @@ class HostRunner:
     ) -> None:
         self.channel = channel
         self.hello = hello
+        self.pid = process.pid
         self._process = process
         self._end_s = end_s
 

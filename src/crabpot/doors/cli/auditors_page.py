@@ -57,6 +57,7 @@ def _page(report: Report) -> Iterator[str]:
     yield f"<title>Crabpot: verification of {_safe(report.session)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
     yield from _head(report)
     yield from _clauses(report)
+    yield from _facts(report)
     for group in dict.fromkeys(finding.claim.group for finding in report.findings):
         yield from _group(group, [finding for finding in report.findings if finding.claim.group == group])
     yield from _threats(report)
@@ -97,6 +98,17 @@ def _clauses(report: Report) -> Iterator[str]:
     yield "<h2>How this machine keeps each promise</h2>\n<table>\n<tr><th>state</th><th>clause</th><th>how</th></tr>"
     for clause in report.clauses:
         yield _row(clause.state, f"<td>{_safe(clause.name)}</td><td>{_safe(clause.how)}</td>")
+    yield "</table>"
+
+
+def _facts(report: Report) -> Iterator[str]:
+    if not report.facts:
+        return
+    yield "<h2>What the kernel says of the sandbox</h2>\n<table>"
+    yield "<tr><th>state</th><th>clause</th><th>fact</th><th>promised</th><th>found</th></tr>"
+    for fact in report.facts:
+        cells = (fact.clause, fact.what, fact.promised, fact.found)
+        yield _row(fact.state, "".join(f'<td class="mono">{_safe(cell)}</td>' for cell in cells))
     yield "</table>"
 
 

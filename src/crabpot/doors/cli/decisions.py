@@ -31,7 +31,12 @@ def explain(frame: Frame, options: Namespace) -> int:
         if not keys:
             raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
-    answers = asyncio.run(_answers(explainer, list(dict.fromkeys(keys)), command, options.sender))
+    wanted = list(dict.fromkeys(keys))
+    answers = asyncio.run(_answers(explainer, wanted, command, options.sender))
+    if options.live:
+        from crabpot.doors.cli.living import add_facts  # noqa: PLC0415  most answers open no sandbox
+
+        asyncio.run(add_facts(app, answers))
     if options.json:
         print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
         return OK

@@ -171,6 +171,7 @@ def _deciding(commands: Adder) -> None:
     one.add_argument("--session", action="append", default=[], metavar="KEY", help="a session key; may be repeated")
     one.add_argument("--agent", metavar="ID", help="only sessions of this agent")
     one.add_argument("--sender", help="who sends the command, for tools.elevated.allowFrom")
+    one.add_argument("--live", action="store_true", help="open its sandbox, and compare what the kernel says of it")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
     one = _add(commands, "check", "decisions:check", "look for what the configuration gives away, each with its fix")

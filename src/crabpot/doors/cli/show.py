@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crabpot.lint import Finding
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_STATES = {"enforced": "green", "degraded": "yellow", "refused": "red"}
+_STATES = {"enforced": "green", "degraded": "yellow", "refused": "red", "violated": "red"}
 _PLACES = {"host": "yellow", "sandbox": "green", "blocked": "red"}
 
 
@@ -76,6 +76,7 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: Pen) -> Ite
     for where, answer in kinds.items() if differ else [("", answers[0])]:
         yield from _tools(answer, settings.source("tools.profile"), pen, only=where)
     yield from _clauses(answers, pen)
+    yield from _live(answers, pen)
     yield from _warnings(answers[0]["warnings"], pen)
 
 
@@ -93,6 +94,25 @@ def _clauses(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
         for clause in clauses:
             state = pen(_STATES[clause["state"]], f"{clause['state']:<8}")
             yield f"  {state}  {clause['name']:<{width}}  {visible(clause['how'])}"
+
+
+def _live(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
+    """Show what the kernel says of sandboxes that live, where somebody asked for it."""
+    for answer in answers:
+        live = answer.get("live")
+        if live is None:
+            continue
+        yield ""
+        digest = live.get("digest")
+        yield f'Live facts of "{visible(answer["session"])}"{f" (digest {digest[:16]})" if digest else ""}:'
+        if "error" in live:
+            yield f"  {pen('red', 'none')}  {visible(live['error'])}"
+            continue
+        width = max(len(fact["clause"]) for fact in live["facts"])
+        for fact in live["facts"]:
+            state = pen(_STATES[fact["state"]], f"{fact['state']:<8}")
+            found = fact["found"] if fact["state"] == "enforced" else f"{fact['found']} (promised: {fact['promised']})"
+            yield f"  {state}  {fact['clause']:<{width}}  {visible(fact['what'])}: {visible(found)}"
 
 
 def _because(pen: Pen, source: str, pad: int = 0) -> str:

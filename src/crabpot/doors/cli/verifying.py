@@ -18,6 +18,7 @@ from crabpot.errors import CrabpotError
 from crabpot.ownership import take
 from crabpot.verify import trial
 from crabpot.verify.catalogue import chosen
+from crabpot.verify.live import look
 from crabpot.verify.report import Report
 from crabpot.verify.run import targets, verify
 
@@ -84,6 +85,7 @@ async def _attacked(app: App, tried: trial.Trial, state: str, options: Namespace
             raise CrabpotError(f"there is no sandbox to attack: {opened.error.message}")
         backend, clauses = await target.gateway.execution.registry.clauses(target.spec)
         table.open(options.session, backend)
+        seen = await look(target.gateway, target.session)
         only = options.only or None
         findings = await verify(target, only=only, begins=table.begin, progress=table.end)
         return Report(
@@ -92,6 +94,7 @@ async def _attacked(app: App, tried: trial.Trial, state: str, options: Namespace
             spec_hash=tried.spec_hash,
             clauses=clauses,
             findings=tuple(findings),
+            facts=seen.facts,
             seconds=time.monotonic() - began,
             version=__version__,
             only=tuple(options.only),

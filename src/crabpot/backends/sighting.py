@@ -1,0 +1,64 @@
+"""What this machine's kernel says of a sandbox's first process, read from outside: nothing inside can lie about it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
+STATUS = (
+    *("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"),
+    *("NoNewPrivs", "Seccomp", "Seccomp_filters"),
+)
+_MAPS = ("uid_map", "gid_map")
+
+
+def look(pid: int | None) -> dict[str, str]:
+    """Read it; nothing where there is no such process. The same sandbox looks the same at every opening."""
+    if pid is None:
+        return {}
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
+    except OSError:
+        return {}
+    found = {name: " ".join(said.get(name, "").split()) for name in STATUS}
+    own = _own_namespaces()
+    for name in NAMESPACES:
+        link = _link(f"/proc/{pid}/ns/{name}")
+        # Its number is another one each time; what counts is whether it is the gateway's.
+        found[f"{name} namespace"] = link if not link.endswith("]") else "shared" if link == own[name] else "its own"
+    for name in _MAPS:
+        found[name] = _text(f"/proc/{pid}/{name}")
+    return found
+
+
+def digest(seen: Mapping[str, str]) -> str | None:
+    """Give one word for all of it, or None where nothing was seen."""
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest() if seen else None
+
+
+@cache
+def _own_namespaces() -> dict[str, str]:
+    return {name: _link(f"/proc/self/ns/{name}") for name in NAMESPACES}
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError as error:
+        return str(error.strerror)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return " ".join(file.read().split())
+    except OSError as error:
+        return str(error.strerror)

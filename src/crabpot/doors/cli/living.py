@@ -1,0 +1,24 @@
+"""`explain --live`: the facts of each session's sandbox beside what is promised of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crabpot.errors import CrabpotError
+from crabpot.verify.live import look
+
+if TYPE_CHECKING:
+    from crabpot.app import App
+
+
+async def add_facts(app: App, answers: list[dict[str, Any]]) -> None:
+    """Open the sandbox of each answer's session and put what was found there into the answer, under `live`."""
+    gateway = app.gateway()
+    try:
+        for answer in answers:
+            try:
+                answer["live"] = (await look(gateway, answer["session"])).as_json()
+            except CrabpotError as error:
+                answer["live"] = {"error": str(error)}
+    finally:
+        await gateway.close()
