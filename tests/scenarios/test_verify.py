@@ -104,3 +104,20 @@ def test_what_the_network_gives_away_is_told_and_not_claimed(sandboxed: Any) -> 
     assert ended.code == 0
     assert states["has_no_way_to_the_world"] == states["cannot_be_heard_on_the_host"] == "open"
     assert states["shares_no_namespace_with_the_host"] == states["cannot_reach_a_socket_file_of_the_host"] == "held"
+
+
+def test_explain_shows_the_live_facts_and_the_log_has_their_digest(sandboxed: Any) -> None:
+    (answer,) = [sandboxed("explain", "--live", "--json", "--session", "agent:main:main").json]
+    facts = {(fact["clause"], fact["what"]): fact["state"] for fact in answer["live"]["facts"]}
+    assert facts["seccomp", "Seccomp"] == facts["network", "interfaces"] == "enforced"
+    assert "violated" not in facts.values()
+    records = [json.loads(line) for line in sandboxed("audit", "tail", "-n", "100", "--json").out.splitlines()]
+    assert {record["facts"] for record in records if record["kind"] == "open"} == {answer["live"]["digest"]}
+    assert 'Live facts of "agent:main:main"' in sandboxed("explain", "--live").out
+
+
+def test_a_session_on_the_host_has_no_facts(crabpot: Any) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {mode: 'off'}}}}")
+    ended = crabpot("explain", "--live", "--json")
+    assert ended.code == 0
+    assert ended.json["live"] == {"error": "this session runs on the host, where nothing is promised"}
