@@ -293,7 +293,7 @@ class Machine:
             made.mkdir(mode=0o755, exist_ok=True)
         self.agent = self.settled(f"{self.programs}:/usr/bin:/bin", **sandbox)
         self.around = Surroundings(home=str(self.home), state=str(folder / "state"))
-        self.host = Host(settings=Settings(defaults=self.agent), around=self.around, environ=EXPOSED)
+        self.host = Host(settings=Settings(defaults=self.agent), around=self.around, environ=dict(EXPOSED))
         self._plans: list[Plan] = []
 
     def settled(self, path: str, **sandbox: Any) -> AgentSettings:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crabpot.elevation import folders, programs, trusted
+from crabpot.elevation.git import words as git_words
+from crabpot.elevation.git.neutral import Look
 from crabpot.elevation.identity import identify
 from crabpot.errors import HostRefused
 from crabpot.spec import build
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from crabpot.elevation.folders import Folder
+    from crabpot.elevation.git.neutral import Neutral
     from crabpot.elevation.identity import Identity
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
@@ -37,6 +40,9 @@ class Plan:
     """What the program would run or obey of the agent's folder."""
     dangers: tuple[str, ...] = ()
     """What the words hand over beyond what they seem to."""
+    look: Look | None = field(default=None, repr=False)
+    neutral: Neutral | None = field(default=None, repr=False)
+    """What was seen of a repository, for programs that use git, and how to look again."""
 
     def close(self) -> None:
         """Let go of the folder; once."""
@@ -62,17 +68,34 @@ class Host:
         binary = trusted.find(words[0], path, self.written(spec))
         folder = folders.hold(spec, cwd)
         try:
+            env = self.environment(agent, path)
+            look = self._look(words, folder, env, spec)
+            neutral = None if look is None else await look.take()
             return Plan(
                 argv=words,
                 binary=binary,
                 folder=folder,
-                env=self.environment(agent, path),
-                executes=programs.executes(words, folder.fd),
-                dangers=programs.dangers(words),
+                env=env if neutral is None else {**env, **neutral.env},
+                executes=(*programs.executes(words, folder.fd), *(() if neutral is None else neutral.lines)),
+                dangers=(*programs.dangers(words), *(() if look is None else look.words.dangers)),
+                look=look,
+                neutral=neutral,
             )
         except BaseException:
             folder.close()
             raise
+
+    def _look(self, argv: tuple[str, ...], folder: Folder, env: dict[str, str], spec: SandboxSpec) -> Look | None:
+        """Say how to look at the folder's repository, if the program uses git and there is one to use."""
+        if argv[0] not in programs.USES_GIT:
+            return None
+        written = self.written(spec)
+        try:
+            git = trusted.find("git", env["PATH"], written).path
+        except HostRefused:
+            return None
+        words = git_words.read(argv if argv[0] == "git" else ("git",))
+        return Look(git=git, words=words, folder=folder, env=env, written=written, state=self.around.state)
 
     def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
         """Give all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
@@ -88,7 +111,9 @@ class Host:
 
 
 async def check(plan: Plan) -> None:
-    """Refuse a plan whose program or folder is not what was shown."""
+    """Refuse a plan whose program, folder or repository is not what was shown."""
     if identify(plan.binary.path) != plan.binary:
         raise HostRefused("conflict", f"{plan.binary.path} was replaced after it was shown; ask again")
     folders.check(plan.folder)
+    if plan.look is not None and await plan.look.take() != plan.neutral:
+        raise HostRefused("conflict", f"the repository of {plan.folder.path} changed after it was shown; ask again")

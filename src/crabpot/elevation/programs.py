@@ -43,6 +43,12 @@ EXECUTES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("kubectl", "helm"), ("kustomization.yaml", "Chart.yaml")),
 }
 
+# They start git in the folder, or are parts of it.
+USES_GIT = frozenset(
+    "git gh glab hub tig lazygit gitk git-lfs git-receive-pack git-upload-pack git-upload-archive git-shell "
+    "scalar".split()
+)
+
 _LARGEST = 256 * 1024
 _MOST_SHOWN = 20
 

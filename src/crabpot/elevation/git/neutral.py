@@ -1,0 +1,163 @@
+"""Look at the repository that git would find, refuse what cannot be neutralised, and give the environment for the rest.
+
+What git would obey is asked of git itself, in the same folder, with the same words before its command: whatever reads
+configuration otherwise would one day read it differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.elevation.git import keys, layout, serving
+from crabpot.elevation.git.reading import Git
+from crabpot.errors import HostRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from crabpot.elevation.folders import Folder
+    from crabpot.elevation.git.reading import Repository
+    from crabpot.elevation.git.words import GitWords
+
+# Whatever the repository says. `safe.directory`: what makes a foreign repository dangerous is just what is kept out.
+ALWAYS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("safe.directory", "*"),
+    ("safe.bareRepository", "explicit"),
+    ("submodule.recurse", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("push.recurseSubmodules", "no"),
+    # Their processes would outlive the command.
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+VARIABLES = {
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    # The first `core.gitProxy` counts, so that no later one can stand in for it; this does.
+    "GIT_PROXY_COMMAND": "",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+_LONGEST_SHOWN = 200
+_MOST_KEPT_OUT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neutral:
+    """A repository that runs nothing: what git's environment must hold, and what a person is told."""
+
+    env: Mapping[str, str]
+    lines: tuple[str, ...]
+    config: tuple[tuple[str, str], ...] = field(repr=False)
+    """Every key and value of the repository's own, as they were when a person was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at the repository of a folder, which can be taken again."""
+
+    git: str
+    words: GitWords
+    folder: Folder
+    env: Mapping[str, str] = field(repr=False)
+    written: tuple[str, ...]
+    """What sandboxes may write."""
+    state: str
+
+    async def take(self) -> Neutral:
+        """Look at the repository and at those in it; HostRefused names what cannot be kept out."""
+        asked = Git(program=self.git, env={**self.env, **VARIABLES, **overrides(ALWAYS), "LC_ALL": "C"})
+        programs = serving.prepare(self.state, await asked.exec_path())
+        folders = "\n".join(os.path.realpath(tree) for tree in self.written)
+        base = {**VARIABLES, "GIT_EXEC_PATH": programs, serving.FOLDERS: folders}
+        found = await asked.repository(self.folder.entry, self.words.leading)
+        if found is None:
+            return Neutral(env={**base, **overrides(ALWAYS)}, lines=(), config=())
+        await asyncio.to_thread(self._check_outer, found)
+        local, lines = [*found.local], self._told(found.git_dir)
+        for path in await asyncio.to_thread(layout.nested, found.top) if found.top else ():
+            inner = await asked.repository(path, ())
+            if inner is not None and inner.git_dir != found.git_dir and self._is_written(path):
+                await asyncio.to_thread(self._check_inner, path, inner)
+                local += inner.local
+        kept_out = _judged(local)
+        lines += [f"git config {key} = {_short(value)} (kept out)" for key, value in kept_out]
+        lines += [f"git config {key} = {_short(value)}" for key, value in local if keys.says_where(key)]
+        pairs = [*ALWAYS, *_stand_ins(kept_out, found.operators)]
+        return Neutral(env={**base, **overrides(pairs)}, lines=tuple(dict.fromkeys(lines)), config=tuple(local))
+
+    def _is_written(self, path: str) -> bool:
+        return any(layout.is_in(path, tree) for tree in (self.folder.root, *self.written))
+
+    def _check_outer(self, found: Repository) -> None:
+        """Refuse a repository that an agent points to elsewhere, or that another sandbox may write meanwhile."""
+        root = self.folder.root
+        if layout.is_in(found.git_dir, root):
+            layout.check_inside("the common git folder", found.common_dir, root)
+            layout.check_inside("the work tree", found.top or root, root)
+            for path in dict.fromkeys((found.git_dir, found.common_dir)):
+                layout.check_git_dir(path, root)
+            return
+        pointer = layout.pointer_of(os.path.join(self.folder.path, self.words.pointer))
+        if self._is_written(os.path.dirname(pointer)):
+            layout.check_inside(pointer, found.git_dir, root)
+        for path in (found.git_dir, found.common_dir):
+            if self._is_written(path):
+                raise HostRefused("denied", f"{path} lies in a folder that another sandbox may write while git runs")
+
+    def _check_inner(self, path: str, inner: Repository) -> None:
+        root = self.folder.root
+        for what, where in ((f"{path}/.git", inner.git_dir), (f"the work tree of {path}", inner.top or path)):
+            layout.check_inside(what, where, root)
+        layout.check_git_dir(inner.git_dir, root)
+
+    def _told(self, git_dir: str) -> list[str]:
+        steps = layout.planned_steps(git_dir) if self.words.command == "rebase" else []
+        if steps:
+            raise HostRefused("denied", f"a begun rebase would run what {git_dir} says: {_short(steps[0])}")
+        return [f"git hook {name} (kept out)" for name in layout.hooks(git_dir)]
+
+
+def overrides(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Give configuration by the environment, which comes after every file's and reaches git's own children."""
+    env = {}
+    count = 0
+    for key, value in pairs:
+        env[f"GIT_CONFIG_KEY_{count}"], env[f"GIT_CONFIG_VALUE_{count}"] = key, value
+        count += 1
+    return {**env, "GIT_CONFIG_COUNT": str(count)}
+
+
+def _judged(local: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give what is kept out; refuse what cannot be."""
+    kept_out = []
+    for key, value in local:
+        judged = keys.judge(key)
+        if judged.fate == "refused":
+            why = f"git config {key} = {_short(value)} cannot be kept out: {judged.because}"
+            raise HostRefused("denied", f"{why}; remove it from the repository")
+        if judged.fate == "kept out":
+            kept_out.append((key, value))
+    if len(kept_out) > _MOST_KEPT_OUT:
+        raise HostRefused("denied", f"the repository sets more than {_MOST_KEPT_OUT} keys that must be kept out")
+    return kept_out
+
+
+def _stand_ins(kept_out: list[tuple[str, str]], operators: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give each key kept out its neutral value, and after it whatever the operator's own files say."""
+    pairs = []
+    for key in dict.fromkeys(key for key, _ in kept_out):
+        pairs.append((key, keys.judge(key).neutral))
+        pairs += [(key, value) for other, value in operators if other == key]
+    return pairs
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}…"
