@@ -7,6 +7,7 @@ configuration otherwise would one day read it differently.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -160,4 +161,8 @@ def _stand_ins(kept_out: list[tuple[str, str]], operators: Sequence[tuple[str, s
 
 
 def _short(value: str) -> str:
-    return value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}…"
+    """Shorten what is shown; the digest keeps a lease from covering another value that begins alike."""
+    if len(value) <= _LONGEST_SHOWN:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{value[:_LONGEST_SHOWN]}… (in all {len(value)} characters, sha256 {digest}…)"
