@@ -65,8 +65,8 @@ class Finding:
 def check(settings: Settings, around: Surroundings) -> list[Finding]:
     """Look at the file and at every agent; what several share is told once."""
     agents = [settings.defaults, *settings.entries.values()]
-    found = [*_file(settings.file), *(finding for agent in agents for finding in findings(agent, around))]
-    return list(dict.fromkeys(found))
+    of_agents = (finding for agent in agents for finding in findings(agent, around))
+    return list(dict.fromkeys((*_file(settings.file), *_commands(settings), *of_agents)))
 
 
 def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:
@@ -93,6 +93,23 @@ def _file(file: str | None) -> Iterator[Finding]:
         yield _warn(file, "others may write this file, and so decide", f"run `chmod go-w {file}`")
     if facts.st_uid not in (os.geteuid(), 0):
         yield _warn(file, f"this file belongs to user {facts.st_uid}", f"run `chown {os.geteuid()} {file}`")
+
+
+def _commands(settings: Settings) -> Iterator[Finding]:
+    """Look at what a runner on a socket may run."""
+    from crabpot.runner import allowed  # noqa: PLC0415  explain need not load it
+
+    for index, name in enumerate(settings.runner.commands):
+        path = f"runner.commands[{index}]"
+        wrong = allowed.check_name(name)
+        if wrong:
+            yield Finding(severity="error", path=path, message=f'"{name}" {wrong}', fix="take it out")
+        elif name in allowed.ANYTHING:
+            message = f'"{name}" can run anything: the list then holds nobody, and the container is the only wall'
+            yield _warn(path, message, "take it out, unless that is what you mean")
+    if not settings.runner.commands:
+        message = "the list is empty, so that `crabpot runner` does not start"
+        yield Finding(severity="error", path="runner.commands", message=message, fix="name a command, or take it out")
 
 
 def _patterns(agent: AgentSettings) -> Iterator[Finding]:

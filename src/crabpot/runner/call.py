@@ -36,7 +36,9 @@ class Job:
 
 
 class Call:
-    """Lives from its frame until its result is sent."""
+    """Lives from its frame until its result is sent. `words` are those of a command, where its args were a list."""
+
+    words: list[Any] | None = None
 
     def __init__(self, header: dict[str, Any], wire: Wire, on_end: Callable[[Call], None]) -> None:
         call_id = header.get("id")

@@ -34,8 +34,10 @@ class Place:
 class Context:
     """The workspace and the roots, held open from the start so that no later swap of them moves the file tools."""
 
-    def __init__(self, workspace: str, roots: Sequence[str], *, kernel: bool = True) -> None:
+    def __init__(self, workspace: str, roots: Sequence[str], *, kernel: bool = True, enclosed: bool = False) -> None:
         self.workspace = workspace
+        # Inside a sandbox the rest of its file system may be read; a runner without walls of its own ends at the roots.
+        self._enclosed = enclosed
         self.roots = tuple(roots)
         self.opener = Opener(kernel=kernel)
         self._workspace = normalise(to_bytes(workspace))
@@ -68,6 +70,8 @@ class Context:
             prefix = anchor.path.rstrip(b"/") + b"/"
             if absolute.startswith(prefix):
                 return Place(anchor, absolute[len(prefix) :], absolute, shown(path))
+        if self._enclosed:
+            raise ToolError("outside", f"{shown(path)} is outside the roots of this runner: {', '.join(self.roots)}")
         return Place(self._top, absolute[1:], absolute, shown(path))
 
     def open(self, place: Place, flags: int) -> int:

@@ -120,7 +120,8 @@ def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
     try:
         text = line.decode("utf-8")
         header, end = _scan(text, 0)
-    except (ValueError, StopIteration, RecursionError) as error:
+    # SystemError: CPython's scanner fails without an exception where `json.decoder`, which has it, was never imported.
+    except (ValueError, StopIteration, RecursionError, SystemError) as error:
         raise FrameError("a line that is not JSON") from error
     if text[end:].strip(" \t\r"):
         raise FrameError("a line with something after its JSON")
@@ -141,6 +142,11 @@ class FrameReader:
         self._header: dict[str, Any] | None = None
         self._payload_size = 0
         self._broken = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether a frame has begun that is not complete."""
+        return bool(self._buffer) or self._header is not None
 
     def feed(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
         """The frames that `data` completes, in order."""

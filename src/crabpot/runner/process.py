@@ -84,6 +84,17 @@ class Processes:
         for waiting in list(process.waiting):
             waiting.answer()
 
+    @property
+    def running(self) -> bool:
+        """Whether there is one that has not ended."""
+        return any(process.running for process in self._all.values())
+
+    def end_all(self) -> None:
+        """Ends every command: nobody is left who could ask for it."""
+        for process in self._all.values():
+            if process.running:
+                process.child.tree.terminate()
+
     def find(self, process_id: object) -> Background:
         """The process of that id."""
         process = self._all.get(process_id) if type(process_id) is str else None

@@ -28,19 +28,33 @@ _STDERR = 2
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def ready() -> dict[str, Any]:
+    """The answer to hello."""
+    version = "%d.%d.%d" % sys.version_info[:3]
+    return {
+        "op": "ready",
+        "protocol": PROTOCOL,
+        "pid": posix.getpid(),
+        "python": version,
+        "uid": posix.getuid(),
+    }
+
+
 class Runner:
     """One wire, one sandbox, and the calls that are under way."""
 
     hello: Hello
     reaper: Reaper
 
-    def __init__(self, reader: int, writer: int, tools: Tools) -> None:
+    def __init__(
+        self, reader: int, writer: int, tools: Tools, *, loop: Loop | None = None, kind: type[Wire] = Wire
+    ) -> None:
         self.tools = tools
-        self.loop = Loop()
+        self.loop = loop or Loop()
         self._calls: dict[str, Call] = {}
         self._context: Any = None
         self._processes: Processes | None = None
-        self._wire = Wire(self.loop, reader, writer, self._greet)
+        self._wire = kind(self.loop, reader, writer, self._greet)
         self._wire.on_relief = self._relieve
         self.upcalls = Upcalls(self._wire)
         self._operations: dict[str, Callable[[dict[str, Any], bytes], None]] = {
@@ -85,15 +99,7 @@ class Runner:
         self.reaper = Reaper(self.loop, contained=self.hello.contained)
         self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
         self._wire.handle = self._handle
-        version = "%d.%d.%d" % sys.version_info[:3]
-        ready = {
-            "op": "ready",
-            "protocol": PROTOCOL,
-            "pid": posix.getpid(),
-            "python": version,
-            "uid": posix.getuid(),
-        }
-        self._wire.send(ready)
+        self._wire.send(ready())
 
     def _handle(self, header: dict[str, Any], payload: bytes) -> None:
         operation = header.get("op")
@@ -205,7 +211,7 @@ class Runner:
 
 def _take_wire(argv: list[str]) -> tuple[int, int]:
     """The two directions of the wire, as descriptors that no child inherits; all others that came along are closed."""
-    if argv and not (argv[0] == "--fd" and argv[1:] and "".join(argv[1:]).isdigit()):
+    if argv and not (argv[1:] and "".join(argv[1:]).isdigit()):
         raise SystemExit("usage: runner [--fd N]")
     null = 0
     while null <= _STDERR:  # 0 to 2 are taken first, so that the pipes of children come to lie above them.
@@ -213,23 +219,37 @@ def _take_wire(argv: list[str]) -> tuple[int, int]:
     reader, writer = (posix.dup(int(argv[1])) for _ in "rw") if argv else (posix.dup(0), posix.dup(1))
     for fd in (0, 1):  # What prints must not print into the wire.
         posix.dup2(null, fd)
+    close_all_but(reader, writer)
+    return reader, writer
+
+
+def close_all_but(*kept: int) -> None:
+    """Closes what came along, except for standard input and output and `kept`."""
     for name in posix.listdir("/proc/self/fd"):
-        if int(name) > _STDERR and int(name) not in (reader, writer):
+        if int(name) > _STDERR and int(name) not in kept:
             try:
                 posix.close(int(name))
             except OSError:
                 continue  # The one that the listing itself used.
-    return reader, writer
 
 
-def main(argv: list[str], tools: Tools | None = None) -> int:
-    """The program."""
-    reader, writer = _take_wire(argv)
+def prepare_process() -> None:
+    """Makes this process fit to start others: signals as they should be, its memory shielded, orphans adopted."""
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     shield_and_adopt()
+
+
+def main(argv: list[str], tools: Tools | None = None) -> int:
+    """The program."""
+    if argv and argv[0] != "--fd":
+        from . import listening  # noqa: PLC0415
+
+        return listening.main(argv)
+    reader, writer = _take_wire(argv)
+    prepare_process()
     reason = Runner(reader, writer, tools or Tools()).run()
     if reason:
         posix.write(_STDERR, b"crabpot runner: %s\n" % reason.encode("utf-8", "replace"))

@@ -61,7 +61,7 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
         env = {**runner.hello.env, **environment(args["env"])} if args.get("env") is not None else runner.hello.env
     except FrameError as error:
         raise ToolError("invalid_arguments", str(error)) from error
-    _enter(args.get("cwd") or call.cwd, runner)
+    enter(args.get("cwd") or call.cwd, runner)
     if size is None:
         piped = stdin is not None or call.input or bool(args.get("background"))
         return stdin, lambda: spawn.spawn(argv, env, stdin=piped)
@@ -184,7 +184,7 @@ def is_side(value: object) -> bool:
     return type(value) is int and 0 < value <= _MAX_SIDE
 
 
-def _enter(cwd: object, runner: Runner) -> None:
+def enter(cwd: object, runner: Runner) -> None:
     """Goes where the command starts. The runner itself has no use for its current folder, and stays there."""
     if cwd is None or cwd == runner.hello.workspace:
         try:

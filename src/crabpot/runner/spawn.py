@@ -10,11 +10,12 @@ from .signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
 # Python ignores these two in the runner, and an ignored signal stays ignored across exec; `yes | head` would not end.
 _DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
 _FAILURES = {errno.EAGAIN: "process_limit"}
+_COULD_NOT_START = 126
 
 
 class Spawned:
@@ -35,6 +36,51 @@ def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: b
 
     `program` is the file to start where that is not what `argv` begins with.
     """
+
+    def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
+        actions: list[Any] = [
+            (posix.POSIX_SPAWN_DUP2, child_stdout, 1),
+            (posix.POSIX_SPAWN_DUP2, child_stderr, 2),
+        ]
+        if child_stdin >= 0:
+            actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
+        else:
+            actions.append((posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0))
+        return _start(program or argv[0], argv, env, actions)
+
+    return _on_pipes(begin, stdin=stdin)
+
+
+def spawn_forked(body: Callable[[], None], *, stdin: bool, let_go: Callable[[], None]) -> Spawned:
+    """Starts a copy of the runner that has `body` to do, which ends by becoming a program."""
+
+    def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
+        try:
+            pid = posix.fork()
+        except OSError as error:
+            failure = from_os_error(error, "cannot start a command")
+            raise ToolError(_FAILURES.get(error.errno or 0, failure.code), failure.message) from error
+        if pid != 0:
+            return pid
+        try:
+            let_go()
+            for number in (*_DEFAULT_AGAIN, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            posix.setsid()
+            null = posix.open("/dev/null", posix.O_RDONLY) if child_stdin < 0 else child_stdin
+            for standard, fd in enumerate((null, child_stdout, child_stderr)):
+                posix.dup2(fd, standard)
+            body()
+        except Exception as error:  # noqa: BLE001  nothing of the parent's may run on in here
+            posix.write(2, b"crabpot runner: cannot start: %s\n" % repr(error).encode("utf-8", "replace"))
+        finally:
+            posix._exit(_COULD_NOT_START)  # noqa: SLF001
+
+    return _on_pipes(begin, stdin=stdin)
+
+
+def _on_pipes(begin: Callable[[int, int, int], int], *, stdin: bool) -> Spawned:
+    """Makes the pipes, has `begin(stdin, stdout, stderr)` start a process on their far ends, and keeps ours."""
     fds: list[int] = []
     try:
         # Only our ends are non-blocking: a child may open its own pipe again by /proc/self/fd and drain it behind our
@@ -43,18 +89,11 @@ def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: b
         stderr, child_stderr = _pipe(fds)
         posix.set_blocking(stdout, False)
         posix.set_blocking(stderr, False)
-        actions: list[Any] = [
-            (posix.POSIX_SPAWN_DUP2, child_stdout, 1),
-            (posix.POSIX_SPAWN_DUP2, child_stderr, 2),
-        ]
         child_stdin = ours = -1
         if stdin:
             child_stdin, ours = _pipe(fds)
             posix.set_blocking(ours, False)
-            actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
-        else:
-            actions.append((posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0))
-        pid = _start(program or argv[0], argv, env, actions)
+        pid = begin(child_stdin, child_stdout, child_stderr)
     except BaseException:
         for fd in fds:
             posix.close(fd)

@@ -34,18 +34,46 @@ class Wire:
         self._scratch = memoryview(bytearray(_READ_SIZE))
         self._queue: list[memoryview] = []
         self._backlog = 0
+        self.written = 0
         self.congested = False
         self.on_relief: Callable[[], None] = lambda: None
+        self.on_drained: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[], None] = loop.stop
         self.lost_because: str | None = None
+        self._held = False
         posix.set_blocking(reader, False)
         posix.set_blocking(writer, False)
         loop.watch(reader, READ, self._readable)
 
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait for the other side to read on."""
+        return self._backlog
+
     def lose(self, reason: str) -> None:
-        """Gives the stream up; the loop ends with this round."""
+        """Gives the stream up, once; unless it is one of many, the loop ends with this round."""
         if self.lost_because is None:
             self.lost_because = reason
-        self._loop.stop()
+            self.on_lost()
+
+    def hold(self) -> None:
+        """Reads nothing more until `release`."""
+        self._held = True
+        self._loop.unwatch(self._reader)
+
+    def release(self) -> None:
+        """Reads on."""
+        self._held = False
+        if not self.congested and self.lost_because is None:
+            self._loop.watch(self._reader, READ, self._readable)
+
+    def ended(self) -> None:
+        """The other side sends no more."""
+        self.lose("")
+
+    def broken(self, error: FrameError) -> None:
+        """The other side sent what is no frame."""
+        self.lose("broken frame: %s" % error)
 
     def _readable(self) -> None:
         try:
@@ -55,16 +83,18 @@ class Wire:
         except ConnectionError:
             size = 0
         if not size:
-            self.lose("")
+            self.ended()
             return
         try:
             for header, payload in self._frames.feed(self._scratch[:size]):
                 self.handle(header, payload)
         except FrameError as error:
-            self.lose("broken frame: %s" % error)
+            self.broken(error)
 
     def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
         """Sends one frame, or keeps it until the gateway reads on; FrameError if it is too large to be one."""
+        if self.lost_because is not None:
+            return
         line = encode_header(header, len(payload))
         if not payload:
             pieces = [line]
@@ -109,6 +139,7 @@ class Wire:
             self.lose("")
             return
         self._backlog -= sent
+        self.written += sent
         done = 0
         for piece in batch:
             if sent < len(piece):
@@ -119,7 +150,9 @@ class Wire:
         del self._queue[:done]
         if not self._queue:
             self._loop.unwatch(self._writer)
+            self.on_drained()
         if self.congested and self._backlog < _RELIEVED:
             self.congested = False
-            self._loop.watch(self._reader, READ, self._readable)
+            if not self._held:
+                self._loop.watch(self._reader, READ, self._readable)
             self.on_relief()

@@ -47,6 +47,7 @@ def parser() -> _Parser:
     _configuring(commands)
     _keeping(commands)
     _rendering(commands)
+    _listening(commands)
     _proving(commands)
     _measuring(commands)
     return top
@@ -108,6 +109,19 @@ def _keeping(commands: Adder) -> None:
         choices=("claude-code", "codex", "openclaw", "generic"),
         help="print what to paste into a client's configuration instead: %(choices)s",
     )
+
+
+def _listening(commands: Adder) -> None:
+    text = "listen on a Unix socket and run listed commands and tools in some folders, for gateways and plain clients"
+    one = _add(commands, "runner", "running:run", text)
+    text = "where to listen; the file is for the owner and the group"
+    one.add_argument("--socket", required=True, metavar="PATH", help=text)
+    text = "the folders that can be reached; the first is where commands start"
+    one.add_argument("--root", required=True, nargs="+", action="extend", metavar="DIR", help=text)
+    text = "the commands that may run (runner.commands of the configuration)"
+    one.add_argument("--allow", nargs="+", action="extend", metavar="NAME", help=text)
+    text = "how long a client may be silent in the middle of a request (%(default)g)"
+    one.add_argument("--patience", type=float, default=30.0, metavar="SECONDS", help=text)
 
 
 def _showing(commands: Adder) -> None:

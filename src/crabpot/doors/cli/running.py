@@ -1,0 +1,24 @@
+"""`runner`: the runner of every sandbox, on a socket of its own, for gateways and plain clients."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import crabpot.runner
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.doors.cli.frame import Frame
+
+
+def run(frame: Frame, options: Namespace) -> NoReturn:
+    """Become the runner: what listens is the very program that ships into sandboxes, with nothing else loaded."""
+    names = options.allow or list(frame.app().settings().runner.commands)
+    program = str(Path(crabpot.runner.__file__).with_name("__main__.py"))
+    words = ["--socket", options.socket, "--patience", f"{options.patience:g}", "--root", *options.root]
+    # After `=` each, and joined: no name is taken for an option.
+    os.execv(sys.executable, [sys.executable, "-I", "-S", program, *words, f"--allow={','.join(names)}"])  # noqa: S606

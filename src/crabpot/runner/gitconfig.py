@@ -1,0 +1,179 @@
+"""What a repository's configuration would have git run, or read outside, and how git is told not to. Pure.
+
+The agent can write that configuration. The container around the runner is what holds it; this keeps the list true.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .roots import Roots
+
+_NOWHERE = b"/nonexistent/crabpot"
+
+# Not /dev/null: `git config --global` as root would put a file in its place.
+ENVIRONMENT: dict[bytes, bytes] = {
+    b"GIT_CONFIG_NOSYSTEM": b"1",
+    b"GIT_CONFIG_SYSTEM": _NOWHERE,
+    b"GIT_CONFIG_GLOBAL": _NOWHERE,
+    b"GIT_ATTR_NOSYSTEM": b"1",
+    b"GIT_TERMINAL_PROMPT": b"0",
+    b"GIT_ASKPASS": b"/bin/false",
+    b"SSH_ASKPASS": b"/bin/false",
+    b"GIT_EDITOR": b":",
+    b"GIT_SEQUENCE_EDITOR": b":",
+    b"GIT_PAGER": b"cat",
+    b"GIT_SSH_COMMAND": b"/bin/false",
+    b"GIT_PROXY_COMMAND": b"/bin/false",
+    # Neither ext:: nor any network: what is reachable is a folder.
+    b"GIT_ALLOW_PROTOCOL": b"file",
+    b"GIT_OPTIONAL_LOCKS": b"0",
+}
+
+_FIXED: tuple[tuple[str, str], ...] = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.sshCommand", "/bin/false"),
+    ("core.alternateRefsCommand", "true"),
+    ("core.pager", "cat"),
+    ("core.askPass", "/bin/false"),
+    ("credential.helper", ""),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("push.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("merge.verifySignatures", "false"),
+    ("gpg.program", "/bin/false"),
+    ("gpg.openpgp.program", "/bin/false"),
+    ("gpg.x509.program", "/bin/false"),
+    ("gpg.ssh.program", "/bin/false"),
+    ("gpg.ssh.defaultKeyCommand", "/bin/false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("diff.ignoreSubmodules", "dirty"),
+    ("status.submoduleSummary", "false"),
+    ("receive.denyCurrentBranch", "refuse"),
+    ("protocol.ext.allow", "never"),
+    ("rebase.instructionFormat", "%s"),
+    # The roots are whoever's they are; git's own question is answered by who started the runner.
+    ("safe.directory", "*"),
+)
+# The other repository's own hooks and helpers: its git starts with a clean environment, so that it is told by name.
+_THERE = "git " + " ".join(
+    "-c %s=%s" % pair
+    for pair in (
+        ("core.hooksPath", "/dev/null"),
+        ("core.alternateRefsCommand", "true"),
+        ("core.fsmonitor", "false"),
+        ("receive.denyCurrentBranch", "refuse"),
+        ("receive.autogc", "false"),
+        ("gc.auto", "0"),
+        ("maintenance.auto", "false"),
+        ("safe.directory", "'*'"),
+    )
+)
+UPLOAD_PACK = _THERE + " upload-pack"
+RECEIVE_PACK = _THERE + " receive-pack"
+
+# Who commits where the repository does not say: there is no other configuration to say it.
+_IDENTITY = (("user.name", "agent"), ("user.email", "agent@localhost"))
+_MERGE = "git merge-file --marker-size=%L %A %O %B"
+# Keys with a name of the agent's choice in the middle, and what is put in their place.
+_FREE: tuple[tuple[str, str], ...] = (
+    (r"filter\..+\.(?:clean|smudge|process)", ""),
+    (r"filter\..+\.required", "false"),
+    (r"diff\..+\.textconv", "cat"),
+    (r"diff\..+\.command", "true"),
+    (r"diff\.external", "true"),
+    (r"merge\..+\.driver", _MERGE),
+    (r"hook\..+\.command", "true"),
+    (r"hook\..+\.enabled", "false"),
+    (r"trailer\..+\.(?:cmd|command)", "true"),
+    (r"credential\..+\.helper", ""),
+    (r"gc\.recentobjectshook", "true"),
+    (r"interactive\.difffilter", "cat"),
+    (r"uploadpack\.packobjectshook", ""),
+    (r"submodule\..+\.(?:update|ignore)", "none"),
+    (r"sendpack\..+|browser\..+|man\..+|difftool\..+|mergetool\..+|tar\..+\.command", ""),
+)
+_FREE_KEYS = tuple((re.compile(pattern), value) for pattern, value in _FREE)
+_PATHS = re.compile(
+    r"core\.(?:worktree|attributesfile|excludesfile)|commit\.template|mailmap\.file|blame\.ignorerevsfile|"
+    r"init\.templatedir|diff\.orderfile|include\.path|gpg\.ssh\..*file"
+)
+# What it includes changes with the branch, while git runs.
+_CHANGING = re.compile(r"includeif\..+")
+_ADDRESSES = re.compile(r"remote\..+\.(?:url|pushurl)|branch\..+\.(?:remote|pushremote)|remote\.pushdefault")
+# Of these git takes the first that is said, so that nothing said later could take them back.
+_REWRITES = re.compile(r"url\..+\.(?:insteadof|pushinsteadof)|remote\..+\.(?:vcs|proxy|uploadpack|receivepack)")
+# Other addresses name no folder, and GIT_ALLOW_PROTOCOL keeps git from all of them.
+_SCHEME = re.compile(r"(?!file:)[A-Za-z0-9+.-]+://|[^/]+:[^/]", re.IGNORECASE)
+_FILE_URL = re.compile(r"file://[^/]*", re.IGNORECASE)
+
+
+def read(listing: bytes) -> list[tuple[str, str]]:
+    """The keys and values of `git config --list -z`; a section's and a variable's name are in lower case."""
+    entries = []
+    for entry in listing.split(b"\0"):
+        if entry:
+            key, _, value = entry.decode("utf-8", "surrogateescape").partition("\n")
+            section, _, rest = key.partition(".")
+            middle, dot, name = rest.rpartition(".")
+            entries.append((section.lower() + "." + middle + dot + name.lower(), value))
+    return entries
+
+
+def overrides(entries: list[tuple[str, str]]) -> list[bytes]:
+    """The `-c` options under which nothing of the agent's is run, whatever the configuration says."""
+    pairs = list(_FIXED)
+    known = {key for key, _ in entries}
+    pairs += [(key, value) for key, value in _IDENTITY if key not in known]
+    for key, _ in entries:
+        for pattern, value in _FREE_KEYS:
+            if pattern.fullmatch(key):
+                pairs.append((key, value))
+                if key.startswith("filter."):
+                    pairs.append((key.rpartition(".")[0] + ".required", "false"))
+    words: list[bytes] = []
+    for key, value in dict.fromkeys(pairs):
+        words += [b"-c", ("%s=%s" % (key, value)).encode("utf-8", "surrogateescape")]
+    return words
+
+
+def refusal(entries: list[tuple[str, str]], folders: list[bytes], roots: Roots, *, remote: bool) -> str | None:
+    """Why this repository is left alone: it lies outside, or its configuration leads there."""
+    for folder in folders:
+        if not roots.holds(os.path.realpath(folder)):
+            return "the repository is at %s, outside the roots" % folder.decode("utf-8", "replace")
+    base = folders[0] if folders else b"/"
+    for key, value in entries:
+        where = "%s of the repository's configuration" % key
+        if "=" in key and any(pattern.fullmatch(key) for pattern, _ in _FREE_KEYS):
+            return "%s has a name that cannot be overridden" % where
+        if _CHANGING.fullmatch(key):
+            return "%s brings in another file under a condition" % where
+        if _PATHS.fullmatch(key) and not _leads_inside(value, base, roots):
+            return "%s leads out of the roots, to %s" % (where, value)
+        if remote and _REWRITES.fullmatch(key):
+            return "%s sends git elsewhere, or names a program" % where
+        address = remote and _ADDRESSES.fullmatch(key) and not _SCHEME.match(value)
+        if address and not _leads_inside(_FILE_URL.sub("", value), os.path.dirname(base), roots):
+            return "%s leads out of the roots, to %s" % (where, value)
+    return None
+
+
+def _leads_inside(path: str, base: bytes, roots: Roots) -> bool:
+    if path.startswith("~"):
+        return False
+    return not path or roots.holds(os.path.realpath(os.path.join(base, path.encode("utf-8", "surrogateescape"))))
+
+
+def is_program_line(line: bytes) -> bool:
+    """Whether a line of a rebase that is under way runs a program."""
+    return line.strip().split(b" ", 1)[0].split(b"\t", 1)[0] in (b"exec", b"x")

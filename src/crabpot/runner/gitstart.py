@@ -1,0 +1,76 @@
+"""Starts git for a client of the socket: looks at the repository first, in the process that then becomes git."""
+
+from __future__ import annotations
+
+import os
+import posix
+
+from . import gitconfig, spawn
+from .gitargs import REMOTE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from .gitargs import GitCall
+    from .roots import Roots
+    from .spawn import Spawned
+
+_REFUSED = 126
+_LARGEST_LISTING = 4 << 20
+_DIFFS = frozenset(("diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show", "whatchanged"))
+
+
+def start(  # noqa: PLR0913  # all of it is needed in the fork
+    git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots, *, stdin: bool, let_go: Callable[[], None]
+) -> Spawned:
+    """Forks; the child looks and becomes git, so that no look at a hostile repository ever holds the runner up."""
+    return spawn.spawn_forked(lambda: _become(git, call, env, roots), stdin=stdin, let_go=let_go)
+
+
+def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) -> None:
+    look = [git, b"-c", b"safe.directory=*", *call.globals]
+    listing = _capture([*look, b"config", b"--list", b"-z"], env)
+    entries = gitconfig.read(listing or b"")
+    where = _capture([*look, b"rev-parse", b"--path-format=absolute", b"--git-dir", b"--git-common-dir"], env)
+    folders = [] if where is None else where.splitlines()
+    why = gitconfig.refusal(entries, folders, roots, remote=call.command in REMOTE)
+    if listing is None:
+        why = "the repository's configuration cannot be read"
+    if why is None and call.command == "rebase" and folders and _runs_programs(folders[0]):
+        why = "the rebase that is under way has a line that runs a program (git rebase --abort gives it up)"
+    if why is not None:
+        posix.write(2, b"crabpot runner: git is refused here: %s\n" % why.encode("utf-8", "replace"))
+        posix._exit(_REFUSED)  # noqa: SLF001
+    told = [b"--no-pager", *gitconfig.overrides(entries)]
+    posix.execve(git, [b"git", *told, *call.globals, call.command.encode(), *_added(call.command), *call.args], env)
+
+
+def _added(command: str) -> list[bytes]:
+    """Options of the command itself that keep it from running what a repository says."""
+    if command in ("clone", "fetch", "ls-remote", "pull"):
+        return [b"--upload-pack=" + gitconfig.UPLOAD_PACK.encode()]
+    if command == "push":
+        return [b"--receive-pack=" + gitconfig.RECEIVE_PACK.encode()]
+    added = [b"--no-ext-diff", b"--no-textconv"] if command in _DIFFS else []
+    return [*added, b"--ignore-submodules=dirty"] if command in ("diff", "status") else added
+
+
+def _capture(argv: list[bytes], env: dict[bytes, bytes]) -> bytes | None:
+    """What a command of git prints, or None where it fails."""
+    reader, writer = posix.pipe2(posix.O_CLOEXEC)
+    actions = [(posix.POSIX_SPAWN_DUP2, writer, 1), (posix.POSIX_SPAWN_OPEN, 2, "/dev/null", posix.O_WRONLY, 0)]
+    pid = posix.posix_spawn(argv[0], argv, env, file_actions=actions)
+    posix.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        printed = file.read(_LARGEST_LISTING)
+    status = posix.waitpid(pid, 0)[1]
+    return printed if status == 0 else None
+
+
+def _runs_programs(folder: bytes) -> bool:
+    try:
+        with open(os.path.join(folder, b"rebase-merge", b"git-rebase-todo"), "rb") as file:
+            return any(map(gitconfig.is_program_line, file.read(_LARGEST_LISTING).splitlines()))
+    except OSError:
+        return False
