@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from crabpot.runner import landlock
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:
@@ -83,15 +84,26 @@ class Backend(Protocol):
         """Make the sandbox and start its runner, or raise SandboxUnavailable; cancelled, leave nothing behind."""
 
 
+def second_wall(version: int) -> tuple[str, State, str]:
+    """Say what Landlock adds to the mounts, by the version that the kernel under a sandbox has."""
+    if version < landlock.OLDEST:
+        return "landlock", "degraded", "this kernel has none: mounts alone keep files from being written"
+    if version < landlock.WITH_SCOPES:
+        return "landlock", "enforced", f"version {version}: a second wall around files"
+    return "landlock", "enforced", f"version {version}: a second wall around files, abstract sockets and signals"
+
+
 def greeting(spec: SandboxSpec) -> dict[str, Any]:
     """Say to a confined runner what its sandbox is."""
     extra = [mount.target for mount in spec.mounts]
+    writable = [mount.target for mount in spec.mounts if mount.access == "rw"]
     shown = [hardening.AGENT_WORKSPACE] if spec.agent_workspace else []
     return {
         "op": "hello",
         "workspace": hardening.WORKSPACE,
         "roots": [hardening.WORKSPACE, *shown, *extra],
         "env": dict(spec.env),
+        "writable": [hardening.WORKSPACE, *hardening.WRITABLE, *writable],
         "shell": ["/bin/sh"],
         "limits": {
             "output": spec.limits.output,

@@ -17,12 +17,12 @@ from crabpot.doctor.kernel import Kernel
 from crabpot.doctor.places import Own, Place
 from crabpot.doctor.programs import Bwrap, DockerEngine
 from crabpot.errors import CrabpotError, SandboxUnavailable
+from crabpot.runner import landlock
 
 if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.backend import Bubblewrap
     from crabpot.backends.docker.backend import Docker
 
-_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1
 _VERSION_TIMEOUT_S = 10.0
 
 
@@ -34,18 +34,12 @@ def kernel() -> Kernel:
         switches=probe.switches(),
         namespaces=frozenset(os.listdir("/proc/self/ns")),
         seccomp_actions=hierarchy.read("/proc/sys/kernel/seccomp/actions_avail"),
-        landlock=_landlock(),
+        landlock=landlock.version(),
         apparmor=hierarchy.read("/sys/module/apparmor/parameters/enabled").strip() == "Y",
         hierarchy=hierarchy.discover(hierarchy.Proc.here()),
         libseccomp=_libseccomp(),
         core_pattern=hierarchy.read("/proc/sys/kernel/core_pattern").strip(),
     )
-
-
-def _landlock() -> int:
-    """Ask for the version of its interface; 0 where there is none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_VERSION)))
 
 
 def _libseccomp() -> bool:

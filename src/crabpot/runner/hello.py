@@ -19,13 +19,18 @@ _MIN_OUTPUT = 1024
 class Hello:
     """The constants of this runner's life."""
 
-    __slots__ = ("contained", "env", "limits", "output_limit", "roots", "shell", "workspace")
+    __slots__ = ("contained", "env", "limits", "output_limit", "roots", "shell", "workspace", "writable")
 
     def __init__(self, header: dict[str, Any]) -> None:
         if header.get("op") != "hello":
             raise FrameError("the first frame is not hello")
         self.workspace: str = _path(header.get("workspace"), "workspace")
         self.roots: tuple[str, ...] = tuple(_path(root, "roots") for root in _list(header.get("roots"), "roots"))
+        # Nothing on the host, where the runner is confined by nobody.
+        writable = header.get("writable")
+        self.writable: tuple[str, ...] = (
+            () if writable is None else tuple(_path(one, "writable") for one in _list(writable, "writable"))
+        )
         self.shell: list[bytes] = [_text(word, "shell") for word in _list(header.get("shell"), "shell")]
         self.env: dict[bytes, bytes] = environment(header.get("env"))
         limits = header.get("limits")

@@ -10,6 +10,7 @@ from .call import Call
 from .failure import ToolError, as_tool_error
 from .frames import FrameError
 from .hello import PROTOCOL, Hello, apply_limits
+from .landlock import confine
 from .loop import Loop
 from .prctl import shield_and_adopt
 from .reaper import Reaper
@@ -96,6 +97,8 @@ class Runner:
     def _greet(self, header: dict[str, Any], _payload: bytes) -> None:
         self.hello = Hello(header)
         apply_limits(self.hello)
+        if self.hello.writable:
+            confine(self.hello.writable)
         self.reaper = Reaper(self.loop, contained=self.hello.contained)
         self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
         self._wire.handle = self._handle

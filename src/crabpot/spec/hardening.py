@@ -31,6 +31,9 @@ RESERVED_TARGETS = (
     "/libx32",
 )
 
+# Beside the workspace, and the binds that say so. Of /proc and /dev little is, and that by their own rules.
+WRITABLE = ("/tmp", "/dev", "/proc")  # noqa: S108  names inside the sandbox
+
 # Masked or read-only in /proc: what reveals or changes the host's kernel.
 MASKED_PROC = (
     "/proc/acpi",

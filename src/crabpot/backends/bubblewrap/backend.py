@@ -16,6 +16,7 @@ from crabpot.backends.bubblewrap.sandbox import Sandbox
 from crabpot.backends.bubblewrap.starting import Ground, NotStarted, Opening
 from crabpot.errors import SandboxUnavailable
 from crabpot.removal import remove_tree
+from crabpot.runner import landlock
 from crabpot.settings import Docker, Limits
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import SandboxSpec, User
@@ -93,6 +94,7 @@ class Bubblewrap:
             interpreter="" if ground is None else ground.kit.interpreter.path,
             hierarchy=None if ground is None else ground.hierarchy,
             kernel=machine.kernel,
+            landlock=landlock.version(),
         )
 
     async def look(self) -> Machine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import Clause, State
+from crabpot.backends.base import Clause, State, second_wall
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.bubblewrap.limits import amount
 
@@ -46,6 +46,7 @@ class Findings:
     interpreter: str
     hierarchy: Hierarchy | None
     kernel: tuple[int, int]
+    landlock: int
 
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
@@ -68,6 +69,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     state, how = _NETWORKS[spec.network.kind]
     yield "network", "refused" if state == "refused" else "enforced", how
     yield from _walls(found.program)
+    yield second_wall(found.landlock)
     yield from _binds(spec, found.program)
     yield from _counted(spec, found)
     yield from _sized(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import Clause, State
+from crabpot.backends.base import Clause, State, second_wall
 from crabpot.backends.bubblewrap.limits import amount
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.render import gvisor_threads
@@ -115,6 +115,9 @@ def _walls(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
     else:
         yield "filesystem", "enforced", "the image read-only; passwd and group of its own; /proc masked"
         yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
+    # Another kernel may lie in between, and a filter of one's own need not let the runner put it up.
+    ours = spec.docker.runtime is None and spec.docker.seccomp == "default"
+    yield second_wall(facts.landlock if ours else 0)
 
 
 def _is_looked_at(spec: SandboxSpec, facts: Facts) -> bool:

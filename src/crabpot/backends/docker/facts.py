@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from crabpot.runner import landlock
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,6 +33,7 @@ class Facts:
     """What uid and gid 0 inside stand for outside, where the engine maps all users alike and tells."""
     components: Mapping[str, str] = field(default_factory=dict)
     same_kernel: bool = True
+    landlock: int = 0
 
     @property
     def rootless(self) -> bool:
@@ -48,6 +51,8 @@ async def find_out(engine: Engine) -> Facts:
     version = await engine.negotiate()
     info: dict[str, Any] = await engine.get("/info")
     limits = ("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "CPUShares", "MemoryReservation")
+    # An engine in a virtual machine of its own has processes that this machine's /proc does not show.
+    ours = info.get("KernelVersion") == os.uname().release and "Desktop" not in str(info.get("OperatingSystem"))
     return Facts(
         version=str(version.get("Version", "")),
         socket=engine.path,
@@ -61,9 +66,8 @@ async def find_out(engine: Engine) -> Facts:
         gvisor=frozenset(name for name, one in (info.get("Runtimes") or {}).items() if "runsc" in f"{name} {one}"),
         first_ids=_first_ids(info),
         components={str(one.get("Name")): str(one.get("Version")) for one in version.get("Components") or ()},
-        # An engine in a virtual machine of its own has processes that this machine's /proc does not show.
-        same_kernel=info.get("KernelVersion") == os.uname().release
-        and "Desktop" not in str(info.get("OperatingSystem")),
+        same_kernel=ours,
+        landlock=landlock.version() if ours else 0,
     )
 
 

@@ -25,6 +25,7 @@ GOOD = Findings(
     interpreter="/usr/bin/python3",
     hierarchy=Hierarchy(version=2, folders=FOLDERS),
     kernel=(6, 1),
+    landlock=4,
 )
 NESTED = (Mount(source="/a", target="/data", access="rw"), Mount(source="/b", target="/data/ref", access="ro"))
 
@@ -35,6 +36,11 @@ def _states(found: Findings = GOOD, **changes: Any) -> dict[str, str]:
 
 def test_a_good_machine_degrades_nothing_but_the_disk() -> None:
     assert {name for name, state in _states().items() if state != "enforced"} == {"limits.disk"}
+
+
+def test_a_kernel_without_landlock_has_one_wall_less_and_says_so() -> None:
+    assert _states(replace(GOOD, landlock=0))["landlock"] == "degraded"
+    assert _states(replace(GOOD, landlock=1))["landlock"] == "degraded"
 
 
 def test_every_clause_says_how() -> None:

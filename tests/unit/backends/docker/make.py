@@ -22,6 +22,7 @@ FACTS = Facts(
         ("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "CPUShares", "MemoryReservation"), True
     ),
     runtimes=frozenset({"runc", "runsc"}),
+    landlock=7,
 )
 
 

@@ -32,6 +32,10 @@ def test_an_ordinary_engine_degrades_only_the_disk_and_the_user_namespace() -> N
     assert {name for name, (state, _) in table().items() if state != "enforced"} == {"limits.disk", "namespaces"}
 
 
+def test_another_kernel_in_between_has_no_landlock_of_ours() -> None:
+    assert table(docker=Docker(runtime="runsc"))["landlock"][0] == "degraded"
+
+
 @pytest.mark.parametrize("kind", ["rootless", "userns"])
 def test_an_engine_that_maps_users_has_a_user_namespace(kind: str) -> None:
     facts = replace(FACTS, security=FACTS.security | {kind})
