@@ -31,6 +31,7 @@ SUCCEEDING = (
     "finds_only_the_promised_environment",
     "cannot_trace_the_runner",
     "can_never_gain_privileges_by_running_a_program",
+    "stands_within_a_second_wall",
     "makes_every_system_call_through_a_filter",
     "cannot_mount_anything",
     "cannot_change_its_root",

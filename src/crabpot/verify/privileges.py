@@ -53,6 +53,19 @@ for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
 """)
 
 
+@claim.about(excused_by="landlock")
+async def stands_within_a_second_wall(target: Target) -> Outcome:
+    """Landlock tells nobody that it is there; but of the sixteen walls that a kernel stacks, one must be taken."""
+    return await target.attack("""
+libc.prctl(38, 1, 0, 0, 0)
+only_devices = (1 << 11).to_bytes(8, sys.byteorder)
+wall, stacked = libc.syscall(444, only_devices, ctypes.c_size_t(8), 0), 0
+while wall >= 0 and stacked < 16 and libc.syscall(446, wall, 0) == 0:
+    stacked += 1
+expect("stack sixteen walls of Landlock", 0 < stacked < 16, "%d went up" % stacked)
+""")
+
+
 @claim.about("no-new-privileges")
 async def can_never_gain_privileges_by_running_a_program(target: Target) -> Outcome:
     """no-new-privileges is on, and cannot be turned off again."""

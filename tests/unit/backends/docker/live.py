@@ -128,7 +128,7 @@ async def until(condition: Callable[[], Any], within_s: float = 30.0) -> Any:
 async def derived_image(engine: Engine, command: str, *changes: str) -> AsyncIterator[str]:
     """Give an image made from the tests' own by running a command in it as root."""
     base = (await engine.get("/images/crabpot-sandbox:latest/json"))["Id"]
-    made = await engine.post("/containers/create", body={"Image": base, "Cmd": ["/bin/sh", "-c", command]})
+    made = await engine.post("/containers/create", body={"Image": base, "User": "0", "Cmd": ["/bin/sh", "-c", command]})
     name = f"crabpot-test-{os.urandom(4).hex()}"
     try:
         await engine.post(f"/containers/{made['Id']}/start")

@@ -46,7 +46,13 @@ def test_gvisor_says_which_promises_are_not_its_own() -> None:
     facts = replace(FACTS, gvisor=frozenset({"runsc"}))
     shown = table(replace(FOUND, facts=facts), docker=Docker(runtime="runsc"))
     partly = {name for name, (state, _) in shown.items() if state == "degraded"}
-    assert partly - {"limits.disk", "namespaces", "binds"} == {"seccomp", "filesystem", "tmp", "limits.pids"}
+    assert partly - {"limits.disk", "namespaces", "binds"} == {
+        "seccomp",
+        "filesystem",
+        "tmp",
+        "landlock",
+        "limits.pids",
+    }
     assert not [name for name, (state, _) in shown.items() if state == "refused"]
 
 
