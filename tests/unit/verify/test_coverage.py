@@ -9,13 +9,14 @@ import pytest
 
 import crabpot.backends.bubblewrap.clauses as bubblewrap
 import crabpot.backends.docker.clauses as docker
+from crabpot.backends import base
 from crabpot.verify.catalogue import CLAIMS, GROUPS
 from crabpot.verify.threats import ROWS
 
 
 def clauses() -> set[str]:
     """Read the names that the two tables can yield off their source: no one machine yields all of them."""
-    text = "".join(Path(module.__file__ or "").read_text(encoding="utf-8") for module in (bubblewrap, docker))
+    text = "".join(Path(module.__file__ or "").read_text(encoding="utf-8") for module in (base, bubblewrap, docker))
     return set(re.findall(r'(?:yield|return)\s*\(?\s*"([a-zA-Z.-]+)",', text))
 
 
