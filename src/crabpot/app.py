@@ -50,6 +50,7 @@ class App:
         backends: dict[str, Backend] = {
             "bubblewrap": Bubblewrap(state=self.around.state),
             "docker": Deferred("docker", self._docker),
+            "socket": Deferred("socket", self._socket),
         }
         return Registry(backends, told)
 
@@ -57,6 +58,11 @@ class App:
         from crabpot.backends.docker.backend import Docker
 
         return Docker(state=self.around.state, environ=self.environ, home=self.around.home)
+
+    def _socket(self) -> Backend:
+        from crabpot.backends.socket.backend import Socket
+
+        return Socket(home=self.around.home)
 
     def explainer(self) -> Explainer:
         """Wire what answers `explain`."""

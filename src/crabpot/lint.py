@@ -76,6 +76,7 @@ def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:
         *_undone(agent),
         *_globs(agent),
         *_network(agent),
+        *_socket(agent, around),
         *_binds(agent, around),
         *_workspace(agent, around),
     ]
@@ -182,6 +183,24 @@ def _network(agent: AgentSettings) -> Iterator[Finding]:
     if agent.sandbox.docker.seccomp != "default":
         message = "a seccomp profile of one's own replaces Crabpot's list"
         yield _warn(agent.source("sandbox.docker.seccomp"), message, 'use "default" unless you must')
+
+
+def _socket(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
+    if agent.sandbox.backend != "socket" or agent.sandbox.socket is None:
+        return
+    folder = os.path.dirname(binds.expand(agent.sandbox.socket, around.home))
+    source = agent.source("sandbox.backend")
+    message = "who started that runner confines it: limits, network and walls of this file do not reach it"
+    yield _warn(
+        source, message, "render runner-compose prints a hardened container for it; explain shows what is known"
+    )
+    try:
+        open_to_all = os.stat(folder).st_mode & stat.S_IWOTH
+    except OSError:
+        return
+    if open_to_all:
+        message = f"others may write {folder}, and put a runner of their own there"
+        yield _warn(source, message, "keep the socket in a folder of its own, mode 0750")
 
 
 def _binds(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:

@@ -99,3 +99,24 @@ def test_check_tells_what_a_list_gives_away(crabpot: Program) -> None:
     assert ended.code == 2
     assert "never run by this runner" in ended.out
     assert "can run anything" in ended.out
+
+
+def test_a_gateway_with_runner_socket_set_routes_its_calls_there(
+    crabpot: Program, roots: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "runner.sock"
+    with runner(crabpot, "--socket", str(path), "--root", str(roots[0])):
+        made = crabpot("call", "write", "--args", '{"path": "a.txt", "content": "hello"}', RUNNER_SOCKET=str(path))
+        assert made.json["place"] == "sandbox"
+        assert (roots[0] / "a.txt").read_text() == "hello"
+        assert crabpot("exec", "--", "cat", "a.txt", RUNNER_SOCKET=str(path)).out == "hello"
+        assert crabpot("exec", "--", "cat", stdin=b"typed", RUNNER_SOCKET=str(path)).out == "typed"
+        refused = crabpot("exec", "--", "cat /etc/passwd", RUNNER_SOCKET=str(path))
+        assert refused.code == 125
+        assert "leads out" in refused.said()
+        told = crabpot("explain", RUNNER_SOCKET=str(path)).out
+        assert "socket" in told
+        assert "who started the runner confines it" in told
+    ended = crabpot("exec", "--", "ls", RUNNER_SOCKET=str(path))
+    assert ended.code == 125
+    assert "no runner listens" in ended.said()

@@ -34,6 +34,13 @@ PATTERNS, BINDS, NETWORK = (
 )
 
 FIRES = [
+    (
+        sandbox("backend: 'socket', socket: '/run/x/s'"),
+        "agents.defaults.sandbox.backend",
+        "confines it",
+        "runner-compose",
+    ),
+    (sandbox("backend: 'socket', socket: '/tmp/s'"), "agents.defaults.sandbox.backend", "runner of their own", "0750"),
     ("{tools: {elevated: {patterns: ['ls']}}}", PATTERNS, "unreachable: elevated is not enabled", "take it out"),
     (elevated("['ls']", sandbox_body="mode: 'off'"), PATTERNS, "unreachable: no session is sandboxed", "take it out"),
     (
@@ -274,3 +281,21 @@ def test_what_several_agents_share_is_told_once(load_text: Callable[[str], Setti
 def test_a_finding_reads_as_one_sentence(agent_of: Callable[..., AgentSettings], around: Surroundings) -> None:
     (one,) = lint.findings(agent_of(sandbox("network: 'host'")), around)
     assert str(one) == f"{one.path}: {one.message}; {one.fix}"
+
+
+@pytest.mark.parametrize(
+    ("commands", "path", "message"),
+    [
+        ("['git', 'sudo']", "runner.commands[1]", "never run"),
+        ("['a b']", "runner.commands[0]", "plain name"),
+        ("['sh']", "runner.commands[0]", "can run anything"),
+        ("[]", "runner.commands", "the list is empty"),
+    ],
+)
+def test_the_list_of_a_runner_on_a_socket_is_looked_at(
+    load_text: Callable[..., Settings], around: Surroundings, commands: str, path: str, message: str
+) -> None:
+    settings = replace(load_text(f"{{runner: {{commands: {commands}}}}}"), file=None)
+    found = lint.check(settings, around)
+    assert [one for one in found if one.path == path and message in one.message], found
+    assert not [one for one in lint.check(replace(load_text("{}"), file=None), around) if "runner" in one.path]
