@@ -4,17 +4,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crabpot.doors.python import Gateway, sandbox
+    from crabpot.elevation.requests import Answer, Request
     from crabpot.errors import ConfigError, CrabpotError, SandboxError, SandboxLost, SandboxUnavailable, SessionError
     from crabpot.model import Failure, Place, ToolCall, ToolResult, Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "ConfigError",
     "CrabpotError",
     "Failure",
     "Gateway",
     "Place",
+    "Request",
     "SandboxError",
     "SandboxLost",
     "SandboxUnavailable",
@@ -27,6 +30,7 @@ __all__ = [
 
 _HOMES = {
     "crabpot.doors.python": ("Gateway", "sandbox"),
+    "crabpot.elevation.requests": ("Answer", "Request"),
     "crabpot.model": ("Failure", "Place", "ToolCall", "ToolResult", "Verdict"),
 }
 

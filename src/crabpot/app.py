@@ -96,8 +96,11 @@ class App:
         from crabpot.audit.store import AuditLog
         from crabpot.backends import sighting
         from crabpot.config.load import from_text
+        from crabpot.elevation.approvals import Desk
+        from crabpot.elevation.host import Host
         from crabpot.execution import Execution
         from crabpot.gateway import Gateway
+        from crabpot.leaving import Departure
         from crabpot.ownership import take
 
         if settings is None:
@@ -112,7 +115,13 @@ class App:
             audit.record(of_opening(spec.name, spec.hash, backend, kept, sighting.digest(seen)))
 
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
-        return Gateway(settings=settings, execution=execution, audit=audit)
+        departure = Departure(
+            desk=Desk(self.around.state),
+            audit=audit,
+            execution=execution,
+            host=Host(settings=settings, around=self.around, environ=self.environ),
+        )
+        return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
 
     def elsewhere(self, state: str) -> App:
         """The same on another state folder: what is tried there leaves no trace in this one."""

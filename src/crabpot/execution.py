@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
     from crabpot.backends.reply import Reply
     from crabpot.backends.wire import Resizes, Source
+    from crabpot.elevation.approvals import Approver
     from crabpot.fleet import Connected, Live
     from crabpot.model import ToolCall
     from crabpot.placement.rules import Placement
@@ -47,11 +48,12 @@ _REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """What a door connects to a call: its input, who takes its output, and the sizes of its terminal."""
+    """What a door connects to a call: its input, who takes its output, its terminal's sizes, and whom to ask."""
 
     source: Source | None = None
     sink: Sink | None = None
     resizes: Resizes | None = None
+    approver: Approver | None = None
 
 
 _NO_STREAMS = Streams()

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from crabpot.audit.store import AuditLog
+    from crabpot.elevation.approvals import Desk
     from crabpot.execution import Execution, Streams
     from crabpot.hosttools import HostTool
+    from crabpot.leaving import Departure
     from crabpot.model import ToolResult, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings
@@ -36,17 +38,23 @@ _REMEMBERED = 4096
 
 
 class Gateway:
-    """One configuration, its live sandboxes, and its audit log."""
+    """One configuration, its live sandboxes, the way out of them, and its audit log."""
 
-    def __init__(self, *, settings: Settings, execution: Execution, audit: AuditLog) -> None:
+    def __init__(self, *, settings: Settings, execution: Execution, departure: Departure, audit: AuditLog) -> None:
         self.settings = settings
         self.execution = execution
+        self.departure = departure
         self.audit = audit
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
         # Apart from those of every other gateway that writes the same log.
         self._name, self._numbers = secrets.token_hex(8), count(1)
+
+    @property
+    def desk(self) -> Desk:
+        """Where operators are asked."""
+        return self.departure.desk
 
     def register(self, name: str, tool: HostTool) -> None:
         """Offer a host tool: a callable that takes the arguments by name. Its name passes the same policy."""
@@ -85,20 +93,20 @@ class Gateway:
             result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
             return self._recorded(call, agent, result, allowed)
 
-        sandboxed = placed.answer.where is Place.SANDBOX
-        leaving = elevation.decide(call.args, agent, sender=sender) if sandboxed and name == "exec" else None
-        if leaving is not None and leaving.answer.exit is not Exit.STAYS_IN:
-            result = call.failed("approval_denied", _nobody_to_ask(leaving))
-            return self._recorded(call, agent, result, leaving)
+        leaving = _leaving(call, agent, placed.answer)
 
         try:
-            result = await self._run(call, agent, placed, streams)
+            with self.departure.attended(streams, placed.answer):
+                if leaving is not None:
+                    result = await self.departure.leave(call, agent, placed.answer, leaving, streams)
+                else:
+                    result = await self._run(call, agent, placed, streams)
         except BaseException:
             # The caller left, or what it connected broke: the call was ended, and that is written down as well.
             result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
             self._recorded(call, agent, result, placed)
             raise
-        return self._recorded(call, agent, result, placed)
+        return self._recorded(call, agent, result, leaving or placed)
 
     def _decide(self, session: str, tool: str) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
         key = sessions.parse(session, default_agent=self.settings.default_agent)
@@ -129,16 +137,17 @@ class Gateway:
         return result
 
     async def close(self) -> None:
-        """End every sandbox and write the log out."""
+        """End every sandbox and write the log out. What an operator was asked is denied."""
         try:
+            await self.desk.close()
             await self.execution.close()
         finally:
             self.audit.close()
 
 
-def _nobody_to_ask(leaving: Verdict[elevation.Elevation]) -> str:
-    words = " ".join(leaving.answer.argv or ())
-    asks = leaving.answer.exit is Exit.NEEDS_APPROVAL
-    why = "nobody is there to ask" if asks else "running commands on the host is not built yet"
-    where = f"({leaving.source}), so it would run on the host, and {why}"
-    return f'"{words}" {leaving.because} {where}; without the pattern it would run inside'
+def _leaving(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:
+    """Give the decision by which a command leaves its sandbox, or None: nearly everything stays where it was placed."""
+    if call.tool != "exec" or placed.where is not Place.SANDBOX:
+        return None
+    decided = elevation.decide(call.args, agent, sender=call.sender)
+    return None if decided.answer.exit is Exit.STAYS_IN else decided

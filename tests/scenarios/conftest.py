@@ -87,12 +87,16 @@ class Program:
             capture_output=True,
             timeout=PATIENCE_S,
             check=False,
+            # Without the terminal of whoever runs the tests, where it would ask.
+            start_new_session=True,
         )
         return Ended(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start it and go on; whoever starts it ends it."""
-        return subprocess.Popen([*self.argv, *arguments], cwd=self.home, env=self.environ, **options)
+        return subprocess.Popen(
+            [*self.argv, *arguments], cwd=self.home, env=self.environ, start_new_session=True, **options
+        )
 
     @property
     def workspace(self) -> Path:

@@ -23,11 +23,13 @@ from crabpot.backends.host.backend import open_on_host
 from crabpot.backends.registry import Registry
 from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
+from crabpot.elevation.approvals import Desk
 from crabpot.elevation.host import Host
 from crabpot.errors import SandboxLost
 from crabpot.execution import Execution
 from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
+from crabpot.leaving import Departure
 from crabpot.runner.frames import FrameReader, encode
 from crabpot.settings import AgentSettings, Elevated, Limits, Sandbox, Settings, Size, Tools
 from crabpot.spec.binds import Surroundings
@@ -230,7 +232,10 @@ class Bench:
         registry = Registry({"bubblewrap": backend})
         fleet = Fleet(grace_s=grace_s)
         self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
-        self.gateway = Gateway(settings=settings, execution=self.execution, audit=self.audit)
+        self.desk = Desk(self.state)
+        host = Host(settings=settings, around=around, environ=ENV)
+        departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=host)
+        self.gateway = Gateway(settings=settings, execution=self.execution, departure=departure, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)
 
 

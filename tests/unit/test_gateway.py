@@ -11,6 +11,7 @@ import pytest
 
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import FILE_NAME
+from crabpot.elevation.requests import Answer
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.execution import Streams
 
@@ -121,27 +122,180 @@ async def test_an_empty_session_key_is_the_doors_error(bench):
 # --- 3: when ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("approval", ["true", "false"])
-async def test_a_command_that_would_leave_is_refused_and_runs_nowhere(bench, tmp_path, approval):
-    target = tmp_path / "touched"
-    tools = f'{{elevated: {{enabled: true, patterns: ["touch *"], requireApproval: {approval}}}}}'
-    async with bench(settings(tools)) as made:
-        result = await made.gateway.call(S, "exec", command=f"touch {target}")
+class Says:
+    """An approver with one answer to everything."""
+
+    def __init__(self, **answer):
+        self.answer = Answer(by="test", **answer)
+        self.asked = []
+
+    async def ask(self, request):
+        self.asked.append(request)
+        return self.answer
+
+
+def leaving(*patterns, **more):
+    written = {"enabled": True, "patterns": patterns, **more}
+    return settings(json.dumps({"elevated": written}), '{workspace: "rw"}')
+
+
+async def test_without_anybody_to_ask_a_command_that_would_leave_is_refused_and_runs_nowhere(bench, tmp_path):
+    async with bench(leaving("touch *")) as made:
+        made.workspace.mkdir()
+        result = await made.gateway.call(S, "exec", command="touch touched")
         assert (result.error.code, result.place.value) == ("approval_denied", "none")
-        why = "nobody is there to ask" if approval == "true" else "not built yet"
-        assert why in result.error.message
+        assert "nobody is there to ask" in result.error.message
         assert "tools.elevated.patterns[0]" in result.error.message
-        assert not target.exists()
+        assert os.listdir(made.workspace) == []
         assert made.backend.opened == []
-        (record,) = await records(made)
-        assert (record["error"], record["rule"]) == ("approval_denied", "tools.elevated.patterns[0]")
+        kinds = [record["kind"] for record in await records(made)]
+        assert kinds == ["request", "answer", "call"]
         stays = await made.gateway.call(S, "exec", command="echo stays; true")
         assert stays.stdout == "stays\n"
 
 
+async def test_an_approved_command_runs_on_the_host_by_its_own_words_and_everything_is_written_down(bench):
+    async with bench(leaving("touch *")) as made:
+        (made.workspace / "deep").mkdir(parents=True)
+        approver = Says(allowed=True)
+        made.desk.attach(approver)
+        call = {"command": "touch 'a b' '$(c)'", "cwd": "deep"}
+        result = await made.gateway.call(S, "exec", call, sender="alice")
+        assert (result.success, result.exit_code, result.place.value) == (True, 0, "host")
+        assert sorted(os.listdir(made.workspace / "deep")) == ["$(c)", "a b"]
+        (request,) = approver.asked
+        assert (request.argv, request.sender, request.session) == (("touch", "a b", "$(c)"), "alice", S)
+        assert request.folder.path == str(made.workspace / "deep")
+        assert request.binary.path == os.path.realpath("/usr/bin/touch")
+        assert (request.pattern, request.source) == ("touch *", "tools.elevated.patterns[0]")
+        asked, answered, intent, ended = await records(made)
+        assert [one["kind"] for one in (asked, answered, intent, ended)] == ["request", "answer", "intent", "call"]
+        assert {one["request"] for one in (asked, answered, intent)} == {request.id}
+        assert (asked["shown"], asked["binary"]["sha256"]) == (request.shown, request.binary.sha256)
+        assert (answered["allowed"], answered["by"], intent["by"]) == (True, "test", "test")
+        assert (ended["place"], ended["rule"]) == ("host", "tools.elevated.patterns[0]")
+
+
+async def test_a_denial_tells_the_agent_why_and_the_command_runs_nowhere(bench):
+    async with bench(leaving("touch *")) as made:
+        made.workspace.mkdir()
+        made.desk.attach(Says(allowed=False, reason="not on a Friday\x1b[2J"))
+        result = await made.gateway.call(S, "exec", command="touch x")
+        assert (result.error.code, result.place.value) == ("approval_denied", "none")
+        assert "the operator said no: not on a Friday" in result.error.message
+        assert "\x1b" not in result.error.message
+        assert os.listdir(made.workspace) == []
+
+
+async def test_silence_is_a_denial_with_a_code_of_its_own(bench):
+    class Silent:
+        async def ask(self, _request):
+            await asyncio.Event().wait()
+
+    async with bench(leaving("touch *", approvalTimeout=0.05)) as made:
+        made.workspace.mkdir()
+        made.desk.attach(Silent())
+        result = await made.gateway.call(S, "exec", command="touch x")
+        assert (result.error.code, result.place.value) == ("approval_timeout", "none")
+        assert "nobody answered within 0.05 s" in result.error.message
+        assert os.listdir(made.workspace) == []
+
+
+async def test_without_approval_a_command_goes_out_and_nobody_is_asked(bench):
+    async with bench(leaving("pwd", requireApproval=False)) as made:
+        made.workspace.mkdir()
+        approver = Says(allowed=False)
+        made.desk.attach(approver)
+        result = await made.gateway.call(S, "exec", command="pwd")
+        assert (result.stdout, result.place.value) == (f"{made.workspace}\n", "host")
+        assert approver.asked == []
+        intent, _ = await records(made)
+        assert (intent["kind"], intent["by"]) == ("intent", "config")
+
+
+async def test_a_lease_spares_the_question_for_the_very_same_command_alone(bench):
+    async with bench(leaving("touch *")) as made:
+        made.workspace.mkdir()
+        approver = Says(allowed=True, grant="session")
+        made.desk.attach(approver)
+        for command, sender, asked in (
+            ("touch x", None, 1),
+            ("touch x", None, 1),
+            ("touch  'x'", None, 1),
+            ("touch x y", None, 2),
+            ("touch x", "mallory", 3),
+        ):
+            result = await made.gateway.call(S, "exec", {"command": command}, sender=sender)
+            assert (result.success, len(approver.asked)) == (True, asked), command
+        await made.gateway.call("agent:main:other", "exec", command="touch x")
+        assert len(approver.asked) == 4, "another scope asks for itself"
+        by = [one["by"] for one in await records(made) if one["kind"] == "intent"]
+        assert [one.split()[0] for one in by] == ["test", "lease", "lease", "test", "test", "test"]
+
+
+async def test_the_caller_is_asked_about_its_own_scope_while_its_call_lasts(bench):
+    approver = Says(allowed=True)
+    async with bench(leaving("pwd")) as made:
+        made.workspace.mkdir()
+        attended = Streams(approver=approver)
+        assert (await made.gateway.call(S, "exec", {"command": "pwd"}, streams=attended)).place.value == "host"
+        assert (await made.gateway.call(S, "exec", command="pwd")).error.code == "approval_denied"
+        assert len(approver.asked) == 1
+
+
+@pytest.mark.parametrize("args", [{"background": True}, {"shell": "x"}, {"cwd": 5}, {"timeout": 0}, {"timeout": 10**9}])
+async def test_what_a_host_command_cannot_have_is_refused_before_anybody_is_asked(bench, args):
+    async with bench(leaving("pwd")) as made:
+        approver = Says(allowed=True)
+        made.desk.attach(approver)
+        result = await made.gateway.call(S, "exec", {"command": "pwd", **args})
+        assert (result.error.code, approver.asked) == ("invalid_arguments", [])
+
+
+async def test_nothing_leaves_while_the_log_cannot_be_written(bench):
+    async with bench(leaving("touch *")) as made:
+        made.workspace.mkdir()
+        made.desk.attach(Says(allowed=True))
+        await made.audit.durable()
+        log = sqlite3.connect(os.path.join(made.state, FILE_NAME), isolation_level=None)
+        log.execute("ALTER TABLE head RENAME TO hidden")
+        result = await made.gateway.call(S, "exec", command="touch x")
+        assert (result.error.code, result.place.value) == ("internal", "none")
+        log.execute("ALTER TABLE hidden RENAME TO head")
+        log.close()
+        assert os.listdir(made.workspace) == []
+
+
 async def test_a_host_command_is_refused_as_well(bench):
-    async with bench(settings(sandbox='{hostCommands: ["git"]}')) as made:
+    async with bench(settings(sandbox='{hostCommands: ["git"], workspace: "rw"}')) as made:
+        made.workspace.mkdir()
         assert (await made.gateway.call(S, "exec", command="git status")).error.code == "approval_denied"
+
+
+async def test_a_private_folder_is_there_before_the_first_command_leaves(bench):
+    text = settings('{elevated: {enabled: true, patterns: ["pwd"]}}')
+    async with bench(text) as made:
+        made.desk.attach(Says(allowed=True))
+        result = await made.gateway.call(S, "exec", command="pwd")
+        assert result.stdout.startswith(f"{made.state}/sandboxes/")
+
+
+async def test_a_caller_that_leaves_while_an_operator_is_asked_takes_the_question_along(bench, kit):
+    class Silent:
+        async def ask(self, _request):
+            await asyncio.Event().wait()
+
+    async with bench(leaving("touch *")) as made:
+        made.workspace.mkdir()
+        made.desk.attach(Silent())
+        task = asyncio.create_task(made.gateway.call(S, "exec", command="touch x"))
+        (request,) = await kit.until(made.desk.pending)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not made.desk.answer(request.id, Answer(allowed=True, by="too late"))
+        assert os.listdir(made.workspace) == []
+        assert (await records(made))[-1]["error"] == "cancelled"
 
 
 async def test_the_sender_is_the_doors_word_and_never_an_argument(bench):

@@ -7,6 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from crabpot.model import ToolCall, ToolResult, Verdict
 
 _LONGEST = 4096
@@ -38,6 +40,49 @@ def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any
         "digests": _digests(result),
         "truncated": result.truncated,
         "duration_ms": result.duration_ms,
+    }
+
+
+def of_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe what an operator is asked."""
+    return {
+        "kind": "request",
+        **_asked(request),
+        "sender": None if request["sender"] is None else _text(request["sender"]),
+        **_leaving(request),
+        "executes": [_text(one) for one in request["executes"][:_MOST_NAMES]],
+        "dangers": list(request["dangers"]),
+        "because": f'matches "{request["pattern"]}"',
+        "rule": request["source"],
+        "deadline": request["deadline"],
+    }
+
+
+def of_answer(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe what was answered, and by whom."""
+    reason = answer["reason"]
+    given = {name: answer[name] for name in ("allowed", "grant", "minutes", "keep", "by")}
+    return {"kind": "answer", **_asked(request), **given, "reason": None if reason is None else _text(reason)}
+
+
+def of_departure(
+    call: ToolCall, agent: str, verdict: Verdict[Any], request: Mapping[str, Any], by: str
+) -> dict[str, Any]:
+    """Describe a command that is about to run on the host: by whose word, which program, in which folder."""
+    return {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_leaving(request)}
+
+
+def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {"request": request["id"], "session": _text(request["session"]), "agent": request["agent"]}
+
+
+def _leaving(request: Mapping[str, Any]) -> dict[str, Any]:
+    folder, place = request["folder"], f"{request['host']}:{request['port']}" if request["host"] else None
+    return {
+        "shown": _text(request["shown"]),
+        "binary": request["binary"],
+        "folder": None if folder is None else _text(folder["path"]),
+        "destination": place,
     }
 
 

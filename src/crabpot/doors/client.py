@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.base import Channel
 from crabpot.backends.reply import BadReply, check
+from crabpot.backends.stream import GRACE_S
 from crabpot.backends.wire import Wire
+from crabpot.doors.questions import Answerer
 from crabpot.doors.serve import SOCKET_NAME, fingerprint, reachable, same_user
 from crabpot.errors import CrabpotError, SandboxLost
 from crabpot.execution import Streams
@@ -26,7 +28,18 @@ _CONNECT_S = 5.0
 
 
 class _ServeWire(Wire[ToolResult]):
-    """The wire to a gateway of the same user: its answers are results, whatever their code."""
+    """The wire to a gateway of the same user: its answers are results, whatever their code, and it may ask."""
+
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        super().__init__(channel, grace_s=grace_s)
+        self.answerer = Answerer(self.send)
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a question, or a frame that belongs to a call."""
+        if header.get("op") in ("ask", "withdraw"):
+            self.answerer.take(header, payload)
+        else:
+            super().take(header, payload)
 
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> ToolResult:
         """Read a result."""
@@ -70,8 +83,12 @@ class RemoteGateway:
     ) -> ToolResult:
         """Take one call to the other process and wait for its result."""
         sessions.parse(session)  # A key that names no session is the caller's mistake, here as there.
-        who = {"session": session} if sender is None else {"session": session, "sender": sender}
-        return await self._call(tool, args or {}, who, streams or Streams())
+        more: dict[str, Any] = {"session": session} if sender is None else {"session": session, "sender": sender}
+        given = streams or Streams()
+        if given.approver is not None:
+            self._wire.answerer.approver = given.approver
+            more["asks"] = True
+        return await self._call(tool, args or {}, more, given)
 
     async def offered(self, session: str) -> list[dict[str, Any]]:
         """Ask which tools the session may use, as `doors.tools` describes them."""
@@ -100,6 +117,7 @@ class RemoteGateway:
 
     async def close(self) -> None:
         """Leave; the gateway goes on."""
+        await self._wire.answerer.close()
         self._wire.lose("the client left")
 
 

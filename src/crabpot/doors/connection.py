@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.flow import Intake, Window, pieces
+from crabpot.doors.questions import Asker
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.execution import Streams
 from crabpot.runner.frames import FrameError, FrameReader, encode
@@ -49,6 +50,7 @@ class Connection:
         self._writer = writer
         self._calls: dict[str, _ClientCall] = {}
         self._frames = FrameReader()
+        self.asker = Asker(self.send)
 
     async def run(self) -> None:
         """Serve until the client goes, or breaks the protocol."""
@@ -71,6 +73,9 @@ class Connection:
             return
         if not isinstance(call_id, str) or not 0 < len(call_id) <= _LONGEST_ID:
             raise FrameError("a frame without an id")
+        if kind == "answer":
+            self.asker.take(header)
+            return
         call = self._calls.get(call_id)
         if kind is None:
             if call is not None or len(self._calls) >= _MOST_CALLS:
@@ -112,8 +117,9 @@ class Connection:
         await call.answer(await self._gateway.call(session, tool, args, sender=sender, streams=call.streams()))
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
-        """Send one frame."""
-        self._writer.write(encode(header, payload))
+        """Send one frame; a client that has gone misses it."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(header, payload))
 
     async def drain(self) -> None:
         """Wait until the client has read most of what was sent."""
@@ -129,6 +135,7 @@ class _ClientCall:
         self.id = call_id
         self._connection = connection
         self._stream = header.get("stream") is True
+        self._asks = header.get("asks") is True
         self._input: asyncio.Queue[bytes | None] | None = asyncio.Queue() if header.get("input") is True else None
         self._resizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue(1)
         self._intake = Intake(lambda size: connection.send({"op": "ack", "id": call_id, "n": size}))
@@ -140,6 +147,7 @@ class _ClientCall:
             source=None if self._input is None else self._pieces(self._input),
             sink=self._send_output if self._stream else None,
             resizes=self._resizes if self._stream else None,
+            approver=self._connection.asker if self._asks else None,
         )
 
     def take(self, kind: Any, header: dict[str, Any], payload: bytes) -> None:

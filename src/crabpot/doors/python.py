@@ -13,9 +13,13 @@ from crabpot import app, gateway, keeping
 from crabpot.settings import camel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from crabpot.elevation.approvals import Approver
+    from crabpot.elevation.requests import Answer, Request
     from crabpot.model import ToolResult
+
+    Callback = Callable[[Request], Awaitable[Answer | None]]
 
 
 class Gateway(gateway.Gateway):
@@ -23,14 +27,37 @@ class Gateway(gateway.Gateway):
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, config: str | None = None, *, state: str | None = None) -> AsyncIterator[gateway.Gateway]:
-        """Load a configuration, give the gateway over it, and leave nothing behind."""
+    async def open(
+        cls,
+        config: str | None = None,
+        *,
+        state: str | None = None,
+        approver: Approver | Callback | None = None,
+    ) -> AsyncIterator[gateway.Gateway]:
+        """Load a configuration, give the gateway over it, and leave nothing behind.
+
+        `approver` answers for the operator: `async def (request) -> Answer | None`, or an object with such an `ask`.
+        Without one, a command that needs approval is denied at once.
+        """
         made = app.start(config=config, state=state, environ=os.environ).gateway()
+        if approver is not None:
+            made.desk.attach(approver if hasattr(approver, "ask") else _Called(approver))
         try:
             made.execution.warm_up(made.settings)
             yield made
         finally:
             await made.close()
+
+
+class _Called:
+    """An approver that is a function."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+
+    async def ask(self, request: Request) -> Answer | None:
+        """Let it answer."""
+        return await self._callback(request)
 
 
 class Box:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.1
 # An agent that asks without end must not keep the others' requests from the operator, nor fill the disk.
 _MOST_OF_A_SCOPE, _MOST = 256, 1024
+_ENDING = denied(GONE, "the gateway ends")
 
 
 class Approver(Protocol):
@@ -60,10 +61,11 @@ class Desk:
         self._changed = asyncio.Condition()
         self._watchers = 0
         self._looker: asyncio.Task[None] | None = None
+        self._closing = False
 
     @property
     def store(self) -> Store:
-        """The store, opened by the first who needs it: most gateways never ask."""
+        """The store, opened when it is first needed, by the loop's own thread: most gateways never ask."""
         return self._open()[0]
 
     @property
@@ -110,7 +112,7 @@ class Desk:
         try:
             before = None
             while True:
-                now = await asyncio.to_thread(self.pending)
+                now = await asyncio.to_thread(self.store.pending)
                 if now != before:
                     before = now
                     yield now
@@ -122,7 +124,7 @@ class Desk:
 
     async def decide(self, request: Request) -> Answer:
         """Give the answer to one request; whatever it is, it is for this one alone."""
-        lease = await asyncio.to_thread(lambda: self.leases.take(request))
+        lease = await asyncio.to_thread(self.leases.take, request)
         if lease is not None:
             return Answer(allowed=True, by=f"lease {lease.id}", reason=lease.answer.reason)
         if not any(one.hears(request) for one in self._attached):
@@ -157,6 +159,9 @@ class Desk:
         return answer or denied(NOBODY, "the answer was used already")
 
     async def _wait(self, waiting: _Waiting) -> None:
+        if self._closing:
+            # It was being stored while the others were denied.
+            self.answer(waiting.request.id, _ENDING)
         for one in self._attached:
             self._ask(waiting, one)
         self._look()
@@ -205,8 +210,9 @@ class Desk:
 
     async def close(self) -> None:
         """Deny what is pending, and stop asking."""
+        self._closing = True
         for request_id in list(self._waiting):
-            self.answer(request_id, denied(GONE, "the gateway ends"))
+            self.answer(request_id, _ENDING)
         async with self._changed:
             await self._changed.wait_for(lambda: not self._asked)
         if self._looker is not None:

@@ -8,6 +8,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from crabpot.elevation.identity import Identity
 from crabpot.elevation.showing import as_bytes, shown
 
 Kind = Literal["command", "connection"]
@@ -22,19 +23,7 @@ DEADLINE, NOBODY, GONE = "deadline", "nobody", "restart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Which file a program is, beyond its name: another file in its place is another program."""
-
-    path: str
-    dev: int
-    ino: int
-    size: int
-    mtime_ns: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class FolderIdentity:
     """Which folder of the host a command would start in, beyond its path."""
 
     path: str
@@ -54,7 +43,7 @@ class Request:
     sender: str | None = None
     argv: tuple[str, ...] = ()
     binary: Identity | None = None
-    folder: Folder | None = None
+    folder: FolderIdentity | None = None
     host: str | None = None
     port: int | None = None
     pattern: str
@@ -93,7 +82,7 @@ class Request:
         fields = {name: value for name, value in given.items() if name not in ("shown", "shown_bytes")}
         binary, folder = fields["binary"], fields["folder"]
         fields["binary"] = None if binary is None else Identity(**binary)
-        fields["folder"] = None if folder is None else Folder(**folder)
+        fields["folder"] = None if folder is None else FolderIdentity(**folder)
         for name in ("argv", "executes", "dangers"):
             fields[name] = tuple(fields[name])
         return cls(**fields)

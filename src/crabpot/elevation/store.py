@@ -90,15 +90,16 @@ class Store:
 
     def announce(self) -> int:
         """Become a gateway that asks. What gateways that are no more had asked is denied."""
-        if self.gateway is None:
-            with self.transaction() as db:
-                number = db.execute("INSERT INTO gateways (began) VALUES (?)", (time.time(),)).lastrowid
-                assert number is not None
-                self._presence.announce(number)
-                self._forget(db)
-            self.gateway = number
-            self.pending()
-        return self.gateway
+        with self._turn:
+            if self.gateway is None:
+                with self.transaction() as db:
+                    number = db.execute("INSERT INTO gateways (began) VALUES (?)", (time.time(),)).lastrowid
+                    assert number is not None
+                    self._presence.announce(number)
+                    self._forget(db)
+                self.gateway = number
+                self.pending()
+            return self.gateway
 
     def _forget(self, db: sqlite3.Connection) -> None:
         """Remove what can never be used again, a while after it could."""

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crabpot.elevation.approvals import Desk
-from crabpot.elevation.requests import Answer, Folder, Identity, Request, new_id
+from crabpot.elevation.identity import Identity
+from crabpot.elevation.requests import Answer, FolderIdentity, Request, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-GIT = Identity(path="/usr/bin/git", dev=1, ino=2, size=3, mtime_ns=4, sha256="5" * 64)
-WORK = Folder(path="/home/me/agent", dev=1, ino=7)
+GIT = Identity(path="/usr/bin/git", dev=1, ino=2, size=3, mtime_ns=4, ctime_ns=4, sha256="5" * 64)
+WORK = FolderIdentity(path="/home/me/agent", dev=1, ino=7)
 
 
 def a_request(**changes: Any) -> Request:

@@ -68,6 +68,16 @@ async def test_approvers_that_cannot_answer_deny_once_all_of_them_have_said_so(d
         assert (await made.decide(a_request())).allowed
 
 
+async def test_the_first_requests_of_a_gateway_may_come_at_once(desk, a_request, kit):
+    for _ in range(5):
+        async with desk(Waits()) as made:
+            deciding = [asyncio.create_task(made.decide(a_request())) for _ in range(20)]
+            await kit.until(lambda: len(made.pending()) == 20)
+            for one in made.pending():
+                assert made.answer(one.id, YES)
+            assert all(answer.allowed for answer in await asyncio.gather(*deciding))
+
+
 async def test_the_deadline_is_a_denial_of_its_own_code(desk, a_request):
     async with desk(Waits()) as made:
         request = a_request(deadline=time.time() + 0.05)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from crabpot.elevation.approvals import Desk
-from crabpot.elevation.requests import Answer, Folder, denied
+from crabpot.elevation.requests import Answer, FolderIdentity, denied
 from crabpot.elevation.store import Store
 
 SESSION = Answer(allowed=True, grant="session", by="test")
@@ -54,7 +54,7 @@ async def test_a_lease_is_of_no_use_to_anything_else(desk, a_request, scripted):
             {"binary": replace(one.binary, ino=99)},
             {"binary": replace(one.binary, sha256="0" * 64)},
             {"binary": replace(one.binary, mtime_ns=5)},
-            {"folder": Folder(path=one.folder.path, dev=1, ino=99)},
+            {"folder": FolderIdentity(path=one.folder.path, dev=1, ino=99)},
             {"executes": ("core.sshCommand of .git/config",)},
         ]
         for change in others:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from crabpot.elevation.requests import MOST_MINUTES, Answer, Folder, Request, denied, left_s
+from crabpot.elevation.requests import MOST_MINUTES, Answer, FolderIdentity, Request, denied, left_s
 
 
 def test_a_request_survives_being_written_and_read(a_request):
@@ -37,7 +37,7 @@ def test_everything_that_a_lease_holds_for_is_in_its_bound_and_nothing_else_is(a
         {"scope_key": "other"},
         {"sender": None},
         {"sender": "bob"},
-        {"folder": Folder(path=one.folder.path, dev=1, ino=8)},
+        {"folder": FolderIdentity(path=one.folder.path, dev=1, ino=8)},
         {"folder": None},
         *(
             {"binary": replace(git, **part)}

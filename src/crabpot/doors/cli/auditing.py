@@ -55,6 +55,8 @@ def _line(record: dict[str, Any]) -> str:
     if record["kind"] == "verify":
         counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
         return visible(f"{record['number']:>6} {when} verify {record['session']} on {record['backend']}: {counts}")
+    if record["kind"] in ("request", "answer"):
+        return visible(f"{record['number']:>6} {when} {record['kind']:<7} {_asked(record)}  [{record.get('session')}]")
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
     args = record.get("args", {})
     what = args.get("command") or args.get("path") or ""
@@ -62,6 +64,14 @@ def _line(record: dict[str, Any]) -> str:
         f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
     )
     return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
+
+
+def _asked(record: dict[str, Any]) -> str:
+    if record["kind"] == "request":
+        return f"{record['request']} asks for {record['shown']} ({record['rule']})"
+    said = f"allowed, {record['grant']}" if record["allowed"] else "denied"
+    why = f": {record['reason']}" if record["reason"] else ""
+    return f"{record['request']} {said}, by {record['by']}{why}"
 
 
 def _how(record: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors.cli import terminal
+from crabpot.doors.cli import asking, terminal
+from crabpot.doors.cli.console import Console
 from crabpot.doors.cli.frame import (
     DENIED,
     FAILED,
@@ -119,10 +120,12 @@ async def _execute(app: App, session: str, args: dict[str, Any], *, tty: bool) -
             if size is not None:
                 args["tty"] = {"rows": size[0], "cols": size[1]}
                 args["env"] = {**terminal.kind(), **args.get("env", {})}
+            console = Console()
             streams = Streams(
-                source=terminal.read_stdin(),
-                sink=terminal.write_out,
+                source=console.read(),
+                sink=console.write,
                 resizes=terminal.resizes() if size is not None else None,
+                approver=asking.approver(console, app.around.state),
             )
             result = await opened.call(session, "exec", args, streams=streams)
     if result.error is not None:
@@ -151,7 +154,8 @@ def call(frame: Frame, options: Namespace) -> int:
 async def _call(app: App, options: Namespace) -> int:
     args = _arguments(options.args)
     async with gateway(app) as opened:
-        result = await opened.call(options.session, options.tool, args)
+        approver = asking.approver(Console(), app.around.state)
+        result = await opened.call(options.session, options.tool, args, streams=Streams(approver=approver))
     print(json.dumps(result.as_json(), indent=2))
     if result.error is not None and result.error.code in _REFUSALS:
         return DENIED

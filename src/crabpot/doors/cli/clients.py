@@ -41,10 +41,14 @@ def _arguments(frame: Frame, options: Namespace) -> list[str]:
 
 
 async def _serve(app: App, options: Namespace) -> int:
-    from crabpot.doors.cli.terminal import read_stdin
+    from crabpot.doors.cli.asking import Notice
+    from crabpot.doors.cli.console import Console
+    from crabpot.doors.client import RemoteGateway
     from crabpot.doors.mcp.server import Caller
     from crabpot.doors.mcp.stdio import serve
 
     async with gateway(app) as opened:
-        await serve(opened, Caller(session=options.session, sender=options.sender), read_stdin())
+        if not isinstance(opened, RemoteGateway):
+            opened.desk.attach(Notice(app.around.state))
+        await serve(opened, Caller(session=options.session, sender=options.sender), Console().read())
     return OK

@@ -44,6 +44,7 @@ def parser() -> _Parser:
     _showing(commands)
     _calling(commands)
     _deciding(commands)
+    _approving(commands)
     _configuring(commands)
     _keeping(commands)
     _rendering(commands)
@@ -190,6 +191,31 @@ def _deciding(commands: Adder) -> None:
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
     one = _add(commands, "check", "decisions:check", "look for what the configuration gives away, each with its fix")
     one.add_argument("--strict", action="store_true", help="exit with 1 on warnings (errors exit with 2 always)")
+
+
+def _approving(commands: Adder) -> None:
+    group = commands.add_parser("approvals", help="what waits for an operator's word, and giving it", epilog=_EPILOG)
+    actions = group.add_subparsers(metavar="ACTION", required=True)
+    one = _add(actions, "list", "approving:list_requests", "what waits for an answer, of every gateway of this state")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one = _add(actions, "show", "approving:show_request", "one request, whole, as JSON")
+    one.add_argument("id", metavar="ID", help="its id, as listed")
+    one = _add(actions, "allow", "approving:allow", "agree, for this once unless more is said")
+    one.add_argument("id", metavar="ID", help="its id, as listed")
+    lasting = one.add_mutually_exclusive_group()
+    lasting.add_argument("--once", action="store_true", help="this one alone")
+    lasting.add_argument("--session", action="store_true", help="the very same again, as long as the gateway runs")
+    lasting.add_argument("--minutes", type=_positive, metavar="N", help="the very same again, for N minutes")
+    one.add_argument("--keep", action="store_true", help="with --session or --minutes: also after a restart")
+    one = _add(actions, "deny", "approving:deny", "refuse")
+    one.add_argument("id", metavar="ID", help="its id, as listed")
+    one.add_argument("--reason", metavar="TEXT", help="why; the agent is told")
+    group = commands.add_parser("leases", help="what was allowed for longer than once", epilog=_EPILOG)
+    actions = group.add_subparsers(metavar="ACTION", required=True)
+    one = _add(actions, "list", "approving:list_leases", "the leases in force")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one = _add(actions, "revoke", "approving:revoke", "end a lease at once")
+    one.add_argument("id", metavar="ID", help="its id, as listed")
 
 
 def _configuring(commands: Adder) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import sandboxes, tools
 from crabpot.doors import serve as door
+from crabpot.doors.cli.approving import Queue
 from crabpot.doors.cli.frame import OK
 from crabpot.errors import CrabpotError
 
@@ -32,6 +33,7 @@ async def _serve(app: App) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     gateway = app.gateway()
+    gateway.desk.attach(Queue(app.around.state))
 
     async def inquire(name: str, args: dict[str, Any]) -> Any:
         return await _inquire(gateway, name, args)

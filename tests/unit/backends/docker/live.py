@@ -19,8 +19,11 @@ from crabpot.backends.docker.backend import Docker
 from crabpot.backends.registry import Registry
 from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
+from crabpot.elevation.approvals import Desk
+from crabpot.elevation.host import Host
 from crabpot.execution import Execution
 from crabpot.gateway import Gateway
+from crabpot.leaving import Departure
 from crabpot.spec.binds import Surroundings
 
 from .make import make_spec
@@ -89,7 +92,10 @@ def gateway(folder: Path, host: str, **sandbox: Any) -> Gateway:
     audit.open()
     registry = Registry({"docker": Docker(state=state, environ={"DOCKER_HOST": host}, home=around.home)})
     execution = Execution(around=around, registry=registry, environ={})
-    return Gateway(settings=from_text(text, None, around, {}), execution=execution, audit=audit)
+    settings = from_text(text, None, around, {})
+    host = Host(settings=settings, around=around, environ={})
+    departure = Departure(desk=Desk(state), audit=audit, execution=execution, host=host)
+    return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
 
 
 async def containers(engine: Engine, label: str) -> list[dict[str, Any]]:

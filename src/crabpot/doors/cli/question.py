@@ -1,0 +1,101 @@
+"""What a person reads before agreeing, and what the line that is typed then means."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+from crabpot.elevation.requests import MOST_MINUTES, Answer, denied, left_s
+from crabpot.elevation.showing import line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.elevation.requests import Request
+
+CHOICES = "o once · s this session · m N for N minutes · d [reason] deny, then Enter"
+KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
+NOT_UNDERSTOOD = f"type one of: {CHOICES}"
+
+# A command longer than a screen could push its end, or its beginning, out of sight.
+_LONGEST = 1500
+_MOST_ROWS = 12
+
+
+def lines(request: Request) -> Iterator[str]:
+    """Tell all that is known of a request. Every part of it may be the agent's, so none of it is shown as it is."""
+    what = "command run on the HOST" if request.kind == "command" else "connection leave the sandbox"
+    yield f"crabpot asks: may this {what}?  (request {request.id})"
+    yield _row("what" if request.kind == "connection" else "command", _short(request.shown, request.id))
+    if request.shown_bytes is not None:
+        yield _row("as bytes", _short(request.shown_bytes, request.id))
+    if request.binary is not None:
+        yield _row("program", f"{line(request.binary.path)}  (sha256 {request.binary.sha256[:16]}…)")
+    if request.folder is not None:
+        yield _row("folder", line(request.folder.path))
+    yield _row("session", line(request.session))
+    yield _row("sender", "not named" if request.sender is None else line(request.sender))
+    yield _row("matches", f"{line(request.pattern)}  ({line(request.source)})")
+    yield from _several("executes", request.executes, request.id)
+    yield from _several("DANGER", request.dangers, request.id)
+    yield _row("until", time.strftime("%H:%M:%S", time.localtime(request.deadline)))
+
+
+def notice(request: Request, state: str) -> Iterator[str]:
+    """Say in two lines what waits, until when, and how to answer it from any terminal of the same user."""
+    left = left_s(request, time.time())
+    until = time.strftime("%H:%M:%S", time.localtime(request.deadline))
+    yield f"waiting for approval of: {_short(request.shown, request.id)}"
+    how = f"crabpot --state {shlex.quote(state)} approvals"
+    yield f"until {until} ({left} s): {how} allow {request.id}   or: {how} deny {request.id}"
+
+
+def _row(name: str, value: str) -> str:
+    return f"  {name:<9} {value}"
+
+
+def _several(name: str, values: tuple[str, ...], request_id: str) -> Iterator[str]:
+    for value in values[:_MOST_ROWS]:
+        yield _row(name, _short(line(value), request_id))
+    if len(values) > _MOST_ROWS:
+        yield _row(name, f"and {len(values) - _MOST_ROWS} more: crabpot approvals show {request_id}")
+
+
+def _short(text: str, request_id: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} [… {left_out} characters: crabpot approvals show {request_id} …] {text[-half:]}"
+
+
+def understood(text: str, by: str) -> Answer | None:
+    """Read an answer as it was typed; None if it is not one to the letter."""
+    words = text.split()
+    if not words:
+        return None
+    key, rest = words[0], words[1:]
+    keep = rest[-1:] == ["keep"]
+    if key == "o" and not rest:
+        return Answer(allowed=True, by=by)
+    if key == "s" and rest in ([], ["keep"]):
+        return Answer(allowed=True, grant="session", by=by, keep=keep)
+    if key == "m" and len(rest) == 1 + keep and _is_minutes(rest[0]):
+        return Answer(allowed=True, grant="minutes", minutes=int(rest[0]), by=by, keep=keep)
+    if key == "d":
+        return denied(by, text.strip()[1:].strip() or None)
+    return None
+
+
+def _is_minutes(text: str) -> bool:
+    short = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_MINUTES))
+    return short and 0 < int(text) <= MOST_MINUTES
+
+
+def outcome(answer: Answer) -> str:
+    """Say what an answer means."""
+    if not answer.allowed:
+        return "denied"
+    lasting = {"session": "for this session", "minutes": f"for {answer.minutes} minutes"}.get(answer.grant, "once")
+    return f"allowed {lasting}{', also after a restart' if answer.keep else ''}"

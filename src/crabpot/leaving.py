@@ -1,0 +1,175 @@
+"""One command that leaves its sandbox: planned, agreed to, written down, and run while nothing moves in its folder."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.arguments import InvalidCall, time_limit
+from crabpot.audit.records import of_answer, of_departure, of_request
+from crabpot.audit.store import AuditUnavailable
+from crabpot.backends.host import elevated
+from crabpot.elevation.patterns import danger
+from crabpot.elevation.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
+from crabpot.elevation.rules import Exit
+from crabpot.elevation.showing import line
+from crabpot.elevation.store import StoreUnavailable
+from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
+from crabpot.model import Failure, Place, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.audit.store import AuditLog
+    from crabpot.backends.reply import Reply
+    from crabpot.elevation.approvals import Desk
+    from crabpot.elevation.host import Host, Plan
+    from crabpot.elevation.rules import Elevation
+    from crabpot.execution import Execution, Streams
+    from crabpot.model import ToolCall, Verdict
+    from crabpot.placement.rules import Placement
+    from crabpot.settings import AgentSettings
+
+_TAKES = frozenset({"command", "cwd", "timeout"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """The way out of one gateway's sandboxes. Whatever is refused here is blocked: it runs nowhere instead."""
+
+    desk: Desk
+    audit: AuditLog
+    execution: Execution
+    host: Host
+
+    @contextmanager
+    def attended(self, streams: Streams | None, placed: Placement) -> Iterator[None]:
+        """While a call lasts, whoever made it is asked about what its sandbox asks for."""
+        if streams is None or streams.approver is None or placed.scope_key is None:
+            yield
+            return
+        detach = self.desk.attach(streams.approver, scope_key=placed.scope_key)
+        try:
+            yield
+        finally:
+            detach()
+
+    async def leave(
+        self,
+        call: ToolCall,
+        agent: AgentSettings,
+        placed: Placement,
+        leaving: Verdict[Elevation],
+        streams: Streams | None,
+    ) -> ToolResult:
+        """Take one command out, if it may."""
+        try:
+            timeout_s = _checked(call, agent)
+            plan = await self._plan(call, agent, placed, leaving)
+        except InvalidCall as error:
+            return call.failed("invalid_arguments", str(error))
+        except HostRefused as refusal:
+            return call.failed(refusal.code, str(refusal))
+        except SandboxUnavailable as error:
+            return call.failed("sandbox_unavailable", str(error))
+        try:
+            request = _request(call, agent, placed, leaving, plan)
+            answer = await self._answer(request, leaving)
+            if not answer.allowed:
+                return call.failed(answer.code, _refusal(request, leaving, answer, agent))
+            self.audit.record(of_departure(call, agent.id, leaving, request.as_json(), answer.by))
+            await self.audit.durable()
+            async with self.execution.fleet.frozen(lambda live: live.can_reach(plan.folder.path)):
+                reply = await elevated.run(
+                    plan,
+                    timeout_s=timeout_s,
+                    output_limit=agent.sandbox.limits.output,
+                    sink=None if streams is None else streams.sink,
+                )
+        except HostRefused as refusal:
+            return call.failed(refusal.code, str(refusal))
+        except AuditUnavailable as error:
+            return call.failed("internal", f"nothing touches the host without a record: {error}")
+        except SandboxError as error:
+            return call.failed("internal", f"the command could not be run on the host: {error}", Place.HOST)
+        finally:
+            plan.close()
+        return _result(call, reply)
+
+    async def _plan(self, call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation]) -> Plan:
+        assert placed.scope_key is not None
+        spec, _ = self.execution.describe(agent, placed.scope_key)
+        if spec.private:
+            # Its folder on the host is made with the sandbox.
+            await self.execution.acquire(agent, placed)
+        return await self.host.prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
+
+    async def _answer(self, request: Request, leaving: Verdict[Elevation]) -> Answer:
+        if leaving.answer.exit is Exit.GOES_OUT:
+            return Answer(allowed=True, grant="config", by="config")
+        self.audit.record(of_request(request.as_json()))
+        try:
+            answer = await self.desk.decide(request)
+        except StoreUnavailable as error:
+            answer = denied(NOBODY, str(error))
+        self.audit.record(of_answer(request.as_json(), answer.as_json()))
+        return answer
+
+
+def _checked(call: ToolCall, agent: AgentSettings) -> float:
+    # Those that keep a command in are not here any more, but by the value that means none.
+    odd = sorted(name for name, value in call.args.items() if name not in _TAKES and value not in (None, False))
+    if odd:
+        raise InvalidCall(f"on the host a command takes no {', '.join(odd)}; it takes command, cwd?, timeout?")
+    if not isinstance(call.args.get("cwd"), str | None):
+        raise InvalidCall("cwd must be text")
+    return time_limit(call.args, agent)
+
+
+def _request(
+    call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation], plan: Plan
+) -> Request:
+    pattern, now = leaving.answer.pattern or "", time.time()
+    handed = danger(pattern)
+    return Request(
+        id=new_id(),
+        session=call.session,
+        agent=agent.id,
+        scope_key=placed.scope_key or "",
+        sender=call.sender,
+        argv=plan.argv,
+        binary=plan.binary,
+        folder=FolderIdentity(**plan.folder.as_json()),
+        pattern=pattern,
+        source=leaving.source,
+        executes=plan.executes,
+        dangers=tuple(dict.fromkeys((*plan.dangers, *([] if handed is None else [handed])))),
+        asked_at=now,
+        deadline=now + agent.tools.elevated.approval_timeout,
+    )
+
+
+def _refusal(request: Request, leaving: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:
+    why = answer.reason or "the operator said no"
+    if answer.code == "approval_timeout":
+        why = f"nobody answered within {agent.tools.elevated.approval_timeout:g} s"
+    elif answer.reason is not None and answer.by not in (NOBODY, GONE):
+        why = f"the operator said no: {line(answer.reason)}"
+    rule = f"{leaving.because} ({leaving.source})"
+    return f"{request.shown} {rule}, so it would run on the host, and {why}; it did not run"
+
+
+def _result(call: ToolCall, reply: Reply) -> ToolResult:
+    return ToolResult(
+        id=call.id,
+        success=reply.success,
+        stdout=reply.stdout,
+        stderr=reply.stderr,
+        exit_code=reply.exit_code,
+        error=None if reply.error is None else Failure(code=reply.error[0], message=reply.error[1]),
+        truncated=reply.truncated,
+        place=Place.HOST,
+        duration_ms=call.took_ms(),
+    )
