@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crabpot.elevation.requests import Answer, Folder, Request, new_id
+from crabpot.elevation.requests import Answer, FolderIdentity, Request, new_id
 from crabpot.errors import HostRefused
 from crabpot.verify.claims import Group, NotCarriedOut, Outcome, few
 
@@ -83,7 +83,7 @@ async def cannot_use_an_answer_for_something_else(target: Target) -> Outcome:
         "a word that looks alike": replace(granted, argv=("true", "\u0430 b")),
         "another sandbox": replace(granted, scope_key="agent:other:x"),
         "another sender": replace(granted, sender="somebody"),
-        "another folder": replace(granted, folder=Folder(path="/", dev=1, ino=1)),
+        "another folder": replace(granted, folder=FolderIdentity(path="/", dev=1, ino=1)),
         "a danger that was not shown": replace(granted, dangers=("runs what the folder says",)),
     }
     try:
