@@ -1,8 +1,8 @@
 .PHONY: setup fmt lint test check bench clean
 
 PYTHON := .venv/bin/python
-# A backend that is named here and missing fails the tests instead of skipping its own.
-BACKENDS ?= bubblewrap
+# A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
+BACKENDS ?= bubblewrap $(if $(filter 0,$(shell id -u)),docker)
 
 setup: ## make .venv with everything that development needs
 	@scripts/bootstrap dev
@@ -18,8 +18,8 @@ lint: setup ## ruff, mypy --strict, import-linter
 	.venv/bin/lint-imports
 
 test: setup ## every test, with coverage
-	scripts/test-machine
-	CRABPOT_REQUIRE_BACKENDS=$(BACKENDS) $(PYTHON) -m pytest --cov --cov-report=term
+	scripts/test-machine $(BACKENDS)
+	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine $(PYTHON) -m pytest --cov --cov-report=term
 
 check: lint test ## all of the above
 

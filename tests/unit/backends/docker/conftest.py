@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import crabpot
 from crabpot.backends.docker import facts, image
 from crabpot.backends.docker.engine import Engine, EngineError
 from crabpot.settings import Docker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(crabpot.__file__).parents[2]
 
 
 def skip_or_fail(reason: str) -> None:
@@ -38,3 +47,25 @@ def engine() -> Engine:
     if reason := asyncio.run(_look(made)):
         skip_or_fail(reason)
     return made
+
+
+@pytest.fixture
+def second_engine(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Give an engine that a test may kill and restart, with the image of the first."""
+    if os.geteuid() != 0:
+        pytest.skip("starting an engine needs root")
+    folder = tmp_path_factory.mktemp("engine")
+    script = str(ROOT / "scripts/docker-engine")
+
+    def control(command: str) -> None:
+        subprocess.run([script, command, str(folder)], check=True, capture_output=True, timeout=60)
+
+    control("start")
+    try:
+        second = Engine(str(folder / "docker.sock"))
+        image = str(ROOT / "scripts/test-image")
+        environ = {**os.environ, "DOCKER_HOST": f"unix://{second.path}"}
+        subprocess.run([image], check=True, capture_output=True, timeout=240, env=environ)
+        yield second, control
+    finally:
+        control("stop")

@@ -9,8 +9,9 @@ import os
 import socket
 import tarfile
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.store import AuditLog
@@ -30,7 +31,6 @@ from .make import make_spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from crabpot.backends.docker.engine import Engine
     from crabpot.backends.docker.sandbox import Sandbox
@@ -119,6 +119,29 @@ async def nothing_left(engine: Engine, folder: Path) -> None:
         return not await left_of(engine, folder)
 
     await until(empty)
+
+
+def watchdogs_of(pid: int) -> list[int]:
+    """Find the watchdogs of a process."""
+    return [one for one, words in _watchdogs() if words[-1].startswith(b"%d:" % pid)]
+
+
+def watchdogs_over(engine: Engine) -> list[tuple[int, int]]:
+    """Find the watchdogs over an engine, each with the process that it watches."""
+    return [
+        (one, int(words[-1].partition(b":")[0])) for one, words in _watchdogs() if os.fsencode(engine.path) in words
+    ]
+
+
+def _watchdogs() -> list[tuple[int, list[bytes]]]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                words = Path(f"/proc/{name}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+                if any(word.endswith(b"watchdog.py") for word in words):
+                    found.append((int(name), words))
+    return found
 
 
 async def until(condition: Callable[[], Any], within_s: float = 30.0) -> Any:

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import crabpot
-from crabpot.backends.docker import owner
-from crabpot.backends.docker.engine import Engine, EngineError
 
-from .live import containers, gateway, left_of, nothing_left, until
+from .live import gateway, left_of, nothing_left, until, watchdogs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from crabpot.backends.docker.engine import Engine
+
 ROOT = Path(crabpot.__file__).parents[2]
-KILLS = int(os.environ.get("CRABPOT_TEST_KILLS", "24"))
 # The runner is the parent of what it runs, and has its uid: a hostile command can stop it, and it never sees its stream end.
 STOP_THE_RUNNER = "kill -STOP $PPID; sleep 100"
 
@@ -61,7 +57,7 @@ async def test_after_a_kill_of_the_gateway_no_container_stays(engine: Engine, tm
 
 async def test_a_stopped_runner_is_removed_by_the_watchdog_and_nobody_else(engine: Engine, tmp_path: Path) -> None:
     with gateway_process(engine, tmp_path, STOP_THE_RUNNER) as process:
-        [watchdog] = _watchdogs(process.pid)
+        [watchdog] = watchdogs_of(process.pid)
         os.kill(watchdog, signal.SIGTERM)
         os.kill(watchdog, signal.SIGINT)
         os.kill(watchdog, signal.SIGSTOP)
@@ -82,7 +78,7 @@ async def test_without_a_watchdog_the_runner_ends_with_its_stream_and_orphans_ar
     engine: Engine, tmp_path: Path
 ) -> None:
     with gateway_process(engine, tmp_path, "sleep 100", STOP_THE_RUNNER) as process:
-        os.kill(_watchdogs(process.pid)[0], signal.SIGKILL)
+        os.kill(watchdogs_of(process.pid)[0], signal.SIGKILL)
         process.kill()
         process.wait()
 
@@ -103,7 +99,7 @@ async def test_a_gateway_that_ends_in_order_leaves_neither_container_nor_watchdo
     engine: Engine, tmp_path: Path
 ) -> None:
     with gateway_process(engine, tmp_path, "true") as process:
-        watchdogs = _watchdogs(process.pid)
+        watchdogs = watchdogs_of(process.pid)
         process.send_signal(signal.SIGINT)
         process.wait(20)
 
@@ -112,91 +108,6 @@ async def test_a_gateway_that_ends_in_order_leaves_neither_container_nor_watchdo
 
     await until(ended)
     await nothing_left(engine, tmp_path)
-
-
-def test_random_kills_never_give_a_wrong_answer(engine: Engine, tmp_path: Path) -> None:
-    # With many kills it takes longer than a test that is a coroutine may.
-    asyncio.run(_call_and_kill(engine, tmp_path))
-
-
-async def _call_and_kill(engine: Engine, tmp_path: Path) -> None:
-    chance = random.Random(7)
-    made = gateway(tmp_path, f"unix://{engine.path}")
-    answered = lost = 0
-    try:
-        while lost < KILLS:
-            sessions = [f"agent:main:{number}" for number in range(3)]
-            calls = [
-                asyncio.create_task(
-                    made.call(session, "exec", {"command": f"echo {session}-{n}; sleep 0.0{n}; echo end"})
-                )
-                for session in sessions
-                for n in range(4)
-            ]
-            await asyncio.wait(calls, timeout=chance.uniform(0.0, 0.8))
-            await _kill(engine, tmp_path, chance)
-            for index, result in enumerate(await asyncio.gather(*calls)):
-                if result.success:
-                    answered += 1
-                    assert result.stdout == f"{sessions[index // 4]}-{index % 4}\nend\n"
-                else:
-                    assert result.error is not None, result
-                    assert result.error.code in ("sandbox_lost", "sandbox_unavailable"), result.error
-                    assert result.stdout == ""
-            lost += 1
-        for session in sessions:
-            # The last kill may come to light only now, and lose this call too; no more than one.
-            said = [(await made.call(session, "exec", {"command": "echo well"})).stdout for _ in range(2)]
-            assert said[1] == "well\n"
-    finally:
-        await made.close()
-    assert answered
-    await nothing_left(engine, tmp_path)
-
-
-async def _kill(engine: Engine, folder: Path, chance: random.Random) -> None:
-    found = await containers(engine, f"{owner.STATE}={owner.state_label(str(folder / 'state'))}")
-    if not found:
-        return
-    victim = chance.choice(found)["Id"]
-    with suppress(EngineError):
-        match chance.choice(["kill", "remove", "init", "shim"]):
-            case "kill":
-                await engine.post(f"/containers/{victim}/kill")
-            case "remove":
-                await engine.delete(f"/containers/{victim}", {"force": "1"})
-            case "init" | "shim" as which:
-                pid = (await engine.get(f"/containers/{victim}/json"))["State"]["Pid"]
-                with suppress(OSError, ValueError):
-                    if which == "shim":
-                        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-                    if (
-                        pid > 1
-                        and victim in Path(f"/proc/{pid}/cgroup").read_text() + Path(f"/proc/{pid}/cmdline").read_text()
-                    ):
-                        os.kill(pid, signal.SIGKILL)
-
-
-@pytest.fixture
-def second_engine(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Give an engine that a test may restart, with the image of the first."""
-    if os.geteuid() != 0:
-        pytest.skip("starting an engine needs root")
-    folder = tmp_path_factory.mktemp("engine")
-    script = str(ROOT / "scripts/docker-engine")
-
-    def control(command: str) -> None:
-        subprocess.run([script, command, str(folder)], check=True, capture_output=True, timeout=60)
-
-    control("start")
-    try:
-        second = Engine(str(folder / "docker.sock"))
-        image = str(ROOT / "scripts/test-image")
-        environ = {**os.environ, "DOCKER_HOST": f"unix://{second.path}"}
-        subprocess.run([image], check=True, capture_output=True, timeout=240, env=environ)
-        yield second, control
-    finally:
-        control("stop")
 
 
 async def test_an_engine_that_restarts_in_a_call_loses_it_and_the_next_one_works(
@@ -223,20 +134,6 @@ async def test_an_engine_that_restarts_in_a_call_loses_it_and_the_next_one_works
         await made.close()
     await engine.negotiate()
     await nothing_left(engine, tmp_path)
-
-
-def _watchdogs(pid: int) -> list[int]:
-    """Find the watchdogs of a process."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError):
-                words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-                if any(word.endswith(b"watchdog.py") for word in words) and any(
-                    word.startswith(b"%d:" % pid) for word in words
-                ):
-                    found.append(int(name))
-    return found
 
 
 async def _stranger(engine: Engine) -> str:
