@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot import keeping
+from crabpot.backends.base import Named
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from crabpot.fleet import Connected
     from crabpot.spec.spec import SandboxSpec
@@ -47,7 +48,7 @@ class Spares:
         self._start = start
         self._ready: dict[str, list[_Spare]] = {}
         self._filling: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
 
     def keep(self, spec: SandboxSpec, agent: str, count: int, *, after_s: float = 0.0) -> None:
         """Have `count` like this one ready, soon; a failure is left to the call that needs a sandbox to tell."""
@@ -95,7 +96,7 @@ class Spares:
         if not waiting:
             return None
         if not spec.private:
-            return waiting.pop().connected, None
+            return self._renamed(waiting.pop(), spec), None
         held = keeping.hold_alone(self._state, spec, agent)
         if held is None:
             return None
@@ -114,12 +115,21 @@ class Spares:
         if spare.held is not None:
             spare.held.release()
         keeping.forget(spare.folder)
-        return spare.connected, held
+        return self._renamed(spare, spec), held
+
+    def _renamed(self, spare: _Spare, spec: SandboxSpec) -> Connected:
+        opened = spare.connected.opened
+        if isinstance(opened, Named):
+            self._soon(opened.rename(spec.name))
+        return spare.connected
 
     def _end_soon(self, spare: _Spare) -> None:
-        task = asyncio.create_task(spare.end())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._soon(spare.end())
+
+    def _soon(self, doing: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(doing)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     def count(self) -> int:
         """Count those that wait."""
@@ -138,7 +148,7 @@ class Spares:
         waiting = [spare for family in self._ready.values() for spare in family]
         used = bool(tasks or self._ready)
         self._ready.clear()
-        await asyncio.gather(*(spare.end() for spare in waiting), *self._ending)
+        await asyncio.gather(*(spare.end() for spare in waiting), *self._beside)
         if used:
             self.sweep()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from crabpot.runner import landlock
 from crabpot.spec import hardening
@@ -68,6 +68,14 @@ class Opened(Protocol):
 
     async def cause_of_death(self) -> tuple[str, str] | None:
         """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A sandbox that people and other gateways see by its name."""
+
+    async def rename(self, name: str) -> None:
+        """Be called what the sandbox of its new scope is called; what cannot be renamed keeps its name."""
 
 
 class Backend(Protocol):

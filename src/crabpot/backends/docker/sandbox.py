@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.bubblewrap.limits import amount
@@ -70,6 +71,11 @@ class Sandbox:
             await self._engine.post(f"/containers/{self.container}/unpause", timeout_s=_FREEZE_TIMEOUT_S)
         except EngineError as error:
             raise SandboxLost(f"the sandbox could not be thawed: {error}") from None
+
+    async def rename(self, name: str) -> None:
+        """Be called what the sandbox of its new scope is called. Its labels stay: an engine changes none of them."""
+        with contextlib.suppress(EngineError):
+            await self._engine.post(f"/containers/{self.container}/rename", {"name": name})
 
     async def close(self) -> None:
         """End every process of it and leave nothing behind; safe to call twice, and at once."""

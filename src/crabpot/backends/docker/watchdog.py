@@ -11,6 +11,8 @@ import signal
 import sys
 
 _LONGEST_S = 300.0
+# An engine that restarts is back before; one that was stopped has ended its containers, or the next gateway finds them.
+_AWAY_S = 60.0
 _POLL_S = 0.5
 _NOT_FOUND = 404
 # A creation that was under way when the gateway died may show up after a first look.
@@ -46,20 +48,21 @@ def _await_death(pid: int) -> None:
     poll.poll()
 
 
-def clean_up(socket_path: str, api: str, owner: str) -> None:
+def clean_up(socket_path: str, api: str, owner: str, away_s: float = _AWAY_S) -> None:
     """Remove until there is nothing left to remove; an engine that restarts meanwhile is waited for."""
     import time  # noqa: PLC0415
 
-    deadline, empty = time.monotonic() + _LONGEST_S, 0
+    answered = time.monotonic()
+    deadline, empty = answered + _LONGEST_S, 0
     killed: set[str] = set()
-    while empty < _EMPTY_LOOKS and time.monotonic() < deadline:
+    while empty < _EMPTY_LOOKS and time.monotonic() < min(deadline, answered + away_s):
         # Most of them end with their stream, and the engine removes what ended: two removals at once confuse it.
         time.sleep(_POLL_S)
         try:
             left = [
                 one for one in _list(socket_path, api, owner) if _end(socket_path, f"{api}/containers/{one}", killed)
             ]
-            empty = 0 if left else empty + 1
+            empty, answered = (0 if left else empty + 1), time.monotonic()
         except (OSError, ValueError, KeyError, TypeError):
             empty = 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import crabpot
+from crabpot.backends.docker import owner, watchdog
 
 from .live import gateway, left_of, nothing_left, until, watchdogs_of
 
@@ -93,6 +94,11 @@ async def test_without_a_watchdog_the_runner_ends_with_its_stream_and_orphans_ar
     finally:
         await made.close()
     await nothing_left(engine, tmp_path)
+
+
+async def test_a_watchdog_does_not_wait_for_ever_for_an_engine_that_is_gone(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(watchdog.clean_up, str(tmp_path / "docker.sock"), "/v1.41", owner.own(), 0.3)
 
 
 async def test_a_gateway_that_ends_in_order_leaves_neither_container_nor_watchdog(

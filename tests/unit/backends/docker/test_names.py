@@ -12,7 +12,7 @@ import pytest
 from crabpot.backends.docker import owner
 from crabpot.errors import SandboxUnavailable
 
-from .live import backend, containers, left_of, nothing_left, opened, spec_in, until
+from .live import backend, containers, gateway, left_of, nothing_left, opened, spec_in, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,3 +150,26 @@ async def test_a_watchdog_is_one_for_a_process(engine: Engine, tmp_path: Path) -
         return found
 
     assert len(await until(running)) == 1
+
+
+async def test_a_spare_gets_the_name_of_who_takes_it_and_keeps_its_place_in_the_state(
+    engine: Engine, tmp_path: Path
+) -> None:
+    made = gateway(tmp_path, f"unix://{engine.path}", warm=1)
+    try:
+        made.execution.warm_up(made.settings)
+
+        async def waits() -> bool:
+            return made.execution.spares.count() == 1
+
+        await until(waits)
+        assert (await left_of(engine, tmp_path))[0].startswith("/spare-")
+        assert (await made.call("agent:main:first", "exec", {"command": "true"})).success
+
+        async def renamed() -> bool:
+            return any(name.startswith("/crabpot-agent-main-first-") for name in await left_of(engine, tmp_path))
+
+        await until(renamed)
+    finally:
+        await made.close()
+    await nothing_left(engine, tmp_path)
