@@ -12,7 +12,7 @@ from crabpot.artefacts import yaml
 from crabpot.settings import Size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _NANO = 10**9
 
@@ -21,16 +21,22 @@ def file(name: str, body: Mapping[str, Any]) -> str:
     """Spell it, as one service."""
     host = body["HostConfig"]
     mounts = [_mount(one) for one in host["Mounts"]]
-    document: dict[str, Any] = {"services": {name: _service(name, body, [mount for mount, _ in mounts])}}
+    document: dict[str, Any] = {"services": {name: service(name, body, [mount for mount, _ in mounts])}}
     named = {key: value for _, volume in mounts for key, value in volume.items()}
     if named:
         document["volumes"] = named
     if host["NetworkMode"] not in ("none", "bridge", "host"):
         document["networks"] = {host["NetworkMode"]: {"external": True}}
+    return spelled(document)
+
+
+def spelled(document: Mapping[str, Any]) -> str:
+    """Write a document down so that compose reads just that."""
     return yaml.document(_escaped(document))
 
 
-def _service(name: str, body: Mapping[str, Any], mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def service(name: str, body: Mapping[str, Any], mounts: Sequence[Mapping[str, Any] | str]) -> dict[str, Any]:
+    """Give the service of a container, with its mounts as compose spells them."""
     host = body["HostConfig"]
     made: dict[str, Any] = {
         "image": body["Image"],
@@ -46,7 +52,7 @@ def _service(name: str, body: Mapping[str, Any], mounts: list[dict[str, Any]]) -
         "shm_size": _size(host["ShmSize"]),
         "init": host["Init"],
         "runtime": host.get("Runtime"),
-        "volumes": mounts,
+        "volumes": list(mounts),
         **_network(host),
         **_limits(host),
         "environment": body["Env"],

@@ -95,6 +95,8 @@ def _network(spec: SandboxSpec, found: Findings) -> Row:
     seen = _seen(found, "net")
     if spec.network.kind == "none" and seen == "shared":
         return "network", "degraded", "the runner has the gateway's own network: start it in a container without one"
+    if seen == "its own":
+        return "network", "degraded", "a network namespace of its own, read from outside; what it reaches is not known"
     return "network", "degraded", _UNKNOWN
 
 

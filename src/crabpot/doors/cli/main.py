@@ -138,6 +138,16 @@ def _rendering(commands: Adder) -> None:
     _container(_add(artefacts, "compose", "rendering:as_compose", "a compose file with the container as its service"))
     text = "the seccomp profile of the session's sandboxes, as docker takes it"
     _session(_add(artefacts, "seccomp", "rendering:as_seccomp", text))
+    text = "the image of a runner on a socket; --out writes it with the runner's files, ready to build"
+    one = _add(artefacts, "runner-dockerfile", "rendering:as_runner_dockerfile", text)
+    _session(one)
+    one.add_argument("--out", metavar="DIR", help="the folder to write the Dockerfile and the runner's files to")
+    text = "a compose file with a runner on a socket as its service, hardened as a live sandbox is"
+    one = _add(artefacts, "runner-compose", "rendering:as_runner_compose", text)
+    _session(one)
+    text = "the folder that runner-dockerfile --out wrote, as the compose file sees it (%(default)s)"
+    one.add_argument("--context", default="./runner", metavar="DIR", help=text)
+    one.add_argument("--seccomp", metavar="FILE", help="the seccomp profile (Crabpot's own, in the state folder)")
     _add(artefacts, "apparmor", "rendering:as_apparmor", "an AppArmor profile, with how to load it")
 
 

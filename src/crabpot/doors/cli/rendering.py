@@ -9,8 +9,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
+import crabpot.runner
 from crabpot import ownership
-from crabpot.artefacts import apparmor, compose, container, docker_run, ports, volumes
+from crabpot.artefacts import apparmor, compose, container, docker_run, ports, runner, volumes
 from crabpot.artefacts.container import NotRenderable, Wanted
 from crabpot.artefacts.volumes import Volume
 from crabpot.backends.docker import folders, profile
@@ -54,6 +55,39 @@ def as_seccomp(frame: Frame, options: Namespace) -> int:
 def as_apparmor(_frame: Frame, _options: Namespace) -> int:
     """Print the profile, and how to load it."""
     return _print(apparmor.profile())
+
+
+def as_runner_dockerfile(frame: Frame, options: Namespace) -> int:
+    """Print the image of a runner on a socket, or write it with the runner's files, ready to build."""
+    app = frame.app()
+    _, spec = _described(app, options.session)
+    text = runner.dockerfile(_runner_user(spec), app.settings().runner.commands)
+    if options.out is None:
+        return _print(text)
+    os.makedirs(options.out, exist_ok=True)
+    folder = os.path.dirname(os.path.abspath(crabpot.runner.__file__))
+    files = {entry.name: entry.path for entry in os.scandir(folder) if entry.name.endswith(".py")}
+    stray = [name for name in os.listdir(options.out) if name.endswith(".py") and name not in files]
+    if stray:
+        raise UsageError(f"{options.out} holds {min(stray)}, which would be copied along; choose another folder")
+    for name, path in files.items():
+        with open(path, encoding="utf-8") as file:
+            write_atomically(os.path.join(options.out, name), file.read())
+    write_atomically(os.path.join(options.out, "Dockerfile"), text)
+    note(f"{options.out} is ready: docker build {shlex.quote(options.out)}")
+    return OK
+
+
+def as_runner_compose(frame: Frame, options: Namespace) -> int:
+    """Print a compose file with a runner on a socket as its service."""
+    app = frame.app()
+    _, spec = _described(app, options.session)
+    seccomp = _seccomp(app, spec, options.seccomp)
+    return _print(runner.compose_file(spec, user=_runner_user(spec), seccomp=seccomp, context=options.context))
+
+
+def _runner_user(spec: SandboxSpec) -> User:
+    return spec.user or container.DEFAULT_USER
 
 
 def _print(text: str) -> int:
