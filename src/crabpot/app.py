@@ -6,19 +6,26 @@ import os
 import pwd
 import sys
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from crabpot.config.places import find_config, find_state
 from crabpot.spec.binds import Surroundings
+from crabpot.spec.network import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from crabpot.audit.store import AuditLog
     from crabpot.backends.base import Backend, Clause
+    from crabpot.backends.conversation import Answers
     from crabpot.backends.registry import Registry, Told
     from crabpot.doctor.examination import Doctor
+    from crabpot.egress.reaching import Ground
+    from crabpot.elevation.approvals import Desk
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
+    from crabpot.placement.scope import Scope
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
 
@@ -115,13 +122,39 @@ class App:
             audit.record(of_opening(spec.name, spec.hash, backend, kept, sighting.digest(seen)))
 
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
+        desk = Desk(self.around.state)
+        execution.answering = self._answering(audit, desk)
         departure = Departure(
-            desk=Desk(self.around.state),
+            desk=desk,
             audit=audit,
             execution=execution,
             host=Host(settings=settings, around=self.around, environ=self.environ),
         )
         return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
+
+    def _answering(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
+        """Say who answers what the sandboxes of a scope ask of the gateway."""
+
+        @cache
+        def ground() -> Ground:
+            from crabpot.egress.reaching import Ground
+            from crabpot.egress.resolving import SystemResolver
+            from crabpot.egress.secrets import Secrets
+
+            secrets = Secrets(self.environ, self.around.home)
+            return Ground(
+                resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=self.config
+            )
+
+        def answers(scope: Scope) -> Answers:
+            if not describe(scope.agent.sandbox.network).proxied:
+                return {}
+            from crabpot.egress.proxy import serve
+            from crabpot.egress.reaching import WayOut
+
+            return {"connect": partial(serve, WayOut(scope, ground()))}
+
+        return answers
 
     def elsewhere(self, state: str) -> App:
         """The same on another state folder: what is tried there leaves no trace in this one."""

@@ -31,8 +31,10 @@ class Explainer:
     around: Surroundings
     registry: Registry
 
-    async def explain(self, key: str, command: str | None = None, *, sender: str | None = None) -> dict[str, Any]:
-        """Answer for one session, and for one command of it."""
+    async def explain(
+        self, key: str, command: str | None = None, *, sender: str | None = None, connect: str | None = None
+    ) -> dict[str, Any]:
+        """Answer for one session, and for one command or one connection (`host:port`) of it."""
         session = sessions.parse(key, default_agent=self.settings.default_agent)
         agent = self.settings.agent(session.agent)
         placed = placement.decide(session, agent)
@@ -48,6 +50,7 @@ class Explainer:
             "tools": _tools(agent, placed.answer),
             "elevated": _elevated(agent, placed.answer),
             "command": None if command is None else _command(command, agent, placed, sender),
+            **({} if connect is None else {"connect": _connection(connect, agent, placed)}),
             "warnings": [str(finding) for finding in lint.findings(agent, self.around)],
         }
 
@@ -109,6 +112,31 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
     if leaving.answer.exit is Exit.STAYS_IN:
         return _answer(argv, "sandbox", leaving)
     return _answer(argv, "host", leaving) | {"approval": leaving.answer.exit is Exit.NEEDS_APPROVAL}
+
+
+def _connection(text: str, agent: AgentSettings, placed: Verdict[Placement]) -> dict[str, Any]:
+    """Say what would become of a connection, as far as that is known before its name is resolved."""
+    # Only this question needs them, and every start of `explain` would pay for them.
+    from crabpot.egress.destinations import BadDestination, read_authority  # noqa: PLC0415
+    from crabpot.egress.routes import is_own  # noqa: PLC0415
+    from crabpot.egress.rules import Reach, rules  # noqa: PLC0415
+
+    try:
+        destination = read_authority(text, default_port=443)
+    except BadDestination as error:
+        return {"place": text, "answer": "refused", "because": str(error)}
+    if placed.answer.where is Place.HOST:
+        because = f"the session runs on the host, whose connections nobody checks: {placed.because} ({placed.source})"
+        return {"place": str(destination), "answer": "unchecked", "because": because}
+    found = rules(agent)
+    verdict = found.decide(destination)
+    answer, because = verdict.answer, f"{verdict.because} ({verdict.source})"
+    if answer is Reach.ALLOWED and destination.address is not None:
+        wrong = found.forbid(destination.address, destination.port, is_own)
+        answer, because = (answer, because) if wrong is None else (Reach.REFUSED, f"{wrong} ({verdict.source})")
+    elif answer is Reach.ALLOWED:
+        because += "; every address that it leads to is checked when it is dialled"
+    return {"place": str(destination), "answer": answer.value, "because": because}
 
 
 def _words(command: str) -> list[str] | None:

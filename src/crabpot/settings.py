@@ -106,6 +106,12 @@ class ValueFrom:
     file: str | None = None
     keyring: str | None = None
 
+    @property
+    def shown(self) -> str:
+        """Say which of them, never what is in it."""
+        kind = "env" if self.env is not None else "file" if self.file is not None else "keyring"
+        return f"{kind} {self.env or self.file or self.keyring}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inject:

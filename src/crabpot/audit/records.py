@@ -97,6 +97,18 @@ def of_opening(
     return {"kind": "open", **described, "facts": facts}
 
 
+def of_connection(session: str, agent: str, destination: str, answer: str, **more: str) -> dict[str, Any]:
+    """Describe a connection that a sandbox asked for: where to, and what became of it; never what passed through."""
+    return {
+        "kind": "connection",
+        "session": _text(session),
+        "agent": agent,
+        "destination": destination,
+        "answer": answer,
+        **{name: _text(value) for name, value in more.items()},
+    }
+
+
 def _digests(result: ToolResult) -> dict[str, str]:
     """Prove what came back without keeping it."""
     content = None if result.data is None else result.data.get("content")

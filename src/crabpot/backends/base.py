@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from crabpot.runner import landlock
-from crabpot.spec import hardening
+from crabpot.spec import hardening, network
 
 if TYPE_CHECKING:
     import socket
@@ -110,7 +110,7 @@ def greeting(spec: SandboxSpec) -> dict[str, Any]:
         "op": "hello",
         "workspace": hardening.WORKSPACE,
         "roots": [hardening.WORKSPACE, *shown, *extra],
-        "env": dict(spec.env),
+        "env": {**(network.proxy_environment(spec.network) if spec.network.proxied else {}), **spec.env},
         "writable": [hardening.WORKSPACE, *hardening.WRITABLE, *writable],
         "shell": ["/bin/sh"],
         "limits": {
@@ -121,4 +121,5 @@ def greeting(spec: SandboxSpec) -> dict[str, Any]:
         },
         "contained": True,
         "shims": list(spec.host_commands),
+        "proxy": network.PROXY_PORT if spec.network.proxied else None,
     }

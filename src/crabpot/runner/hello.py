@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 _MAX_LIMIT = 1 << 62
 _MIN_OUTPUT = 1024
+_PORTS = 1 << 16
 
 
 class Hello:
     """The constants of this runner's life."""
 
-    __slots__ = ("contained", "env", "limits", "output_limit", "roots", "shell", "workspace", "writable")
+    __slots__ = ("contained", "env", "limits", "output_limit", "proxy", "roots", "shell", "workspace", "writable")
 
     def __init__(self, header: dict[str, Any]) -> None:
         if header.get("op") != "hello":
@@ -41,6 +42,10 @@ class Hello:
         if output is None or output < _MIN_OUTPUT:
             raise FrameError("hello: limits.output is not at least %d" % _MIN_OUTPUT)
         self.output_limit: int = output
+        proxy = header.get("proxy")
+        if proxy is not None and not (type(proxy) is int and 0 < proxy < _PORTS):
+            raise FrameError("hello: proxy is not a port")
+        self.proxy: int | None = proxy
         if type(header.get("contained")) is not bool:
             raise FrameError("hello: contained is not a boolean")
         # A contained runner signals everything in sight. Inside a sandbox it is pid 1 or that one's child; where it is

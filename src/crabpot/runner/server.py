@@ -101,6 +101,10 @@ class Runner:
             confine(self.hello.writable)
         self.reaper = Reaper(self.loop, contained=self.hello.contained)
         self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
+        if self.hello.proxy is not None:
+            from .proxy import Proxy  # noqa: PLC0415
+
+            Proxy(self, self.hello.proxy)
         self._wire.handle = self._handle
         self._wire.send(ready())
 

@@ -174,8 +174,11 @@ def _network_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
             yield f"{path}.valueFrom", "needs exactly one of env, file and keyring"
         if wrong := network.problem_with_header(rule.header):
             yield f"{path}.header", wrong
-        if wrong := _wrong(network.canonical_place, rule.host):
+        if wrong := _wrong(network.canonical_place, rule.host) or network.problem_with_injection(rule.host, chosen):
             yield f"{path}.host", wrong
+        file = rule.value_from.file
+        if file is not None and not file.startswith(("/", "~/")):
+            yield f"{path}.valueFrom.file", f'"{file}" must be an absolute path or start with ~/'
 
 
 def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:

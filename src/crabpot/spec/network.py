@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from crabpot.suggest import closest
 
 if TYPE_CHECKING:
-    from crabpot.settings import Network
+    from crabpot.settings import Network, ValueFrom
 
 Kind = Literal["none", "internet", "host", "bridge", "named", "allow"]
 
 NAMES: tuple[Kind, ...] = ("none", "internet", "host", "bridge")
 WEB_PORTS = (80, 443)
+HTTPS_PORT = 443
+
+# On the sandbox's own loopback, where nothing else was before; an HTTP proxy and SOCKS 5 at once.
+PROXY_PORT = 3128
 
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
@@ -29,17 +33,41 @@ class NetworkSpec:
     name: str = ""
     allow: tuple[str, ...] = ()
     ask: bool = False
-    inject: tuple[tuple[str, str], ...] = ()
+    inject: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def proxied(self) -> bool:
+        """Whether the sandbox has no network of its own and reaches places through the gateway."""
+        return self.kind in ("internet", "allow")
+
+
+def proxy_environment(network: NetworkSpec) -> dict[str, str]:
+    """Give the variables by which ordinary programs find the proxy.
+
+    ALL_PROXY is an HTTP one too: several libraries give up on a scheme of SOCKS that they need a further library for.
+    Programs reach their own loopback without it, unless the host's is what was listed.
+    """
+    listed = any(re.match(r"127\.|\[::1[]/]|localhost:", place) for place in network.allow)
+    proxy, direct = f"http://127.0.0.1:{PROXY_PORT}", "" if listed else "localhost,127.0.0.1,::1"
+    named = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": direct}
+    return named | {name.lower(): value for name, value in named.items()} | {"NODE_USE_ENV_PROXY": "1"}
 
 
 def describe(network: Network) -> NetworkSpec:
     """Turn checked settings into the spec's form."""
     if network.name == "allow":
         allow = tuple(canonical_place(place) for place in network.allow)
-        inject = tuple((canonical_place(rule.host), rule.header) for rule in network.inject)
+        inject = tuple((canonical_place(rule.host), rule.header, _mark(rule.value_from)) for rule in network.inject)
         return NetworkSpec(kind="allow", allow=allow, ask=network.ask, inject=inject)
     kind = next((kind for kind in NAMES if kind == network.name.lower()), None)
     return NetworkSpec(kind="named", name=network.name) if kind is None else NetworkSpec(kind=kind)
+
+
+def _mark(source: ValueFrom) -> str:
+    """Tell one source from another without naming it: where a secret lies is the gateway's to know."""
+    import hashlib  # noqa: PLC0415  only who injects something pays for it
+
+    return hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def problem_with_name(name: str) -> str | None:
@@ -66,10 +94,34 @@ def problem_with_header(header: str) -> str | None:
     return None if _HEADER.fullmatch(header) else f"{header!r} cannot be the name of a header"
 
 
+def problem_with_injection(host: str, network: Network) -> str | None:
+    """Say why no plain request of a host could get its header, or None. What is encrypted is not changed on its way."""
+    wanted, ports = split_place(canonical_place(host))
+    if wanted.startswith("*."):
+        return f'"{host}": a secret is for one host, not for whatever a wildcard stands for'
+    plain = [port for port in ports if port != HTTPS_PORT]
+    for place in network.allow:
+        try:
+            listed, open_ports = split_place(canonical_place(place))
+        except ValueError:
+            continue  # Told where it is written.
+        below = listed.startswith("*.") and wanted.endswith(listed[1:])
+        if (listed == wanted or below) and any(port in open_ports for port in plain):
+            return None
+    fix = f'list it for plain HTTP ("{wanted}:80" in network.allow)'
+    return f'"{host}" is not listed for plain HTTP, and HTTPS requests cannot be given a header yet: {fix}'
+
+
 def canonical_place(text: str) -> str:
     """Give `host:port`, `host:80,443`, `address:port` or `network/prefix:port` in one form; ValueError says why not."""
     host, ports = _split(text)
     return f"{_canonical_host(host, text)}:{','.join(map(str, ports))}"
+
+
+def split_place(place: str) -> tuple[str, tuple[int, ...]]:
+    """Take a canonical place apart: its host, an IPv6 one in brackets, and its ports."""
+    host, _, ports = place.rpartition(":")
+    return host, tuple(int(port) for port in ports.split(","))
 
 
 def _split(text: str) -> tuple[str, tuple[int, ...]]:
@@ -96,16 +148,24 @@ def _canonical_host(host: str, text: str) -> str:
         raise ValueError('"*" is every host: write network: "internet" for any public address')
     if host.startswith("[") or "/" in host or re.fullmatch(r"[0-9.]+", host):
         return _canonical_address(host, text)
-    name = host.removesuffix(".")
-    if not name.isascii():
+    if not host.isascii():
         raise ValueError(f'"{text}": write an international name in its xn-- form')
-    name = name.lower()
-    labels = name.removeprefix("*.").split(".")
-    if not all(_LABEL.fullmatch(label) for label in labels) or len(name) > 253:  # noqa: PLR2004  DNS's limit
-        raise ValueError(f'"{text}" is not a host name')
-    if re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)", labels[-1]):
+    name = host.lower()
+    try:
+        plain = canonical_name(name.removeprefix("*."))
+    except ValueError:
+        raise ValueError(f'"{text}" is not a host name') from None
+    if re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)", plain.rpartition(".")[2]):
         raise ValueError(f'"{text}": write an address as four decimal numbers')
-    return name
+    return f"*.{plain}" if name.startswith("*.") else plain
+
+
+def canonical_name(name: str) -> str:
+    """Give a host name in lower-case ASCII without the dot at its end; ValueError if it is none."""
+    plain = name.removesuffix(".")
+    if not all(_LABEL.fullmatch(label) for label in plain.split(".")) or len(plain) > 253:  # noqa: PLR2004  DNS's limit
+        raise ValueError("not a host name")
+    return plain
 
 
 def _canonical_address(host: str, text: str) -> str:

@@ -24,14 +24,17 @@ _NETWORKS = {
     "none": ("enforced", "a network namespace of its own, with nothing but lo"),
     "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
     "internet": (
-        "refused",
-        'network "internet" goes through the gateway, which this backend cannot do yet: write "none"',
+        "enforced",
+        "a network namespace of its own; public addresses, of any name, are reached through the gateway alone",
     ),
     "allow": (
-        "refused",
-        "a list of allowed places goes through the gateway, which this backend cannot do yet",
+        "enforced",
+        "a network namespace of its own; the places listed, and no others, are reached through the gateway alone",
     ),
-    "bridge": ("refused", 'network "bridge" is docker\'s: write backend: "docker", or network: "none"'),
+    "bridge": (
+        "refused",
+        'network "bridge" is docker\'s: write "internet" for public addresses without the LAN, or backend: "docker"',
+    ),
     "named": ("refused", 'a network of docker\'s own needs backend: "docker"'),
 }
 

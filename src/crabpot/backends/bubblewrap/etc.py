@@ -27,6 +27,12 @@ ALTERNATIVES = "/etc/alternatives"
 LINKER_CACHE = "/etc/ld.so.cache"
 LOCALTIME = "/etc/localtime"
 RESOLVER = "/etc/resolv.conf"
+SSH_CONFIG = "/etc/ssh/ssh_config"
+
+
+def ssh_config(interpreter: str, runner: str) -> bytes:
+    """Send every ssh through the sandbox's proxy; its user's own configuration, read first, can still say otherwise."""
+    return _lines("Host *", f"    ProxyCommand {interpreter} -I -S {runner}/connect.py %h %p")
 
 
 def written(user: User, *, resolves: bool) -> Mapping[str, bytes]:

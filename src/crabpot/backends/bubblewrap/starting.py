@@ -172,7 +172,10 @@ class Opening:
 
     def _files(self, fds: sources.Fds) -> Iterator[tuple[str, int]]:
         resolves = self._spec.network.kind == "host"
-        for path, content in etc.written(self._user, resolves=resolves).items():
+        made = dict(etc.written(self._user, resolves=resolves))
+        if self._spec.network.proxied:
+            made[etc.SSH_CONFIG] = etc.ssh_config(self._ground.kit.interpreter.path, render.RUNNER)
+        for path, content in made.items():
             fd = fds.add(os.memfd_create(path, os.MFD_CLOEXEC))
             os.pwrite(fd, content, 0)
             yield path, fd

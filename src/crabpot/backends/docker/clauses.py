@@ -24,10 +24,13 @@ _NETWORKS: dict[str, tuple[State, str]] = {
     "bridge": ("enforced", "docker's bridge, as configured: it reaches the internet, and on most machines the LAN too"),
     "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
     "internet": (
-        "refused",
-        'network "internet" goes through the gateway, which this backend cannot do yet: write "none"',
+        "enforced",
+        "a network namespace of its own; public addresses, of any name, are reached through the gateway alone",
     ),
-    "allow": ("refused", "a list of allowed places goes through the gateway, which this backend cannot do yet"),
+    "allow": (
+        "enforced",
+        "a network namespace of its own; the places listed, and no others, are reached through the gateway alone",
+    ),
 }
 
 

@@ -46,6 +46,12 @@ def names(home: str, user: User) -> tuple[Bind, ...]:
     return tuple(Bind(source=f"{made}/{name}", target=f"/etc/{name}", access="ro") for name in shown)
 
 
+def ssh(home: str, interpreter: str) -> Bind:
+    """Give ssh's configuration for a sandbox whose connections go through the gateway, to mount."""
+    made = _keep(home, "ssh", {"ssh_config": etc.ssh_config(interpreter, render.RUNNER)})
+    return Bind(source=f"{made}/ssh_config", target=etc.SSH_CONFIG, access="ro")
+
+
 def _keep(home: str, kind: str, files: Mapping[str, bytes]) -> str:
     """Find a folder with just these files, named after what is in them, or make it; whole or not at all."""
     digest = hashlib.sha256()

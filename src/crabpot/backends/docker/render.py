@@ -172,8 +172,10 @@ def _in_place_of_volumes(plan: Plan) -> dict[str, str]:
 
 
 def network_mode(spec: SandboxSpec) -> str:
-    """Name the network as the engine does."""
-    return spec.network.name if spec.network.kind == "named" else spec.network.kind
+    """Name the network as the engine does; what goes through the gateway needs none of the engine's."""
+    if spec.network.kind == "named":
+        return spec.network.name
+    return "none" if spec.network.proxied else spec.network.kind
 
 
 def limits(spec: SandboxSpec, *, cpus: float, disk: str | None) -> dict[str, Any]:

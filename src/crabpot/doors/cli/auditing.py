@@ -57,6 +57,9 @@ def _line(record: dict[str, Any]) -> str:
         return visible(f"{record['number']:>6} {when} verify {record['session']} on {record['backend']}: {counts}")
     if record["kind"] in ("request", "answer"):
         return visible(f"{record['number']:>6} {when} {record['kind']:<7} {_asked(record)}  [{record.get('session')}]")
+    if record["kind"] == "connection":
+        what = f"connection {record['answer']:<8} {record['destination']}: {record['because']}"
+        return visible(f"{record['number']:>6} {when} {what}  [{record['session']}]")
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
     args = record.get("args", {})
     what = args.get("command") or args.get("path") or ""

@@ -32,7 +32,7 @@ def explain(frame: Frame, options: Namespace) -> int:
             raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
     wanted = list(dict.fromkeys(keys))
-    answers = asyncio.run(_answers(explainer, wanted, command, options.sender))
+    answers = asyncio.run(_answers(explainer, wanted, command, options))
     if options.live:
         from crabpot.doors.cli.living import add_facts  # noqa: PLC0415  most answers open no sandbox
 
@@ -46,9 +46,10 @@ def explain(frame: Frame, options: Namespace) -> int:
 
 
 async def _answers(
-    explainer: Explainer, keys: list[str], command: str | None, sender: str | None
+    explainer: Explainer, keys: list[str], command: str | None, options: Namespace
 ) -> list[dict[str, Any]]:
-    return [await explainer.explain(key, command, sender=sender) for key in keys]
+    asked = {"sender": options.sender, "connect": options.connect}
+    return [await explainer.explain(key, command, **asked) for key in keys]
 
 
 def _usual_keys(settings: Settings, agent: str | None) -> list[str]:

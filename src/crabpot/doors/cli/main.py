@@ -197,6 +197,7 @@ def _deciding(commands: Adder) -> None:
     one.add_argument("--agent", metavar="ID", help="only sessions of this agent")
     one.add_argument("--sender", help="who sends the command, for tools.elevated.allowFrom")
     one.add_argument("--live", action="store_true", help="open its sandbox, and compare what the kernel says of it")
+    one.add_argument("--connect", metavar="HOST:PORT", help="say whether the session could connect there, and why")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
     one = _add(commands, "check", "decisions:check", "look for what the configuration gives away, each with its fix")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATES = {"enforced": "green", "degraded": "yellow", "refused": "red", "violated": "red"}
+_REACHED = {"allowed": "green", "asks": "yellow", "refused": "red", "unchecked": "yellow"}
 _PLACES = {"host": "yellow", "sandbox": "green", "blocked": "red"}
 
 
@@ -136,6 +137,10 @@ def _session(answer: dict[str, Any], pen: Pen) -> Iterator[str]:
         approval = " (with approval)" if command["approval"] else ""
         yield f"  Command {visible(words)} → {pen(_PLACES[command['where']], command['where'])}{approval}"
         yield f"    {pen('dim', 'because ' + command['because'])}"
+    connect = answer.get("connect")
+    if connect:
+        yield f"  Connection {visible(connect['place'])} → {pen(_REACHED[connect['answer']], connect['answer'])}"
+        yield f"    {pen('dim', 'because ' + connect['because'])}"
 
 
 def _elevated(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:

@@ -67,8 +67,6 @@ def test_without_an_engine_there_is_one_refusal() -> None:
         ("sandbox", {}, {"docker": Docker(runtime="kata")}),
         ("seccomp", {"security": frozenset({"apparmor"})}, {}),
         ("apparmor", {"security": frozenset({"seccomp"})}, {"docker": Docker(apparmor="crabpot")}),
-        ("network", {}, {"network": NetworkSpec(kind="internet")}),
-        ("network", {}, {"network": NetworkSpec(kind="allow", allow=("a.example:443",))}),
         ("binds", {"socket": "/srv/e/x.sock"}, {"mounts": (Mount(source="/srv/e", target="/e", access="ro"),)}),
         ("binds", {"socket": "/srv/e"}, {"mounts": (Mount(source="/srv/e", target="/e", access="ro"),)}),
     ],
@@ -117,3 +115,10 @@ def test_the_networks_of_docker_are_kept_as_written(kind: Any) -> None:
 
 def test_under_another_runtime_what_was_mounted_is_not_compared() -> None:
     assert table(docker=Docker(runtime="runsc"))["binds"][0] == "degraded"
+
+
+@pytest.mark.parametrize(
+    "network", [NetworkSpec(kind="internet"), NetworkSpec(kind="allow", allow=("a.example:443",))], ids=str
+)
+def test_what_goes_through_the_gateway_is_kept_by_a_namespace_without_a_network(network: NetworkSpec) -> None:
+    assert table(FOUND, network=network)["network"][0] == "enforced"

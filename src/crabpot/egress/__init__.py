@@ -1,0 +1,1 @@
+"""Which connections a sandbox may make, and making them: the gateway's side of `network.allow` and `internet`."""

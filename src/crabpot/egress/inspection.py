@@ -1,0 +1,109 @@
+"""What a program says first on a tunnel must agree with the host that the tunnel is for. Pure.
+
+One address serves many hosts, and the name inside the stream decides which: a tunnel to a listed host must not be a way
+to an unlisted one beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from crabpot.egress.destinations import BadDestination, read
+from crabpot.egress.tls import HANDSHAKE, BadHello, Hello, HelloReader
+
+if TYPE_CHECKING:
+    from crabpot.egress.destinations import Destination
+
+_TLS_PORT, _HTTP_PORT = 443, 80
+# No server takes one of these in the first line of a request; many protocols that are not text begin with one.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+_LONGEST_LINE = 8 << 10
+
+
+class Speaks(Enum):
+    """What a stream turned out to be."""
+
+    UNKNOWN = "unknown"
+    TLS = "tls"
+    HTTP = "http"
+    OTHER = "other"
+
+
+class Disagreement(ValueError):
+    """A stream that is not for the host it was opened for; the message says why."""
+
+
+def speaks(start: bytes) -> Speaks:
+    """Say what a client's first bytes are, as soon as they tell."""
+    if not start:
+        return Speaks.UNKNOWN
+    if start[0] == HANDSHAKE:
+        return Speaks.TLS
+    # Servers skip empty lines and blanks before a request, and read one with odd blanks in it: so do we, to refuse it.
+    line, ended, _ = start.lstrip(b"\r\n\t\v\f ").partition(b"\n")
+    if _CONTROL.search(line):
+        return Speaks.OTHER
+    if ended:
+        return Speaks.HTTP if b"HTTP/" in line.upper() else Speaks.OTHER
+    if len(start) > _LONGEST_LINE:
+        raise Disagreement("a first line without an end, which cannot be checked")
+    return Speaks.UNKNOWN
+
+
+def check_kind(found: Speaks, destination: Destination) -> None:
+    """Refuse on a port of the web what is not the web's: nothing there would say which host it is for."""
+    if destination.address is not None:
+        return
+    if destination.port == _TLS_PORT and found is not Speaks.TLS:
+        raise Disagreement(f"port 443 is for TLS, and this is not; {destination.host} cannot be checked")
+    if destination.port == _HTTP_PORT and found is not Speaks.HTTP:
+        raise Disagreement(f"port 80 is for HTTP/1, and this is not; {destination.host} cannot be checked")
+
+
+class TlsCheck:
+    """Lets a TLS stream pass while each hello in it is for the host of the tunnel."""
+
+    def __init__(self, destination: Destination, *, everything: bool) -> None:
+        self._destination = destination
+        self._everything = everything
+        self._reader = HelloReader()
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing may pass yet."""
+        return not self._reader.seen
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is said in the open."""
+        return self._reader.done
+
+    def feed(self, data: bytes) -> None:
+        """Look at more of the stream; Disagreement ends it."""
+        try:
+            hellos = self._reader.feed(data)
+        except BadHello as error:
+            raise Disagreement(f"a stream that begins as TLS and is not: {error}") from None
+        for hello in hellos:
+            self._check(hello)
+
+    def _check(self, hello: Hello) -> None:
+        host = self._destination.host
+        if self._everything and self._destination.address is not None:
+            return
+        if hello.encrypted and not self._everything:
+            raise Disagreement(f"the TLS hello hides a second host name (ECH), so that {host} cannot be checked")
+        if self._destination.address is not None:
+            if hello.name is not None:
+                raise Disagreement(f"{host} is listed by address, and the TLS inside names {hello.name!a}")
+            return
+        if hello.name is None:
+            raise Disagreement(f"the TLS inside names no host (no SNI), so that {host} cannot be checked")
+        try:
+            named = read(hello.name, self._destination.port)
+        except BadDestination:
+            named = None
+        if named != self._destination:
+            raise Disagreement(f"the TLS inside names {hello.name!a} (SNI), but the connection is to {host}")

@@ -1,0 +1,236 @@
+"""One connection of a program inside: an HTTP proxy and SOCKS 5 on one port, told apart by the first byte.
+
+The runner only carries the bytes. All of them are read here, where what runs inside cannot change how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from crabpot.egress import messages, socks
+from crabpot.egress.destinations import BadDestination, read_authority
+from crabpot.egress.inspection import Disagreement, Speaks, TlsCheck, check_kind, speaks
+from crabpot.egress.messages import BadRequest, Body
+from crabpot.egress.reaching import Failed, Refused
+from crabpot.egress.relay import Counted, Inbox, both_ways, half_close, send
+from crabpot.egress.tls import UNRECOGNISED
+
+if TYPE_CHECKING:
+    from crabpot.egress.destinations import Destination
+    from crabpot.egress.messages import Request
+    from crabpot.egress.reaching import Reached, WayOut
+    from crabpot.egress.relay import Stream
+
+_GREETING_S = 120.0
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_STATUS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
+
+
+class _Ended(Exception):
+    """Nothing more is to be done for this connection."""
+
+
+async def serve(way_out: WayOut, stream: Stream) -> None:
+    """Serve one connection to its end."""
+    with suppress(_Ended, ConnectionError):
+        await _Connection(way_out, stream).run()
+    stream.reply()
+
+
+class _Connection:
+    def __init__(self, way_out: WayOut, stream: Stream) -> None:
+        self._way_out = way_out
+        self._stream = stream
+        self._inbox = Inbox(stream)
+        self._counted = Counted()
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.timeout(_GREETING_S):
+                if not await self._inbox.more():
+                    return
+                if self._inbox.waiting[0] == socks.VERSION:
+                    destination = await self._socks()
+                    head = None
+                else:
+                    head = await self._head()
+        except TimeoutError:
+            return
+        if head is None:
+            await self._tunnel_by_socks(destination)
+        else:
+            await self._http(head)
+
+    # --- SOCKS ------------------------------------------------------------------------------------------------------
+
+    async def _socks(self) -> Destination:
+        while (greeting := socks.read_greeting(bytes(self._inbox.waiting))) is None:
+            await self._need_more()
+        size, fits = greeting
+        self._inbox.take(size)
+        await self._stream.write(socks.CHOSEN if fits else socks.NOT_CHOSEN)
+        if not fits:
+            raise _Ended
+        try:
+            while (asked := socks.read_request(bytes(self._inbox.waiting))) is None:
+                await self._need_more()
+        except socks.BadSocks as error:
+            await self._stream.write(socks.reply(error.reply))
+            raise _Ended from None
+        self._inbox.take(asked[0])
+        return asked[1]
+
+    async def _tunnel_by_socks(self, destination: Destination) -> None:
+        try:
+            reached = await self._way_out.reach(destination)
+        except Refused:
+            await self._stream.write(socks.reply(socks.Reply.NOT_ALLOWED))
+            return
+        except Failed:
+            await self._stream.write(socks.reply(socks.Reply.UNREACHABLE))
+            return
+        with closing(reached.sock):
+            await self._stream.write(socks.reply(socks.Reply.DONE))
+            await self._tunnel(destination, reached)
+
+    # --- HTTP -------------------------------------------------------------------------------------------------------
+
+    async def _head(self) -> bytes:
+        at = 0
+        while True:
+            end = self._inbox.waiting.find(b"\r\n\r\n", max(0, at - 3))
+            if end >= 0:
+                return self._inbox.take(end + 4)
+            at = len(self._inbox.waiting)
+            if at > messages.LONGEST_HEAD:
+                await self._answer(400, "the head of the request is too long")
+            await self._need_more()
+
+    async def _http(self, head: bytes) -> None:
+        try:
+            request = messages.read_head(head)
+            if request.method == b"CONNECT":
+                destination, path = read_authority(request.target.decode("ascii")), b""
+            else:
+                destination, path = messages.destination_of(request)
+        except (BadRequest, BadDestination) as error:
+            await self._answer(400, f"not passed on: {error}")
+        if request.method == b"CONNECT":
+            reached = await self._reach(destination)
+            with closing(reached.sock):
+                await self._stream.write(_ESTABLISHED)
+                await self._tunnel(destination, reached)
+        else:
+            await self._pass_on(request, destination, path)
+
+    async def _pass_on(self, request: Request, destination: Destination, path: bytes) -> None:
+        """Send one request, with exactly its body, and give back all that the server answers."""
+        try:
+            added = await self._way_out.added_headers(destination)
+        except Failed as error:
+            await self._answer(502, str(error))
+        reached = await self._reach(destination)
+        with closing(reached.sock):
+            head = messages.write_head(request, destination, path, added)
+            body = Body(request.size)
+            await send(reached.sock, head, self._counted)
+            await both_ways(self._stream, reached.sock, partial(self._send_body, body, reached), self._counted)
+
+    async def _send_body(self, body: Body, reached: Reached) -> None:
+        """Send a request's body. What comes behind it is never read: each request has a connection of its own."""
+        while not body.complete:
+            data = await self._inbox.next()
+            if not data:
+                half_close(reached.sock)
+                return
+            try:
+                passed = body.feed(data)
+            except BadRequest:
+                raise _Ended from None
+            await send(reached.sock, passed, self._counted)
+
+    async def _reach(self, destination: Destination) -> Reached:
+        try:
+            return await self._way_out.reach(destination)
+        except Refused as error:
+            await self._answer(403, str(error))
+        except Failed as error:
+            await self._answer(502, str(error))
+
+    async def _answer(self, status: int, message: str) -> NoReturn:
+        body = f"crabpot: {message}\n".encode()
+        head = (
+            f"HTTP/1.1 {status} {_STATUS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nProxy-Status: crabpot\r\nConnection: close\r\n\r\n"
+        )
+        await self._stream.write(head.encode("ascii") + body)
+        raise _Ended
+
+    # --- tunnels ----------------------------------------------------------------------------------------------------
+
+    async def _tunnel(self, destination: Destination, reached: Reached) -> None:
+        """Pass a stream on; what the client says in the open must be for the host that was asked for."""
+        await both_ways(self._stream, reached.sock, partial(self._up, destination, reached), self._counted)
+
+    async def _up(self, destination: Destination, reached: Reached) -> None:
+        found = await self._classify(destination)
+        if found is Speaks.HTTP:
+            await self._http_inside(destination, reached)
+            return
+        check = TlsCheck(destination, everything=reached.rules.everything) if found is Speaks.TLS else None
+        held = b""
+        while data := await self._inbox.next():
+            if check is not None and not check.done:
+                try:
+                    check.feed(data)
+                except Disagreement as error:
+                    await self._end(destination, str(error), UNRECOGNISED)
+                if check.waits:
+                    held += data
+                    continue
+                data, held = held + data, b""
+            await send(reached.sock, data, self._counted)
+        half_close(reached.sock)
+
+    async def _classify(self, destination: Destination) -> Speaks:
+        """Wait for enough of the client's first bytes. A server that speaks first is heard meanwhile."""
+        try:
+            while (found := speaks(bytes(self._inbox.waiting))) is Speaks.UNKNOWN:
+                if not await self._inbox.more():
+                    found = Speaks.OTHER
+                    break
+            if found is not Speaks.OTHER or self._inbox.waiting:
+                check_kind(found, destination)
+        except Disagreement as error:
+            await self._end(destination, str(error), b"")
+        return found
+
+    async def _http_inside(self, destination: Destination, reached: Reached) -> None:
+        """Plain HTTP in a tunnel is read like any other, so that its Host header cannot name another site."""
+        head = await self._head()
+        try:
+            request = messages.read_head(head.lstrip(b"\r\n"))
+            messages.check_inside(request, destination)
+            added = await self._way_out.added_headers(destination)
+        except (BadRequest, Failed) as error:
+            await self._end(destination, str(error), b"")
+        head = messages.write_head(request, destination, request.target, added)
+        await send(reached.sock, head, self._counted)
+        await self._send_body(Body(request.size), reached)
+
+    async def _end(self, destination: Destination, why: str, last: bytes) -> NoReturn:
+        """End a tunnel that is not what it was opened for, and say so."""
+        try:
+            self._way_out.refuse(destination, why)
+        except Refused as error:
+            if last:
+                await self._stream.write(last)
+                raise _Ended from None
+            await self._answer(403, str(error))
+
+    async def _need_more(self) -> None:
+        if not await self._inbox.more():
+            raise _Ended

@@ -1,0 +1,152 @@
+"""One sandbox's way out: decide, ask, resolve, check every address, dial. In this order, and the only way."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+
+from crabpot.audit.records import of_connection
+from crabpot.egress import asking
+from crabpot.egress.addresses import special
+from crabpot.egress.dialling import Unreachable, dial
+from crabpot.egress.resolving import Unresolved
+from crabpot.egress.routes import is_own
+from crabpot.egress.rules import Reach, rule_for, rules
+from crabpot.egress.secrets import SecretUnavailable
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from crabpot.egress.destinations import Address, Destination
+    from crabpot.egress.resolving import Resolver
+    from crabpot.egress.rules import Rules
+    from crabpot.egress.secrets import Secrets
+    from crabpot.elevation.requests import Answer, Request
+    from crabpot.placement.scope import Scope
+
+    Added = tuple[tuple[bytes, bytes], ...]
+
+
+class Asked(Protocol):
+    """Whoever a person's answer comes from."""
+
+    async def decide(self, request: Request) -> Answer:
+        """Give the answer to one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What every way out of one gateway stands on."""
+
+    resolver: Resolver
+    secrets: Secrets
+    record: Callable[[dict[str, Any]], object]
+    desk: Asked | None = None
+    config: str | None = None
+    is_own: Callable[[Address], bool] = is_own
+
+
+class Refused(Exception):
+    """A connection that is not made; the message says why, by which setting, and what to do."""
+
+
+class Failed(Exception):
+    """A connection that may be made and cannot be."""
+
+
+class Reached(NamedTuple):
+    """A connection that was made."""
+
+    sock: socket.socket
+    address: Address
+    rules: Rules
+
+
+class WayOut:
+    """Of one scope."""
+
+    def __init__(self, scope: Scope, ground: Ground) -> None:
+        self._scope = scope
+        self._ground = ground
+        self._rules = rules(scope.agent)
+
+    async def reach(self, destination: Destination) -> Reached:
+        """Connect, or raise Refused or Failed; either way it is written down."""
+        try:
+            addresses, because = await self._checked(destination)
+            sock, address = await dial(addresses, destination.port)
+        except (Unreachable, Unresolved) as error:
+            self._record(destination, "failed", str(error))
+            raise Failed(f"{destination} cannot be reached: {error}") from None
+        self._record(destination, "allowed", because, address=str(address))
+        return Reached(sock, address, self._rules)
+
+    async def _checked(self, destination: Destination) -> tuple[tuple[Address, ...], str]:
+        verdict = self._rules.decide(destination)
+        if verdict.answer is Reach.REFUSED:
+            self.refuse(destination, f"{verdict.because} ({verdict.source}); {_remedy(destination, self._rules)}")
+        because = verdict.because
+        if verdict.answer is Reach.ASKS:
+            because = await self._ask(destination, verdict.source)
+        if destination.address is not None:
+            addresses: tuple[Address, ...] = (destination.address,)
+        else:
+            addresses = await self._ground.resolver.resolve(destination.host)
+        for address in addresses:
+            wrong = await asyncio.to_thread(self._rules.forbid, address, destination.port, self._ground.is_own)
+            if wrong is not None:
+                led = "" if destination.address is not None else f"{destination.host} leads to {address}, and "
+                listing = replace(destination, host=str(address), address=address)
+                found = special(address)
+                fix = "" if found is not None and found.never else f'; if that is meant, list "{listing}" itself'
+                self.refuse(destination, f"{led}{wrong} ({verdict.source}){fix}")
+        return addresses, because
+
+    async def _ask(self, destination: Destination, source: str) -> str:
+        if self._ground.desk is None:
+            self.refuse(destination, f"it is not listed ({source}), and nobody is there to ask")
+        answer = await self._ground.desk.decide(asking.request(destination, self._scope, source))
+        if not answer.allowed:
+            self.refuse(destination, f"{answer.reason or 'denied'}, by {answer.by}; it is not listed ({source})")
+        if answer.grant == "config":
+            network = self._scope.agent.source("sandbox.network")
+            added = rule_for(str(destination), f"{network}.allow")
+            self._rules = replace(self._rules, listed=(*self._rules.listed, added))
+            await asyncio.to_thread(asking.write_down, self._ground.config, network, destination)
+        return f"allowed by {answer.by}"
+
+    def refuse(self, destination: Destination, why: str) -> NoReturn:
+        """Write a refusal down, tell the calls that are under way, and raise it."""
+        self._record(destination, "refused", why)
+        self._scope.hint(f"the connection to {destination} was refused: {why}")
+        raise Refused(f"the connection to {destination} was refused: {why}")
+
+    async def added_headers(self, destination: Destination) -> Added:
+        """Give the headers that this host's plain requests get on their way; Failed where a value cannot be had."""
+        made = []
+        for index, rule in enumerate(self._scope.agent.sandbox.network.inject):
+            listed = rule_for(rule.host, "")
+            if destination.port not in listed.ports or not listed.names(destination):
+                continue
+            try:
+                value = await self._ground.secrets.value(rule.value_from)
+            except SecretUnavailable as error:
+                where = self._scope.agent.source(f"sandbox.network.inject[{index}]")
+                self._record(destination, "failed", f"{rule.header}: {error} ({where})")
+                raise Failed(f"{rule.header} for {destination}: {error} ({where})") from None
+            made.append((rule.header.encode("ascii"), value))
+            self._record(destination, "injected", rule.header)
+        return tuple(made)
+
+    def _record(self, destination: Destination, answer: str, because: str, **more: str) -> None:
+        scope = self._scope
+        more = {"scope": scope.key, "because": because, **more}
+        self._ground.record(of_connection(scope.session, scope.agent.id, str(destination), answer, **more))
+
+
+def _remedy(destination: Destination, found: Rules) -> str:
+    if found.everything:
+        return f'to reach it, list it: network: {{ allow: ["{destination}"] }}'
+    return f'to allow it, add "{destination}" to network.allow'

@@ -1,0 +1,62 @@
+"""From a name to all of its addresses, asked once for each connection, in the gateway and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from crabpot.egress.destinations import embedded
+
+if TYPE_CHECKING:
+    from crabpot.egress.destinations import Address
+
+_TIMEOUT_S = 15.0
+# A resolver that hangs holds a thread; these are for connections alone, and other threads of the gateway go on.
+_AT_ONCE = 32
+
+
+class Unresolved(Exception):
+    """A name that leads nowhere for now."""
+
+
+class Resolver(Protocol):
+    """Whoever knows where names lead."""
+
+    async def resolve(self, name: str) -> tuple[Address, ...]:
+        """Give every address of a name, best first; Unresolved if there is none."""
+
+
+class SystemResolver:
+    """The host's own: /etc/hosts, DNS, whatever nsswitch says."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def resolve(self, name: str) -> tuple[Address, ...]:
+        """Ask in a thread, and wait for it no longer than a person would."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="crabpot-resolver")
+        asking = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, name)
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await asking
+        except TimeoutError:
+            raise Unresolved(f"{name}: no answer from the resolver within {_TIMEOUT_S:g} s") from None
+
+    def close(self) -> None:
+        """Let the threads go; one that hangs is not waited for."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_up(name: str) -> tuple[Address, ...]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Unresolved(f"{name}: {error.strerror if isinstance(error, OSError) else 'not a name'}") from None
+    # A scope (fe80::1%eth0) is cut off: such an address is refused anyway.
+    texts = dict.fromkeys(str(one[4][0]).partition("%")[0] for one in found)
+    return tuple(dict.fromkeys(embedded(ipaddress.ip_address(text)) for text in texts))

@@ -1,0 +1,143 @@
+"""The first message of a TLS stream, as far as it says which host it is for. Pure, and fed by whatever runs inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HANDSHAKE, CHANGE_CIPHER = 22, 20
+# RFC 8446, 5.1: what a record may hold; and more than any ClientHello with the largest keys of today.
+_LONGEST_RECORD, _LONGEST_HELLO = 1 << 14, 64 << 10
+_CLIENT_HELLO = 1
+_SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
+_HOST_NAME = 0
+
+# A fatal alert, unrecognized_name: what a server says that does not know the host.
+UNRECOGNISED = bytes((21, 3, 3, 0, 2, 2, 112))
+
+
+class BadHello(ValueError):
+    """Not a ClientHello; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What a ClientHello says of its host. `encrypted`: another host may be named where only the server sees it."""
+
+    name: str | None
+    encrypted: bool
+
+
+class HelloReader:
+    """Watches the client's side of a stream until nothing more is said in the open.
+
+    A server may ask for the hello once more, so that the first is not the last that can name a host.
+    """
+
+    def __init__(self) -> None:
+        self._records = bytearray()
+        self._message = bytearray()
+        self._seen = 0
+        self.done = False
+
+    @property
+    def seen(self) -> int:
+        """How many hellos came."""
+        return self._seen
+
+    def feed(self, data: bytes) -> list[Hello]:
+        """Give the hellos that `data` completes; BadHello where it is not TLS, or not to the letter."""
+        found: list[Hello] = []
+        if self.done:
+            return found
+        self._records += data
+        while not self.done and self._records:
+            if self._seen and self._records[0] not in (HANDSHAKE, CHANGE_CIPHER):
+                self.done = True
+                break
+            if len(self._records) < 5:  # noqa: PLR2004  a record's header
+                break
+            kind, size = self._records[0], int.from_bytes(self._records[3:5], "big")
+            if self._records[1] != 3 or not 0 < size <= _LONGEST_RECORD:  # noqa: PLR2004  every TLS is 3.x
+                raise BadHello("not a record of TLS")
+            if kind != HANDSHAKE and not self._seen:
+                raise BadHello("a stream of TLS that does not begin with a hello")
+            if len(self._records) < 5 + size:
+                break
+            content = bytes(self._records[5 : 5 + size])
+            del self._records[: 5 + size]
+            if kind == HANDSHAKE:
+                found += self._handshake(content)
+        return found
+
+    def _handshake(self, content: bytes) -> list[Hello]:
+        self._message += content
+        if self._message[0] != _CLIENT_HELLO:
+            if not self._seen:
+                raise BadHello("a handshake that does not begin with a hello")
+            self.done = True
+            return []
+        if len(self._message) < 4:  # noqa: PLR2004  kind and length
+            return []
+        size = int.from_bytes(self._message[1:4], "big")
+        if size > _LONGEST_HELLO:
+            raise BadHello("a hello of more than 64 KiB")
+        if len(self._message) < 4 + size:
+            return []
+        if len(self._message) > 4 + size:
+            raise BadHello("something behind the hello")
+        hello = read_hello(bytes(self._message[4:]))
+        self._message.clear()
+        self._seen += 1
+        return [hello]
+
+
+def read_hello(body: bytes) -> Hello:
+    """Read the body of a ClientHello."""
+    reading = _Reading(body)
+    reading.take(2 + 32)
+    reading.vector(1)
+    reading.vector(2)
+    reading.vector(1)
+    name, encrypted, seen = None, False, set()
+    extensions = _Reading(reading.vector(2) if reading.left else b"")
+    if reading.left:
+        raise BadHello("something behind the extensions")
+    while extensions.left:
+        kind, content = int.from_bytes(extensions.take(2), "big"), extensions.vector(2)
+        if kind in seen:
+            raise BadHello("an extension that is there twice")
+        seen.add(kind)
+        if kind == _SERVER_NAME:
+            name = _server_name(content)
+        encrypted = encrypted or kind == _ENCRYPTED_HELLO
+    return Hello(name=name, encrypted=encrypted)
+
+
+def _server_name(content: bytes) -> str:
+    outer = _Reading(content)
+    names = _Reading(outer.vector(2))
+    kind, name = names.take(1)[0], names.vector(2)
+    if outer.left or names.left or kind != _HOST_NAME:
+        raise BadHello("a list of server names, where there can be one")
+    try:
+        return name.decode("ascii")
+    except UnicodeDecodeError:
+        raise BadHello("a server name that is not ASCII") from None
+
+
+class _Reading:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, size: int) -> bytes:
+        if size > self.left:
+            raise BadHello("a hello that ends too early")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def vector(self, width: int) -> bytes:
+        return self.take(int.from_bytes(self.take(width), "big"))

@@ -1,0 +1,1 @@
+"""Claims about connections out of a sandbox."""

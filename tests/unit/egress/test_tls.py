@@ -1,0 +1,206 @@
+"""The hello of a TLS stream: real ones of this machine's OpenSSL, and whatever else runs inside may send."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpot.egress.destinations import read_authority
+from crabpot.egress.inspection import Disagreement, Speaks, TlsCheck, check_kind, speaks
+from crabpot.egress.tls import BadHello, HelloReader, read_hello
+
+PLACE = read_authority("example.com:443")
+
+
+def real(name, alpn=()):
+    """Give the first flight that OpenSSL sends for a host."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def hello(*extensions, tail=b""):
+    """Make the record of a hello from extensions of (kind, content)."""
+    listed = b"".join(kind.to_bytes(2, "big") + vector(content, 2) for kind, content in extensions)
+    body = bytes(34) + b"\0" + vector(b"\x13\x01", 2) + vector(b"\0", 1) + vector(listed, 2) + tail
+    return record(b"\x01" + vector(body, 3))
+
+
+def vector(content, width):
+    return len(content).to_bytes(width, "big") + content
+
+
+def record(content, kind=22):
+    return bytes((kind, 3, 1)) + vector(content, 2)
+
+
+def naming(*names):
+    return 0, vector(b"".join(b"\0" + vector(name, 2) for name in names), 2)
+
+
+def test_the_hello_of_a_real_client_names_its_host():
+    for name in ("example.com", "a" * 60 + ".example.com"):
+        (found,) = HelloReader().feed(real(name, ["h2", "http/1.1"]))
+        assert found.name == name
+        assert not found.encrypted
+    (found,) = HelloReader().feed(real(None))
+    assert found.name is None
+
+
+@given(st.lists(st.integers(1, 100), max_size=30))
+def test_a_hello_is_read_however_it_is_cut_into_reads_and_records(cuts):
+    data = real("example.com")
+    reader, found, rest = HelloReader(), [], data
+    for cut in (*cuts, len(data)):
+        found += reader.feed(rest[:cut])
+        rest = rest[cut:]
+    assert [one.name for one in found] == ["example.com"]
+    message = data[5:]
+    split = b"".join(record(message[at : at + 7]) for at in range(0, len(message), 7))
+    assert [one.name for one in HelloReader().feed(split)] == ["example.com"]
+
+
+BROKEN = {
+    "not TLS": b"\x16\x02\x00\x00\x05abcde",
+    "an empty record": b"\x16\x03\x01\x00\x00",
+    "a record too long": b"\x16\x03\x01\xff\xff",
+    "an alert first": record(b"\x02\x28", kind=21),
+    "another message first": record(b"\x02" + vector(b"x" * 40, 3)),
+    "a hello too long": record(b"\x01\xff\xff\xff"),
+    "a hello that ends early": record(b"\x01" + vector(b"x" * 10, 3)),
+    "something behind the hello": record(hello()[5:] + b"x"),
+    "something behind the extensions": hello(tail=b"x"),
+    "two names": hello(naming(b"example.com", b"evil.example")),
+    "names twice": hello(naming(b"example.com"), naming(b"evil.example")),
+    "a name of another kind": hello((0, vector(b"\1" + vector(b"example.com", 2), 2))),
+    "a name beyond ASCII": hello(naming(b"\xc3\xa9.example")),
+    "no name in the list": hello((0, vector(b"", 2))),
+    "something behind the list": hello((0, vector(b"\0" + vector(b"a.example", 2), 2) + b"x")),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_not_to_the_letter_is_refused(name):
+    with pytest.raises(BadHello):
+        HelloReader().feed(BROKEN[name])
+
+
+DISAGREE = {
+    "another name": hello(naming(b"evil.example")),
+    "no name": hello(),
+    "a name with a NUL": hello(naming(b"example.com\0evil.example")),
+    "a hidden name": hello(naming(b"example.com"), (0xFE0D, b"x")),
+    "an address": hello(naming(b"127.0.0.1")),
+    "a name below": hello(naming(b"www.example.com")),
+    "not TLS at all": b"\x16\x02" + bytes(20),
+}
+
+
+@pytest.mark.parametrize("name", DISAGREE)
+def test_a_stream_for_another_host_than_its_tunnel_ends(name):
+    with pytest.raises(Disagreement) as told:
+        TlsCheck(PLACE, everything=False).feed(DISAGREE[name])
+    assert str(told.value).isascii()
+
+
+def test_a_stream_for_the_host_of_its_tunnel_passes_in_any_letter_case():
+    for name in (b"example.com", b"EXAMPLE.com", b"example.com."):
+        check = TlsCheck(PLACE, everything=False)
+        assert check.waits
+        check.feed(hello(naming(name)))
+        assert not check.waits
+
+
+def test_a_second_hello_cannot_name_another_host():
+    check = TlsCheck(PLACE, everything=False)
+    check.feed(hello(naming(b"example.com")))
+    check.feed(record(b"\1", kind=20))
+    with pytest.raises(Disagreement):
+        check.feed(hello(naming(b"evil.example")))
+
+
+def test_nothing_is_looked_at_once_the_stream_is_encrypted():
+    for then in (record(b"x" * 100, kind=23), record(b"\x10" + vector(b"key", 3))):
+        check = TlsCheck(PLACE, everything=False)
+        check.feed(hello(naming(b"example.com")))
+        check.feed(then)
+        assert check.done
+        check.feed(hello(naming(b"evil.example")))
+
+
+def test_by_address_a_stream_names_nobody_unless_everything_public_may_be_reached():
+    place = read_authority("8.8.8.8:443")
+    TlsCheck(place, everything=False).feed(hello())
+    with pytest.raises(Disagreement):
+        TlsCheck(place, everything=False).feed(hello(naming(b"dns.google")))
+    TlsCheck(place, everything=True).feed(hello(naming(b"dns.google"), (0xFE0D, b"x")))
+    TlsCheck(PLACE, everything=True).feed(hello(naming(b"example.com"), (0xFE0D, b"x")))
+    with pytest.raises(Disagreement):
+        TlsCheck(PLACE, everything=True).feed(hello(naming(b"evil.example")))
+
+
+SPOKEN = {
+    b"": Speaks.UNKNOWN,
+    b"\x16\x03\x01": Speaks.TLS,
+    b"GET / HTTP/1.1\r\n": Speaks.HTTP,
+    b"GET / HTTP/1.1": Speaks.UNKNOWN,
+    b"\r\n\r\nGET / HTTP/1.1\r\n": Speaks.HTTP,
+    b" \tGET\t/ HTTP/1.1\r\n": Speaks.HTTP,
+    b"get / http/1.1\n": Speaks.HTTP,
+    b"PRI * HTTP/2.0\r\n": Speaks.HTTP,
+    b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n": Speaks.OTHER,
+    b"EHLO me\r\n": Speaks.OTHER,
+    b"AMQP\0\0\x09\x01": Speaks.OTHER,
+    b"\0\0\0\x08\x04\xd2\x16/": Speaks.OTHER,
+    b"\r\n": Speaks.UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("start", SPOKEN)
+def test_the_first_bytes_tell_what_a_stream_is(start):
+    assert speaks(start) is SPOKEN[start]
+
+
+def test_a_first_line_without_an_end_is_refused_rather_than_passed_unread():
+    with pytest.raises(Disagreement):
+        speaks(b"GET /" + b"a" * 10_000)
+
+
+def test_on_the_webs_ports_of_a_name_only_the_web_is_spoken():
+    for port, fits in ((443, Speaks.TLS), (80, Speaks.HTTP)):
+        place = read_authority(f"example.com:{port}")
+        check_kind(fits, place)
+        for other in {Speaks.TLS, Speaks.HTTP, Speaks.OTHER} - {fits}:
+            with pytest.raises(Disagreement):
+                check_kind(other, place)
+        for other in Speaks:
+            check_kind(other, read_authority(f"10.0.0.7:{port}"))
+    check_kind(Speaks.OTHER, read_authority("example.com:22"))
+
+
+@given(st.binary(max_size=600), st.booleans())
+def test_any_bytes_are_a_hello_or_refused(data, framed):
+    try:
+        HelloReader().feed(hello()[:5] + data if framed else data)
+        read_hello(data)
+    except BadHello:
+        return
+
+
+@given(st.binary(max_size=300))
+def test_any_extensions_are_read_or_refused(data):
+    body = bytes(34) + b"\0" + vector(b"\x13\x01", 2) + vector(b"\0", 1) + vector(data, 2)
+    try:
+        found = read_hello(body)
+    except BadHello:
+        return
+    assert found.name is None or found.name.isascii()
