@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 class ClientGone(Exception):
-    """Nobody is left to answer."""
+    """The call was cancelled: nobody is left to answer, or the door closes."""
 
 
 class Calls:
@@ -44,7 +44,7 @@ class Calls:
         leaving = None if gone is None else asyncio.create_task(gone.wait())
         try:
             await asyncio.wait({task} if leaving is None else {task, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
+            if not task.done() or task.cancelled():
                 raise ClientGone
             return task.result()
         finally:

@@ -51,7 +51,7 @@ async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: s
             connections.discard(task)
             writer.close()
 
-    with _only_one(state), _listening(os.path.join(state, SOCKET_NAME)) as listener:
+    with _only_one(state), listening(os.path.join(state, SOCKET_NAME)) as listener:
         server = await asyncio.start_unix_server(accept, sock=listener)
         try:
             yield os.path.join(state, SOCKET_NAME)
@@ -86,7 +86,7 @@ def _only_one(state: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _listening(path: str) -> Iterator[socket.socket]:
+def listening(path: str) -> Iterator[socket.socket]:
     """Bind the socket, private from its first moment. One that is there already is a dead gateway's."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

@@ -206,7 +206,7 @@ _ALL = (
         title="Find files",
         description="Find files by a pattern such as **/*.py, the newest first.",
         properties={
-            "pattern": _said(_TEXT, "* within a folder, ** across folders; a / at the end finds folders"),
+            "pattern": _said(_TEXT, "* within a folder, ** across folders; a / at the end finds folders", minLength=1),
             "path": _FOLDER,
             "limit": _said(_COUNT, "at most so many paths (1000)", minimum=1, maximum=10_000),
         },

@@ -100,15 +100,15 @@ class _Entry:
     def covers(self, name: str) -> bool:
         rule = canonical(self.rule)
         names = GROUPS.get(rule, (rule,))
-        if any(_matches(pattern, name) for pattern in names):
+        if any(matches(pattern, name) for pattern in names):
             return True
         return self.denies and any(
-            name in implied and any(_matches(pattern, first) for pattern in names)
+            name in implied and any(matches(pattern, first) for pattern in names)
             for first, implied in IMPLIED_DENIALS.items()
         )
 
 
-def _matches(pattern: str, name: str) -> bool:
+def matches(pattern: str, name: str) -> bool:
     """Match a glob in which only `*` is special."""
     if "*" not in pattern:
         return pattern == name

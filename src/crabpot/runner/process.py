@@ -144,6 +144,11 @@ class Waiting(Job):
 
 def start(call: Call, runner: Runner) -> None:
     """Answers a `process` call."""
+    for name in call.args:
+        if name not in ("action", "id", "data"):
+            raise ToolError("invalid_arguments", "process has no argument %.80r; it takes action, id?, data?" % name)
+        if name != "action" and type(call.args[name]) not in (str, type(None)):
+            raise ToolError("invalid_arguments", "%s is not a string" % name)
     action = call.args.get("action")
     processes = runner.processes
     if action == "list":

@@ -54,6 +54,8 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
     command = _text(args.get("command"), "command")
     if b"\0" in command:
         raise ToolError("invalid_arguments", "command has a NUL byte")
+    if type(args.get("background")) not in (bool, type(None)):
+        raise ToolError("invalid_arguments", "background is neither true nor false")
     stdin = None if args.get("stdin") is None else _text(args["stdin"], "stdin")
     size = _terminal_size(args.get("tty"))
     argv = [*runner.hello.shell, b"-c", command]
@@ -61,7 +63,10 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
         env = {**runner.hello.env, **environment(args["env"])} if args.get("env") is not None else runner.hello.env
     except FrameError as error:
         raise ToolError("invalid_arguments", str(error)) from error
-    enter(args.get("cwd") or call.cwd, runner)
+    cwd = args.get("cwd")
+    if cwd == "":
+        raise ToolError("invalid_arguments", 'cwd is empty; the workspace itself is "."')
+    enter(call.cwd if cwd is None else cwd, runner)
     if size is None:
         piped = stdin is not None or call.input or bool(args.get("background"))
         return stdin, lambda: spawn.spawn(argv, env, stdin=piped)
@@ -171,7 +176,7 @@ def _text(value: object, name: str) -> bytes:
 
 
 def _terminal_size(tty: Any) -> tuple[int, int] | None:
-    if not tty:
+    if tty is None or tty is False:
         return None
     size = {"rows": 24, "cols": 80} if tty is True else tty
     if type(size) is not dict or not all(is_side(size.get(side)) for side in ("rows", "cols")):
@@ -194,6 +199,8 @@ def enter(cwd: object, runner: Runner) -> None:
         return
     if type(cwd) is not str:
         raise ToolError("invalid_arguments", "cwd is not a string")
+    if "\0" in cwd:
+        raise ToolError("invalid_arguments", "cwd has a NUL byte")
     fd = runner.tools.open_directory(runner.context, cwd)
     try:
         posix.fchdir(fd)

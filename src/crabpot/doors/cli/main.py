@@ -100,7 +100,9 @@ def _keeping(commands: Adder) -> None:
     export = actions.add_parser("export", help="every record as JSON lines, each with its number and hash")
     export.add_argument("--after", type=_positive, default=0, metavar="NUMBER", help="only those behind this one")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
-    _add(commands, "serve", "serving:serve", "keep sandboxes alive for many clients behind a socket of the same user")
+    one = _add(commands, "serve", "serving:serve", "keep sandboxes alive for many clients: command line, HTTP and MCP")
+    one.add_argument("--listen", metavar="127.0.0.1:PORT", help="HTTP on the loopback too, for those with a token")
+    _tokens(commands)
     one = _add(commands, "mcp", "clients:mcp", "serve an MCP client on standard input and output")
     _session(one)
     one.add_argument("--sender", help="who the client speaks for, for tools.elevated.allowFrom")
@@ -123,6 +125,23 @@ def _listening(commands: Adder) -> None:
     one.add_argument("--allow", nargs="+", action="extend", metavar="NAME", help=text)
     text = "how long a client may be silent in the middle of a request (%(default)g)"
     one.add_argument("--patience", type=float, default=30.0, metavar="SECONDS", help=text)
+
+
+def _tokens(commands: Adder) -> None:
+    group = commands.add_parser("tokens", help="who may come in by HTTP on the loopback", epilog=_EPILOG)
+    actions = group.add_subparsers(metavar="ACTION", required=True)
+    one = _add(actions, "list", "tokens:list_tokens", "list the tokens; their secrets are kept nowhere")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one = _add(actions, "add", "tokens:add", "make a token and print its secret, once")
+    one.add_argument("name", metavar="NAME", help="how it is called in the audit log")
+    one.add_argument("--role", choices=("operator", "agent", "observer"), default="agent", help="%(default)s")
+    one.add_argument(
+        "--session", action="append", default=[], metavar="KEY", help="a session of an agent; * stands for anything"
+    )
+    one.add_argument("--sender", help="who an agent speaks for, for tools.elevated.allowFrom")
+    for name, text in (("rotate", "give it a new secret; the old one ends at once"), ("remove", "let it open nothing")):
+        one = _add(actions, name, f"tokens:{name}", text)
+        one.add_argument("name", metavar="NAME", help="its name")
 
 
 def _showing(commands: Adder) -> None:

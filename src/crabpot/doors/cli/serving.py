@@ -17,18 +17,25 @@ if TYPE_CHECKING:
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
+    from crabpot.doors.http.listening import Address
     from crabpot.gateway import Gateway
 
 _SWEEP_S = 60.0
 
 
-def serve(frame: Frame, _options: Namespace) -> int:
+def serve(frame: Frame, options: Namespace) -> int:
     """Keep a gateway alive until a signal ends it."""
-    asyncio.run(_serve(frame.app()))
+    # The doors for other programs take a second to import: only a gateway that serves pays for it.
+    from crabpot.doors.http.listening import address  # noqa: PLC0415
+
+    at = None if options.listen is None else address(options.listen)
+    asyncio.run(_serve(frame.app(), at))
     return OK
 
 
-async def _serve(app: App) -> None:
+async def _serve(app: App, at: Address | None) -> None:
+    from crabpot.doors.http.door import opened  # noqa: PLC0415
+
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -39,9 +46,12 @@ async def _serve(app: App) -> None:
         return await _inquire(gateway, name, args)
 
     try:
-        async with door.serve(gateway, app.around.state, inquire, config=app.config) as path:
+        async with (
+            door.serve(gateway, app.around.state, inquire, config=app.config) as path,
+            opened(gateway, at) as where,
+        ):
             gateway.execution.warm_up(gateway.settings)
-            print(f"crabpot serves on {path}; end it with Ctrl-C", flush=True)
+            print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
             while not ended.is_set():
                 await sandboxes.sweep(gateway)
                 try:

@@ -19,7 +19,7 @@ from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams, PaginatedRequestParams
@@ -51,6 +51,8 @@ class Tools:
     gateway: Gateway | RemoteGateway
     calls: Calls
     caller: Callable[[Context], Caller]
+    # Waited for before a result is told, where a restart must not lose what was.
+    recorded: Callable[[], Awaitable[None]] | None = None
 
     def server(self) -> Server[Any]:
         """Make the server that speaks the protocol."""
@@ -87,6 +89,8 @@ class Tools:
             )
         except CrabpotError as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
+        if self.recorded is not None:
+            await self.recorded()
         return as_mcp(result if output is None else output.whole(result), caller.session, args)
 
 

@@ -1,0 +1,75 @@
+"""The application behind the HTTP door: the routes, and one shape for everything that is refused."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Match
+
+from crabpot.doors.http import calling, openapi, operating
+from crabpot.doors.http.refusals import Refusal, bad_request
+from crabpot.doors.inflight import ClientGone
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from crabpot.doors.http.house import House
+
+
+def application(house: House) -> FastAPI:
+    """Make it. The page that documents FastAPI's routes loads scripts from elsewhere, so there is none."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    # Onto the application's own router: what is included is not found by who looks for a path's other methods.
+    calling.add_routes(app.router, house)
+    operating.add_routes(app.router, house)
+    app.openapi = lambda: openapi.described(app)  # type: ignore[method-assign]
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    return app
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return error.response()
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return bad_request(said).response()
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return Refusal(error.status_code, "not_found", "there is nothing here; see /openapi.json").response()
+    # A path may be several routes, one for each of its methods.
+    found = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = sorted({method for route in found for method in getattr(route, "methods", None) or ()})
+    told = f"{request.method} is not done here, but {', '.join(methods)}"
+    return Refusal(error.status_code, "wrong_method", told, allow=", ".join(methods)).response()
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    return Refusal(500, "internal", str(error)).response()
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)  # Nobody reads it.
+
+
+_HANDLERS: dict[type[Exception], Any] = {
+    Refusal: _refused,
+    RequestValidationError: _invalid,
+    HTTPException: _no_route,
+    CrabpotError: _failed,
+    ClientGone: _gone,
+    ClientDisconnect: _gone,
+}

@@ -1,0 +1,33 @@
+"""The HTTP door of a gateway that serves, whole: the application, MCP, the metrics, and where it listens."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from crabpot.doors.http.api import application
+from crabpot.doors.http.house import House
+from crabpot.doors.http.listening import listen
+from crabpot.doors.http.mcp import Mcp
+from crabpot.doors.http.metrics import Metrics
+from crabpot.doors.http.tokens import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crabpot.doors.http.listening import Address
+    from crabpot.gateway import Gateway
+
+
+@asynccontextmanager
+async def opened(gateway: Gateway, at: Address | None) -> AsyncIterator[list[str]]:
+    """Open the door for as long as the context lasts; gives where it listens."""
+    house = House(gateway=gateway, metrics=Metrics(gateway, lambda: len(gateway.desk.pending())))
+    tokens = Tokens(house.state)
+    if at is not None:
+        tokens.need_operator()
+    app = application(house)
+    mcp = Mcp(house)
+    app.router.routes.append(mcp.route())
+    async with mcp.manager.run(), listen(house, app, tokens, at) as where:
+        yield where

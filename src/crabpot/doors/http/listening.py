@@ -1,0 +1,174 @@
+"""Listen for HTTP: a Unix socket of the same user, and the loopback where that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from crabpot.doors.http.guard import Guard
+from crabpot.doors.http.limits import MOST_CONNECTIONS, REQUEST_S, Limits
+from crabpot.doors.serve import listening, same_user
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import ASGIApp
+
+    from crabpot.doors.http.house import House
+    from crabpot.doors.http.tokens import Tokens
+
+SOCKET_NAME = "http.sock"
+
+# Calls that are about to end may; the others are cancelled.
+_GRACE_S = 3.0
+_LONGEST_HEADERS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen on the loopback; port 0 takes any that is free."""
+
+    host: str
+    port: int
+
+
+def address(text: str) -> Address:
+    """Read HOST:PORT. Only the loopback: whoever wants more puts a proxy in front that knows who may come in."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004  the highest port
+        raise CrabpotError(f'"{text}" is no address; write 127.0.0.1:PORT')
+    try:
+        loopback = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise CrabpotError(f'"{host}" is no address of this machine\'s loopback; write 127.0.0.1:{port}') from None
+    if not loopback.is_loopback:
+        raise CrabpotError(f"{host} is not the loopback; Crabpot listens on 127.0.0.1 or ::1 only")
+    return Address(host=str(loopback), port=int(port))
+
+
+@asynccontextmanager
+async def listen(house: House, app: ASGIApp, tokens: Tokens, at: Address | None) -> AsyncIterator[list[str]]:
+    """Serve for as long as the context lasts; gives where. Leaving it, calls end before connections do."""
+    _be_quiet()
+    async with AsyncExitStack() as stack:
+        limits, strangers = Limits(), Limits(per_s=10, burst=50)
+        path = os.path.join(house.state, SOCKET_NAME)
+        unix = stack.enter_context(listening(path))
+        guard = Guard(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=None)
+        servers = [await _start(guard, unix, _OwnUser)]
+        where = [path]
+        if at is not None:
+            tcp = stack.enter_context(_bound(at))
+            port = tcp.getsockname()[1]
+            guard = Guard(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=_names(at.host, port))
+            servers.append(await _start(guard, tcp, _Timely))
+            where.append(f"http://{_bracketed(at.host)}:{port}")
+        try:
+            yield where
+        finally:
+            house.closing = True
+            for server in servers:
+                for listener in server.servers:
+                    listener.close()
+            await house.calls.close(grace_s=_GRACE_S)
+            await asyncio.gather(*(server.shutdown() for server in servers))
+
+
+def _names(host: str, port: int) -> frozenset[str]:
+    return frozenset({f"{_bracketed(host)}:{port}", f"localhost:{port}"})
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(at: Address) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in at.host else socket.AF_INET)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((at.host, at.port))
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise CrabpotError(f"{_bracketed(at.host)}:{at.port}: {error.strerror}; choose another port") from None
+    return sock
+
+
+async def _start(app: ASGIApp, sock: socket.socket, protocol: type[H11Protocol]) -> uvicorn.Server:
+    """Start uvicorn's server in our loop, without its own signals, logs and ticking."""
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        date_header=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=_LONGEST_HEADERS,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=int(REQUEST_S),
+        timeout_graceful_shutdown=int(_GRACE_S),
+        backlog=1024,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[sock])
+    return server
+
+
+def _be_quiet() -> None:
+    """Whatever a client sends, it does not write into our log: refusals are answers, and calls are in the audit log."""
+    for name in ("uvicorn", "mcp"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
+
+
+class _Timely(H11Protocol):
+    """Cuts off a client that connects and does not send a request: it would hold its place for ever."""
+
+    _first: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._first = self.loop.call_later(REQUEST_S, self._cut_off)
+
+    def _cut_off(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP in the shape of every refusal."""
+        body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
+        lines = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        self.transport.write(f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n".encode() + body)
+        self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._first is not None:
+            self._first.cancel()
+        super().connection_lost(exc)
+
+
+class _OwnUser(_Timely):
+    """Serves nobody but the gateway's own user, whatever the socket's permissions have become."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if not same_user(transport.get_extra_info("socket")):
+            transport.abort()

@@ -1,0 +1,104 @@
+"""Answers that come in pieces: events while a command runs, and files of any size."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+# Keeps proxies from closing a stream on which nothing happens.
+_PING_S = 15.0
+
+
+@asynccontextmanager
+async def watched(request: Request) -> AsyncIterator[asyncio.Event]:
+    """Notice, for as long as a block lasts, that the client goes. Its body must have been read before."""
+    gone: asyncio.Event = request.scope["state"]["gone"]
+
+    async def watch() -> None:
+        while not gone.is_set():
+            await request.receive()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield gone
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+class Pieces(Response):
+    """A response that begins with its first piece: until then its status is open."""
+
+    def __init__(self, media_type: str, write: Callable[[Pieces], Awaitable[Response | None]]) -> None:
+        super().__init__(media_type=media_type)
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-store"
+        self.headers["x-content-type-options"] = "nosniff"
+        self._write = write
+        self._send: Send | None = None
+        self.started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let it be written; what `write` gives instead of a first piece is the answer."""
+        self._send = send
+        instead = await self._write(self)
+        if instead is not None and not self.started:
+            await instead(scope, receive, send)
+            return
+        await self._body(b"", more=False)
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece, at the pace of the client."""
+        if data:
+            await self._body(data, more=True)
+
+    async def _body(self, data: bytes, *, more: bool) -> None:
+        assert self._send is not None
+        if not self.started:
+            self.started = True
+            headers = self.raw_headers
+            await self._send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+class Events:
+    """Server-sent events on a response, with pings in between."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._turn = asyncio.Lock()
+
+    async def send(self, kind: str, data: dict[str, Any]) -> None:
+        """Send one event."""
+        # JSON has no line breaks of its own, so one line of data is enough.
+        await self._raw(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+
+    async def _raw(self, data: bytes) -> None:
+        async with self._turn:
+            await self._pieces.send(data)
+
+    @asynccontextmanager
+    async def kept_alive(self) -> AsyncIterator[None]:
+        """Ping for as long as a block lasts."""
+
+        async def ping() -> None:
+            while True:
+                await asyncio.sleep(_PING_S)
+                await self._raw(b": still running\n\n")
+
+        pinging = asyncio.create_task(ping())
+        try:
+            yield
+        finally:
+            pinging.cancel()
+            await asyncio.gather(pinging, return_exceptions=True)

@@ -1,0 +1,124 @@
+"""MCP as streamable HTTP: the same tools, whose they are by token and header, and nobody else's session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager, suppress
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from crabpot.audit.reading import AuditReader
+from crabpot.doors.http.principals import Role
+
+S = "agent:main:main"
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def talking(made, token, mode, **headers):
+    given = {"Authorization": f"Bearer {token}", **headers}
+    async with (
+        httpx2.AsyncClient(headers=given, timeout=30) as http,
+        Client(streamable_http_client(f"{made.url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request):
+    return request.param
+
+
+async def test_an_agent_reads_writes_runs_and_is_denied_in_its_session(door, mode):
+    async with door('{tools: {deny: ["edit"]}}') as made:
+        token = made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:1",), sender="telegram:7")
+        told = []
+
+        async def progress(_amount, _total, message):
+            told.append(message)
+
+        async with talking(made, token, mode) as client:
+            assert "edit" not in [tool.name for tool in (await client.list_tools()).tools]
+            await client.call_tool("write", {"path": "a", "content": "one\n"})
+            assert (await client.call_tool("read", {"path": "a"})).content[0].text == "one\n"
+            ran = await client.call_tool("exec", {"command": "cat a; sleep 0.2; echo two"}, progress_callback=progress)
+            assert ran.structured_content["stdout"] == "one\ntwo\n"
+            assert told == ["one\n", "two\n"]
+            assert (await client.call_tool("edit", {})).structured_content["error"]["code"] == "denied"
+        calls = [one for one in AuditReader(made.made.state).last(20) if one["kind"] == "call"]
+        assert {(one["session"], one["sender"]) for one in calls} == {("agent:ops:1", "telegram:7")}
+
+
+async def test_the_header_names_one_of_the_tokens_sessions_and_no_other(door, mode):
+    async with door() as made:
+        token = made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:*",))
+        async with talking(made, token, mode, **{"Crabpot-Session": "agent:ops:2"}) as client:
+            assert not (await client.call_tool("ls", {})).is_error
+        for headers in ({}, {"Crabpot-Session": S}):
+            async with talking(made, token, mode, **headers) as client:
+                with pytest.raises(MCPError, match="session"):
+                    await client.call_tool("ls", {})
+        sessions = [one["session"] for one in AuditReader(made.made.state).last(20) if one["kind"] == "call"]
+        assert sessions == ["agent:ops:2"]
+
+
+async def test_a_protocol_session_belongs_to_the_token_that_began_it(door):
+    async with door() as made:
+        first = made.client(made.tokens.add("first", Role.AGENT, sessions=("agent:ops:1",)))
+        second = made.client(made.tokens.add("second", Role.AGENT, sessions=("agent:ops:1",)))
+        begun = await first.post("/mcp", json=HELLO, headers=ACCEPT)
+        assert begun.status_code == 200
+        held = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        assert (await second.post("/mcp", json=ask, headers=held)).status_code == 404
+        assert (await second.delete("/mcp", headers=held)).status_code == 404
+        assert (await first.post("/mcp", json=ask, headers=held)).status_code == 200
+
+
+async def test_a_client_that_cancels_or_vanishes_ends_its_call(door, mode, kit):
+    async with door() as made:
+        token = made.tokens.rotate("operator")
+        async with talking(made, token, mode) as client:
+            running = asyncio.create_task(client.call_tool("exec", {"command": "echo $$ > pid; sleep 1000"}))
+            while (await client.call_tool("read", {"path": "pid"})).is_error:
+                await asyncio.sleep(0.01)
+            pid = int((await client.call_tool("read", {"path": "pid"})).content[0].text)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            await kit.until(lambda: "cancelled" in errors(made))
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_connection_that_breaks_ends_its_call(door, kit):
+    async with door() as made:
+        leaving = made.client(made.tokens.rotate("operator"))
+        begun = await leaving.post("/mcp", json=HELLO, headers=ACCEPT)
+        held = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        call = {"name": "exec", "arguments": {"command": "echo $$ > pid; sleep 1000"}}
+        ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        asking = asyncio.create_task(leaving.post("/mcp", json=ask, headers=held))
+        path = f"/v1/sessions/{S}/files/pid"
+        while not (await made.operator.get(path)).content.strip().isdigit():
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        await leaving.aclose()
+        await kit.until(lambda: "cancelled" in errors(made))
+
+
+def errors(made):
+    return [one["error"] for one in AuditReader(made.made.state).last(100) if one.get("tool") == "exec"]
