@@ -17,6 +17,7 @@ Mode = Literal["off", "non-main", "all"]
 Scope = Literal["session", "agent", "shared"]
 WorkspaceAccess = Literal["none", "ro", "rw"]
 Backend = Literal["auto", "bubblewrap", "docker", "socket"]
+PackageGroup = Literal["minimal", "docs", "media", "dev"]
 
 DEFAULT_WORKSPACE = "~/agent"
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -88,6 +89,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Packages:
+    """What `crabpot image build` puts into the image; `minimal` always is."""
+
+    groups: tuple[PackageGroup, ...] = ("minimal", "docs", "media", "dev")
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Docker:
     """What only the docker backend knows."""
 
@@ -96,6 +105,7 @@ class Docker:
     seccomp: str = "default"
     apparmor: str | None = None
     setup: str | None = None
+    packages: Packages = Packages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

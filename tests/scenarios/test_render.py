@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -201,3 +202,61 @@ def test_a_configured_setting_that_only_a_gateway_can_keep_is_refused(crabpot):
     ended = crabpot("render", "docker-run")
     assert ended.code == 1
     assert "gateway" in ended.said()
+
+
+@pytest.fixture
+def guarded(crabpot, docker):
+    """A container as rendered, by its name. Of less memory, so that a busy machine fills it in the guide's five seconds."""
+    crabpot.configure('{agents: {defaults: {sandbox: {limits: {memory: "256m"}}}}}')
+    name = docker.name()
+    started = docker.paste(crabpot("render", "docker-run", "--name", name).out)
+    assert started.returncode == 0, started.stderr
+    return name
+
+
+def script_of_the_guide(seeds, name):
+    """Take the security tests out of the guide; two things are changed, and no more: the name, and bash for `{1..150}`."""
+    guide = (seeds / "runtime-hardening.md").read_text()
+    (script,) = re.findall(r"```bash\n(#!/bin/bash\n# test_sandbox_security\.sh\n.*?)```", guide, re.DOTALL)
+    adapted = script.replace("sh -c 'for i in {1..150}", "bash -c 'for i in {1..150}")
+    assert adapted != script
+    assert adapted.count("# Test ") == 7
+    return adapted.replace("clawdbot-production", name)
+
+
+def test_the_guides_own_security_tests_pass(docker, seeds, guarded):
+    done = docker.paste(script_of_the_guide(seeds, guarded), shell="bash")
+    assert "❌" not in done.stdout
+    assert "⚠" not in done.stdout
+    for passed in (
+        "✅ PASS: Root is read-only",
+        "✅ PASS: tmpfs is noexec",
+        "Current: =",
+        "✅ PASS: Process limit enforced",
+        "✅ PASS: Memory limit enforced",
+        "✅ PASS: Network isolated",
+        "=== Test Complete ===",
+    ):
+        assert passed in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (1, ("✅ PASS: Root is read-only", "Read-only file system")),
+        (2, ("✅ PASS: tmpfs is noexec", "Permission denied")),
+        (3, ("Current: =", "")),
+        (4, ("✅ PASS: Process limit enforced", "Resource temporarily unavailable")),
+        (5, ("✅ PASS: Memory limit enforced", "got signal 9")),
+        (6, ("✅ PASS: Network isolated", "")),
+        (7, ("✅ PASS: Running as UID 1000", "")),
+    ],
+)
+def test_each_of_the_guides_tests_passes_for_its_own_reason(docker, seeds, guarded, number, expected):
+    """The fourth leaves a hundred processes behind: every later one would pass because nothing can be started at all."""
+    passed, because = expected
+    tests = script_of_the_guide(seeds, guarded).split("# Test ")
+    done = docker.paste(tests[number].replace("=== Test Complete ===", "").partition("\n")[2], shell="bash")
+    assert passed in done.stdout, done.stderr
+    assert because in done.stdout + done.stderr
+    assert "OCI runtime exec failed" not in done.stdout + done.stderr or number == 4

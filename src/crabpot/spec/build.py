@@ -20,6 +20,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}", re.ASCII)
 _HIGHEST_ID = 2**32 - 2
 
 _MIB = 1024**2
@@ -225,6 +226,11 @@ def _keeping_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
             yield f"sandbox.prune.{key}", "must be above zero: a sandbox would be gone before its first call"
 
 
+def is_package_name(text: str) -> bool:
+    """Tell whether Debian could name a package so; nothing in such a name means anything to a shell."""
+    return _PACKAGE.fullmatch(text) is not None
+
+
 def is_docker_word(text: str) -> bool:
     """Tell whether docker takes this for the name of an image or of a profile, and never for an option."""
     return _DOCKER_WORD.fullmatch(text) is not None
@@ -237,6 +243,9 @@ def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:
     for key, value in (("image", docker.image), ("runtime", docker.runtime), ("apparmor", docker.apparmor)):
         if value is not None and not is_docker_word(value):
             yield f"sandbox.docker.{key}", f'"{value}" cannot be a name; docker might read it as an option'
+    for index, name in enumerate(docker.packages.extra):
+        if not is_package_name(name):
+            yield f"sandbox.docker.packages.extra[{index}]", f'"{name}" cannot be the name of a Debian package'
 
 
 def _wrong(check: Callable[[str], object], value: str) -> str | None:

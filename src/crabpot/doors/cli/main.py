@@ -49,6 +49,7 @@ def parser() -> _Parser:
     _keeping(commands)
     _rendering(commands)
     _listening(commands)
+    _imaging(commands)
     _proving(commands)
     _measuring(commands)
     return top
@@ -168,6 +169,35 @@ def _rendering(commands: Adder) -> None:
     one.add_argument("--context", default="./runner", metavar="DIR", help=text)
     one.add_argument("--seccomp", metavar="FILE", help="the seccomp profile (Crabpot's own, in the state folder)")
     _add(artefacts, "apparmor", "rendering:as_apparmor", "an AppArmor profile, with how to load it")
+    one = _add(artefacts, "dockerfile", "imaging:as_dockerfile", "the Dockerfile of the sandbox image")
+    _contents(one)
+
+
+def _imaging(commands: Adder) -> None:
+    text = "make the image of docker sandboxes, or list those that were made"
+    group = commands.add_parser("image", help=text, description=text, epilog=_EPILOG)
+    actions = group.add_subparsers(metavar="ACTION", required=True)
+    one = _add(actions, "build", "imaging:build", "make the image that the configuration names")
+    _contents(one)
+    one.add_argument("--tag", metavar="IMAGE", help="another name for it")
+    text = "by mmdebstrap from Debian's packages, without any registry of images"
+    one.add_argument("--from-packages", action="store_true", help=text)
+    one.add_argument("--cache", metavar="DIR", help="with --from-packages: keep what was made there, and use it again")
+    one.add_argument("--again", action="store_true", help="make it anew, with today's packages")
+    one.add_argument("--anyway", action="store_true", help="also if memory or disk look too small")
+    one = _add(actions, "list", "imaging:list_images", "list the images that Crabpot made")
+    one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _contents(one: _Parser) -> None:
+    _session(one)
+    groups, text = ("minimal", "docs", "media", "dev"), "a group of packages; may be repeated (as configured, else all)"
+    one.add_argument("--group", action="append", default=[], choices=groups, metavar="GROUP", help=text)
+    text = "a further Debian package; may be repeated (as configured)"
+    one.add_argument("--package", action="append", default=[], metavar="NAME", help=text)
+    text = "whom sandboxes run as (as configured, else the workspace's owner, else you)"
+    one.add_argument("--user", metavar="UID:GID", help=text)
+    one.add_argument("--base", metavar="IMAGE", help="the image to build on (debian:bookworm-slim)")
 
 
 def _container(one: _Parser) -> None:

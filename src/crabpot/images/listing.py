@@ -1,0 +1,61 @@
+"""The images that Crabpot made, by their labels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot.images import recipe
+
+if TYPE_CHECKING:
+    from crabpot.backends.docker.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One image, as its labels and the engine tell."""
+
+    name: str
+    id: str
+    created: int
+    size_bytes: int
+    groups: tuple[str, ...]
+    extra: tuple[str, ...]
+    user: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Lay it out."""
+        return {
+            "name": self.name,
+            "id": self.id,
+            "created": self.created,
+            "size": self.size_bytes,
+            "groups": list(self.groups),
+            "extra": list(self.extra),
+            "user": self.user,
+        }
+
+
+async def made(engine: Engine) -> list[Made]:
+    """List them, newest first."""
+    found = await engine.get("/images/json", {"filters": json.dumps({"label": [recipe.RECIPE]})})
+    listed = [_made(image, name) for image in found for name in image.get("RepoTags") or ("<none>:<none>",)]
+    return sorted(listed, key=lambda one: -one.created)
+
+
+def _made(image: dict[str, Any], name: str) -> Made:
+    labels = image.get("Labels") or {}
+    return Made(
+        name=name,
+        id=str(image["Id"]),
+        created=int(image.get("Created") or 0),
+        size_bytes=int(image.get("Size") or 0),
+        groups=_words(labels.get(recipe.GROUPS)),
+        extra=_words(labels.get(recipe.EXTRA)),
+        user=str(labels.get(recipe.USER, "")),
+    )
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
