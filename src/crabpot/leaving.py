@@ -108,7 +108,7 @@ class Departure:
 
     async def _answer(self, request: Request, leaving: Verdict[Elevation]) -> Answer:
         if leaving.answer.exit is Exit.GOES_OUT:
-            return Answer(allowed=True, grant="config", by="config")
+            return Answer(allowed=True, by="config")
         self.audit.record(of_request(request.as_json()))
         try:
             answer = await self.desk.decide(request)

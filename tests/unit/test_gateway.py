@@ -298,6 +298,44 @@ async def test_a_caller_that_leaves_while_an_operator_is_asked_takes_the_questio
         assert (await records(made))[-1]["error"] == "cancelled"
 
 
+LOOK_LIKE_PUSHING = [
+    "git push; id",
+    "git push && id",
+    "git push | sh",
+    "git push & id",
+    "git push $(id)",
+    "git push `id`",
+    "git push > /etc/passwd",
+    "git push <<EOF\nid\nEOF",
+    "git push\nid",
+    "git push\r\nid",
+    "git push \\\n; id",
+    "(git push)",
+    "X=1 git push",
+    "env git push",
+    "/usr/bin/git push",
+    "./git push",
+    "GIT push",
+    "g'i't push",
+    "\u0261it push",
+    "git\u00a0push",
+    "git push \u202eniam",
+    "git push ~/x",
+    "git push *",
+    "git push #",
+    "git -c core.sshCommand=id push",
+]
+
+
+@pytest.mark.parametrize("command", LOOK_LIKE_PUSHING)
+async def test_what_only_looks_like_an_allowed_command_stays_in_and_nobody_is_asked(bench, kit, command):
+    async with bench(leaving("git push *"), backend=kit.Scripted(kit.answering)) as made:
+        approver = Says(allowed=True)
+        made.desk.attach(approver)
+        result = await made.gateway.call(S, "exec", command=command)
+        assert (result.place.value, result.stdout, approver.asked) == ("sandbox", "fine\n", [])
+
+
 async def test_the_sender_is_the_doors_word_and_never_an_argument(bench):
     tools = '{elevated: {enabled: true, patterns: ["id"], allowFrom: ["alice"]}}'
     async with bench(settings(tools)) as made:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crabpot.elevation.leases import Leases
@@ -45,16 +46,21 @@ class _Waiting:
     """A request that is being decided, and who is being asked."""
 
     request: Request
-    settled: asyncio.Event
-    asking: set[asyncio.Task[None]]
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    asking: set[asyncio.Task[None]] = field(default_factory=set)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
 
 class Desk:
-    """One gateway's desk, over the store that all processes of its state folder share."""
+    """One gateway's desk, over the store that all processes of its state folder share.
+
+    `pending`, `answer`, `store` and `leases` are for any thread; the rest is for the gateway's own loop.
+    """
 
     def __init__(self, state: str) -> None:
         self._state = state
         self._opened: tuple[Store, Leases] | None = None
+        self._opening = threading.Lock()
         self._attached: list[_Attached] = []
         self._asked: Counter[str] = Counter()
         self._waiting: dict[str, _Waiting] = {}
@@ -65,7 +71,7 @@ class Desk:
 
     @property
     def store(self) -> Store:
-        """The store, opened when it is first needed, by the loop's own thread: most gateways never ask."""
+        """The store, opened when it is first needed: most gateways never ask."""
         return self._open()[0]
 
     @property
@@ -74,10 +80,11 @@ class Desk:
         return self._open()[1]
 
     def _open(self) -> tuple[Store, Leases]:
-        if self._opened is None:
-            store = Store(self._state)
-            self._opened = store, Leases(store)
-        return self._opened
+        with self._opening:
+            if self._opened is None:
+                store = Store(self._state)
+                self._opened = store, Leases(store)
+            return self._opened
 
     def attach(self, approver: Approver, *, scope_key: str | None = None) -> Callable[[], None]:
         """Ask here as well, whatever comes or only what one scope asks; gives what ends it."""
@@ -103,7 +110,7 @@ class Desk:
     def _heard(self, request_id: str) -> bool:
         waiting = self._waiting.get(request_id)
         if waiting is not None:
-            waiting.settled.set()
+            waiting.loop.call_soon_threadsafe(waiting.settled.set)
         return True
 
     async def watch(self) -> AsyncIterator[list[Request]]:
@@ -141,7 +148,7 @@ class Desk:
     async def _stored(self, request: Request) -> Answer:
         try:
             await _whole(asyncio.to_thread(self.store.add, request))
-            waiting = self._waiting[request.id] = _Waiting(request, asyncio.Event(), set())
+            waiting = self._waiting[request.id] = _Waiting(request)
             try:
                 await self._wait(waiting)
             finally:

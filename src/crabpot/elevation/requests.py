@@ -6,7 +6,7 @@ import json
 import math
 import secrets
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from crabpot.elevation.identity import Identity
 from crabpot.elevation.showing import as_bytes, shown
@@ -90,7 +90,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was answered, and by whom; `config` is the word of a configuration that asks nobody."""
+    """What was answered, and by whom. `config`, for a connection: and written into the configuration."""
 
     allowed: bool
     grant: Grant = "once"
@@ -124,8 +124,8 @@ class Answer:
         """Read an answer that came from elsewhere; ValueError where it is none."""
         allowed, reason, by = given.get("allowed"), given.get("reason"), given.get("by")
         grant, minutes, keep = given.get("grant", "once"), given.get("minutes"), given.get("keep", False)
-        if type(allowed) is not bool or type(keep) is not bool or grant not in ("once", "session", "minutes"):
-            raise ValueError("an answer allows or denies, once, for the session or for minutes")
+        if type(allowed) is not bool or type(keep) is not bool or grant not in get_args(Grant):
+            raise ValueError(f"an answer allows or denies; its grant is one of: {', '.join(get_args(Grant))}")
         if not isinstance(by, str) or not isinstance(reason, str | None) or type(minutes) not in (int, type(None)):
             raise ValueError("an answer names who gave it; its reason is text and its minutes a number")
         return cls(allowed=allowed, grant=grant, minutes=minutes, reason=reason, by=by, keep=keep)

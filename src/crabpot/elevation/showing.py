@@ -36,8 +36,8 @@ def as_bytes(words: Iterable[str]) -> str:
 
 def line(text: str) -> str:
     """Give a text that is no command (a session, a sender, a path) on one line, its deceptive characters by number."""
-    special, marked = _deceptive_in(text)
-    return "".join(_escape(char) if char in special else char for char in text) if marked else text
+    special, _ = _deceptive_in(text)
+    return "".join(_escape(char) if char in special or char == "\\" else char for char in text)
 
 
 def _quoted(word: str, special: frozenset[str], marked: bool) -> str:  # noqa: FBT001  two halves of one finding

@@ -55,6 +55,55 @@ async def test_a_block_that_raises_leaves_nothing_either(config, tmp_path):
     assert not any(os.path.exists(f"/proc/{pid}") for pid in runners)
 
 
+@pytest.fixture
+def leaving(tmp_path):
+    file = tmp_path / "leaving.json5"
+    file.write_text(
+        f'{{agents: {{defaults: {{workspace: "{tmp_path}/ws", sandbox: {{workspace: "rw"}}}}}},'
+        ' tools: {elevated: {enabled: true, patterns: ["pwd"]}}}'
+    )
+    (tmp_path / "ws").mkdir()
+    return str(file)
+
+
+class Object:
+    """An approver as an object; the other form is its method alone."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def ask(self, request):
+        self.asked.append(request)
+        return crabpot.Answer(allowed=True, by="program")
+
+
+@pytest.mark.parametrize("form", [lambda one: one, lambda one: one.ask])
+async def test_a_program_answers_by_an_object_or_by_a_function(leaving, tmp_path, form):
+    approver = Object()
+    async with crabpot.Gateway.open(leaving, state=str(tmp_path / "state"), approver=form(approver)) as gateway:
+        result = await gateway.call("agent:main:x", "exec", command="pwd")
+        assert (result.stdout, result.place) == (f"{tmp_path}/ws\n", crabpot.Place.HOST)
+    (request,) = approver.asked
+    assert isinstance(request, crabpot.Request)
+    assert request.argv == ("pwd",)
+
+
+async def test_without_an_approver_a_program_is_denied_at_once(leaving, tmp_path):
+    async with crabpot.Gateway.open(leaving, state=str(tmp_path / "state")) as gateway:
+        result = await gateway.call("agent:main:x", "exec", command="pwd")
+        assert (result.error.code, result.place) == ("approval_denied", crabpot.Place.NONE)
+        assert "nobody is there to ask" in result.error.message
+
+
+async def test_an_approver_that_breaks_has_not_agreed(leaving, tmp_path):
+    async def breaks(_request):
+        raise KeyError("secret")
+
+    async with crabpot.Gateway.open(leaving, state=str(tmp_path / "state"), approver=breaks) as gateway:
+        result = await gateway.call("agent:main:x", "exec", command="pwd")
+        assert (result.error.code, "KeyError" in result.error.message) == ("approval_denied", True)
+
+
 async def test_a_configuration_that_does_not_load_opens_nothing(tmp_path):
     (tmp_path / "bad.json5").write_text("{agents: 5}")
     with pytest.raises(crabpot.ConfigError):

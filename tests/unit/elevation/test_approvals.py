@@ -111,6 +111,18 @@ async def test_whoever_comes_later_is_asked_what_still_waits(desk, a_request, sc
         assert (await deciding).allowed
 
 
+async def test_pages_may_look_and_answer_from_threads_of_their_own(desk, a_request):
+    async with desk(Waits()) as made:
+        deciding = [asyncio.create_task(made.decide(a_request())) for _ in range(10)]
+        seen = []
+        while len(seen) < 10:
+            found = await asyncio.gather(*(asyncio.to_thread(made.pending) for _ in range(4)))
+            new = {one.id for one in found[0]} - set(seen)
+            assert all(await asyncio.gather(*(asyncio.to_thread(made.answer, one, YES) for one in new)))
+            seen += new
+        assert all(answer.allowed for answer in await asyncio.gather(*deciding))
+
+
 async def test_an_answer_stored_by_another_process_is_noticed(desk, a_request, kit):
     async with desk(Waits()) as made:
         request = a_request()

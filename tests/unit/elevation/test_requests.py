@@ -75,7 +75,6 @@ def test_an_answer_that_makes_no_sense_cannot_be_made(fields):
         {"allowed": 1, "by": "x"},
         {"allowed": "true", "by": "x"},
         {"allowed": True},
-        {"allowed": True, "by": "x", "grant": "config"},
         {"allowed": True, "by": "x", "grant": "for ever"},
         {"allowed": True, "by": "x", "grant": "minutes", "minutes": True},
         {"allowed": True, "by": "x", "grant": "minutes", "minutes": "5"},

@@ -75,3 +75,4 @@ def test_bytes_that_are_no_text_are_shown_as_bytes():
 def test_what_looks_like_our_marking_is_not_taken_for_it():
     assert shown(["\\u202e"]) == "'\\u202e'"
     assert shown(["\\u202e\u202e"]) == "$'\\\\u202e\\u202e'"
+    assert line("\\u202e") != line("\u202e") == "\\u202e"

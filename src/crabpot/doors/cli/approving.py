@@ -82,12 +82,12 @@ def show_request(frame: Frame, options: Namespace) -> int:
 
 def allow(frame: Frame, options: Namespace) -> int:
     """Agree."""
-    grant: Grant = "session" if options.session else "once"
+    grant: Grant = "session" if options.session else "config" if options.list else "once"
     if options.minutes is not None:
         grant = "minutes"
         if options.minutes > MOST_MINUTES:
             raise UsageError(f"--minutes takes at most {MOST_MINUTES}, which is a week")
-    if options.keep and grant == "once":
+    if options.keep and grant in ("once", "config"):
         raise UsageError("--keep is for what lasts: add --session or --minutes N")
     answer = Answer(allowed=True, grant=grant, minutes=options.minutes, keep=options.keep, by=_me())
     return _give(frame, options.id, answer)
@@ -103,6 +103,8 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
         request = None if store is None else store.find(request_id)
         if store is None or request is None:
             raise _unknown(request_id)
+        if answer.grant == "config" and request.kind == "command":
+            raise UsageError("--list is for connections; a command's pattern is yours to write")
         if store.answer(request_id, answer):
             print(f"{request_id}: {question.outcome(answer)}: {request.shown}")
             return OK

@@ -137,7 +137,7 @@ class _Question:
         for text in question.lines(self._request):
             self._say(text)
         self._say(question.KEEPING)
-        self._say(question.CHOICES)
+        self._say(question.choices(self._request))
         self._prompt()
         await asyncio.sleep(_DEAF_S)
         termios.tcflush(self._fd, termios.TCIFLUSH)
@@ -188,12 +188,12 @@ class _Question:
         elif key in _ENTER:
             typed = self._typed.decode("utf-8", "replace")
             self._typed.clear()
-            answer = question.understood(typed, "terminal")
+            answer = question.understood(self._request, typed, "terminal")
             if answer is not None:
                 self._settle(answer)
             elif typed.strip():
                 self._say("")
-                self._say(question.NOT_UNDERSTOOD)
+                self._say(f"type one of: {question.choices(self._request)}")
         elif key >= ord(" ") and len(self._typed) < _LONGEST_LINE:
             self._typed.append(key)
 

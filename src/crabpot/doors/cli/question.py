@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
     from crabpot.elevation.requests import Request
 
-CHOICES = "o once · s this session · m N for N minutes · d [reason] deny, then Enter"
+_CHOICES = "o once · s this session · m N for N minutes · {}d [reason] deny, then Enter"
 KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
-NOT_UNDERSTOOD = f"type one of: {CHOICES}"
 
 # A command longer than a screen could push its end, or its beginning, out of sight.
 _LONGEST = 1500
 _MOST_ROWS = 12
+
+
+def choices(request: Request) -> str:
+    """Say what may be typed; a place may also be listed for good."""
+    return _CHOICES.format("c write it into the configuration · " if request.kind == "connection" else "")
 
 
 def lines(request: Request) -> Iterator[str]:
@@ -70,7 +74,7 @@ def _short(text: str, request_id: str) -> str:
     return f"{text[:half]} [… {left_out} characters: crabpot approvals show {request_id} …] {text[-half:]}"
 
 
-def understood(text: str, by: str) -> Answer | None:
+def understood(request: Request, text: str, by: str) -> Answer | None:
     """Read an answer as it was typed; None if it is not one to the letter."""
     words = text.split()
     if not words:
@@ -79,6 +83,8 @@ def understood(text: str, by: str) -> Answer | None:
     keep = rest[-1:] == ["keep"]
     if key == "o" and not rest:
         return Answer(allowed=True, by=by)
+    if key == "c" and not rest and request.kind == "connection":
+        return Answer(allowed=True, grant="config", by=by)
     if key == "s" and rest in ([], ["keep"]):
         return Answer(allowed=True, grant="session", by=by, keep=keep)
     if key == "m" and len(rest) == 1 + keep and _is_minutes(rest[0]):
@@ -97,5 +103,10 @@ def outcome(answer: Answer) -> str:
     """Say what an answer means."""
     if not answer.allowed:
         return "denied"
-    lasting = {"session": "for this session", "minutes": f"for {answer.minutes} minutes"}.get(answer.grant, "once")
-    return f"allowed {lasting}{', also after a restart' if answer.keep else ''}"
+    lasting = {
+        "once": "once",
+        "session": "for this session",
+        "minutes": f"for {answer.minutes} minutes",
+        "config": "and written into the configuration",
+    }
+    return f"allowed {lasting[answer.grant]}{', also after a restart' if answer.keep else ''}"
