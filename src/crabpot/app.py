@@ -107,6 +107,7 @@ class App:
         from crabpot.elevation.host import Host
         from crabpot.execution import Execution
         from crabpot.gateway import Gateway
+        from crabpot.hostcommands import HostCommands
         from crabpot.leaving import Departure
         from crabpot.ownership import take
 
@@ -123,17 +124,18 @@ class App:
 
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
         desk = Desk(self.around.state)
-        execution.answering = self._answering(audit, desk)
         departure = Departure(
             desk=desk,
             audit=audit,
             execution=execution,
             host=Host(settings=settings, around=self.around, environ=self.environ),
         )
+        connections, commands = self._answering(audit, desk), HostCommands(departure=departure)
+        execution.answering = lambda scope: {**connections(scope), **commands.answers(scope)}
         return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
 
     def _answering(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
-        """Say who answers what the sandboxes of a scope ask of the gateway."""
+        """Say who answers what the sandboxes of a scope want to connect to."""
 
         @cache
         def ground() -> Ground:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crabpot.arguments import InvalidCall, time_limit
@@ -20,7 +21,7 @@ from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
 from crabpot.model import Failure, Place, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from crabpot.audit.store import AuditLog
     from crabpot.backends.reply import Reply
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from crabpot.model import ToolCall, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings
+
+    # A plan and its time limit in seconds.
+    Run = Callable[[Plan, float], Awaitable[Reply]]
 
 _TAKES = frozenset({"command", "cwd", "timeout"})
 
@@ -56,15 +60,17 @@ class Departure:
         finally:
             detach()
 
-    async def leave(
+    async def leave(  # noqa: PLR0913  a call, its decisions, and how it is to run
         self,
         call: ToolCall,
         agent: AgentSettings,
         placed: Placement,
         leaving: Verdict[Elevation],
         streams: Streams | None,
+        *,
+        run: Run | None = None,
     ) -> ToolResult:
-        """Take one command out, if it may."""
+        """Take one command out, if it may. `run` is how, where it is not for the door that called."""
         try:
             timeout_s = _checked(call, agent)
             plan = await self._plan(call, agent, placed, leaving)
@@ -81,13 +87,7 @@ class Departure:
                 return call.failed(answer.code, _refusal(request, leaving, answer, agent))
             self.audit.record(of_departure(call, agent.id, leaving, request.as_json(), answer.by))
             await self.audit.durable()
-            async with self.execution.fleet.frozen(lambda live: live.can_reach(plan.folder.path)):
-                reply = await elevated.run(
-                    plan,
-                    timeout_s=timeout_s,
-                    output_limit=agent.sandbox.limits.output,
-                    sink=None if streams is None else streams.sink,
-                )
+            reply = await (run or partial(self._run, agent, streams))(plan, timeout_s)
         except HostRefused as refusal:
             return call.failed(refusal.code, str(refusal))
         except AuditUnavailable as error:
@@ -97,6 +97,15 @@ class Departure:
         finally:
             plan.close()
         return _result(call, reply)
+
+    async def _run(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
+        async with self.execution.fleet.frozen(lambda live: live.can_reach(plan.folder.path)):
+            return await elevated.run(
+                plan,
+                timeout_s=timeout_s,
+                output_limit=agent.sandbox.limits.output,
+                sink=None if streams is None else streams.sink,
+            )
 
     async def _plan(self, call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation]) -> Plan:
         assert placed.scope_key is not None

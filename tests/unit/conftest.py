@@ -29,6 +29,7 @@ from crabpot.errors import SandboxLost
 from crabpot.execution import Execution
 from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
+from crabpot.hostcommands import HostCommands
 from crabpot.leaving import Departure
 from crabpot.runner.frames import FrameReader, encode
 from crabpot.settings import AgentSettings, Elevated, Limits, Sandbox, Settings, Size, Tools
@@ -235,55 +236,13 @@ class Bench:
         self.desk = Desk(self.state)
         host = Host(settings=settings, around=around, environ=ENV)
         departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=host)
+        self.execution.answering = HostCommands(departure=departure).answers
         self.gateway = Gateway(settings=settings, execution=self.execution, departure=departure, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)
 
 
 ON_HOST = '{agents: {defaults: {workspace: "WS", sandbox: {mode: "off"}}}}'
 SANDBOXED = '{agents: {defaults: {workspace: "WS", sandbox: {mode: "all"}}}}'
-
-
-@pytest.fixture(scope="session")
-def kit() -> SimpleNamespace:
-    """What tests in every folder build with."""
-    return SimpleNamespace(
-        ENV=ENV,
-        OUTPUT=OUTPUT,
-        ON_HOST=ON_HOST,
-        SANDBOXED=SANDBOXED,
-        Double=Double,
-        Scripted=Scripted,
-        Unconfined=Unconfined,
-        answering=answering,
-        answering_after_greeting=answering_after_greeting,
-        connected=connected,
-        real_runner=real_runner,
-        until=until,
-    )
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """Give a folder that every user of the machine can reach and write, as tmp_path is not."""
-    with tempfile.TemporaryDirectory(prefix="crabpot-test-") as made:
-        folder = Path(made)
-        folder.chmod(0o777)
-        yield folder
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Callable[..., Any]:
-    """Give a gateway for as long as a block lasts."""
-
-    @asynccontextmanager
-    async def make(text: str = SANDBOXED, backend: Any = None, *, grace_s: float = 5.0) -> AsyncIterator[Bench]:
-        made = Bench(tmp_path, text, backend or Unconfined(), grace_s=grace_s)
-        try:
-            yield made
-        finally:
-            await made.gateway.close()
-
-    return make
 
 
 EXPOSED = {"HOME": "/home/x", "USER": "x", "LANG": "C.UTF-8", "SECRET": "s", "TOKEN": "t", "PATH": "/evil"}
@@ -328,6 +287,50 @@ class Machine:
     def close(self) -> None:
         for plan in self._plans:
             plan.close()
+
+
+@pytest.fixture(scope="session")
+def kit() -> SimpleNamespace:
+    """What tests in every folder build with."""
+    return SimpleNamespace(
+        ENV=ENV,
+        OUTPUT=OUTPUT,
+        ON_HOST=ON_HOST,
+        SANDBOXED=SANDBOXED,
+        Double=Double,
+        Machine=Machine,
+        Scripted=Scripted,
+        Unconfined=Unconfined,
+        answering=answering,
+        answering_after_greeting=answering_after_greeting,
+        connected=connected,
+        real_runner=real_runner,
+        until=until,
+    )
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Give a folder that every user of the machine can reach and write, as tmp_path is not."""
+    with tempfile.TemporaryDirectory(prefix="crabpot-test-") as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        yield folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., Any]:
+    """Give a gateway for as long as a block lasts."""
+
+    @asynccontextmanager
+    async def make(text: str = SANDBOXED, backend: Any = None, *, grace_s: float = 5.0) -> AsyncIterator[Bench]:
+        made = Bench(tmp_path, text, backend or Unconfined(), grace_s=grace_s)
+        try:
+            yield made
+        finally:
+            await made.gateway.close()
+
+    return make
 
 
 @pytest.fixture

@@ -18,13 +18,14 @@ from crabpot.errors import SandboxLost
 from crabpot.runner.frames import FrameError, encode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping
 
     from crabpot.backends.base import Channel
     from crabpot.backends.inflight import Sink
 
     Source = AsyncIterator[bytes]
     Resizes = asyncio.Queue[tuple[int, int]]
+    Signals = AsyncIterator[str]
 
 Answer = TypeVar("Answer")
 
@@ -73,6 +74,7 @@ class Wire(FrameStream, Generic[Answer]):
         source: Source | None = None,
         sink: Sink | None = None,
         resizes: Resizes | None = None,
+        signals: Signals | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header."""
@@ -96,9 +98,13 @@ class Wire(FrameStream, Generic[Answer]):
         self._calls[call.id] = call
         self._quiet.clear()
         self.write(frame)
-        if source is None and sink is None and resizes is None:
+        if source is None and sink is None and resizes is None and signals is None:
             return await self._answer(call)
-        return await self._answer_streamed(call, source, sink, resizes)
+        pumps = [
+            *([] if resizes is None else [self._resize(call, resizes)]),
+            *([] if signals is None else [self._signal(call, signals)]),
+        ]
+        return await self._answer_streamed(call, source, sink, pumps)
 
     async def _answer(self, call: InFlight[Answer]) -> Answer:
         try:
@@ -128,14 +134,12 @@ class Wire(FrameStream, Generic[Answer]):
         self.lose(f"the runner did not end a call within {self.grace_s:g} s after {since}")
 
     async def _answer_streamed(
-        self, call: InFlight[Answer], source: Source | None, sink: Sink | None, resizes: Resizes | None
+        self, call: InFlight[Answer], source: Source | None, sink: Sink | None, pumps: list[Coroutine[Any, Any, None]]
     ) -> Answer:
         try:
             async with asyncio.TaskGroup() as tasks:
                 pump = None if sink is None else tasks.create_task(call.pump(sink))
-                others = []
-                if resizes is not None:
-                    others.append(tasks.create_task(self._resize(call, resizes)))
+                others = [tasks.create_task(one) for one in pumps]
                 if source is not None:
                     call.input = Window()
                     others.append(tasks.create_task(self._feed(call, call.input, source)))
@@ -168,6 +172,10 @@ class Wire(FrameStream, Generic[Answer]):
         while True:
             rows, cols = (max(1, min(side, LONGEST_SIDE)) for side in await resizes.get())
             self.send({"op": "resize", "id": call.id, "rows": rows, "cols": cols})
+
+    async def _signal(self, call: InFlight[Answer], signals: Signals) -> None:
+        async for name in signals:
+            self.send({"op": "signal", "id": call.id, "signal": name})
 
     def _acknowledge(self, call_id: str, size: int) -> None:
         self.send({"op": "ack", "id": call_id, "n": size})

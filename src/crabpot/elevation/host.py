@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crabpot.elevation import folders, programs, trusted
+from crabpot.elevation import folders, loopback, programs, trusted
 from crabpot.elevation.git import words as git_words
 from crabpot.elevation.git.neutral import Look
 from crabpot.elevation.identity import identify
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crabpot.elevation.folders import Folder
     from crabpot.elevation.git.neutral import Neutral
     from crabpot.elevation.identity import Identity
+    from crabpot.elevation.loopback import Hop
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
@@ -40,9 +41,19 @@ class Plan:
     """What the program would run or obey of the agent's folder."""
     dangers: tuple[str, ...] = ()
     """What the words hand over beyond what they seem to."""
+    hop: Hop | None = None
+    """The way to another user, where the configuration names one; else it runs as the gateway's."""
     look: Look | None = field(default=None, repr=False)
     neutral: Neutral | None = field(default=None, repr=False)
     """What was seen of a repository, for programs that use git, and how to look again."""
+
+    @property
+    def started(self) -> tuple[tuple[str, ...], Identity, Mapping[str, str]]:
+        """What the gateway itself starts: the command, or the ssh that does; its program, and its environment."""
+        if self.hop is None:
+            return self.argv, self.binary, self.env
+        script = self.hop.start(self.argv, self.binary, self.folder, self.env)
+        return self.hop.words(script), self.hop.ssh, {"PATH": self.env["PATH"]}
 
     def close(self) -> None:
         """Let go of the folder; once."""
@@ -68,16 +79,22 @@ class Host:
         binary = trusted.find(words[0], path, self.written(spec))
         folder = folders.hold(spec, cwd)
         try:
+            hop = self._hop(agent, path, spec)
             env = self.environment(agent, path)
-            look = self._look(words, folder, env, spec)
+            look = self._look(words, folder, env, spec, hop)
             neutral = None if look is None else await look.take()
             return Plan(
                 argv=words,
                 binary=binary,
                 folder=folder,
                 env=env if neutral is None else {**env, **neutral.env},
-                executes=(*programs.executes(words, folder.fd), *(() if neutral is None else neutral.lines)),
+                executes=(
+                    *(() if hop is None else (f"all of it as the user {hop.user}, over ssh to this machine",)),
+                    *programs.executes(words, folder.fd),
+                    *(() if neutral is None else neutral.lines),
+                ),
                 dangers=(*programs.dangers(words), *(() if look is None else look.words.dangers)),
+                hop=hop,
                 look=look,
                 neutral=neutral,
             )
@@ -85,7 +102,9 @@ class Host:
             folder.close()
             raise
 
-    def _look(self, argv: tuple[str, ...], folder: Folder, env: dict[str, str], spec: SandboxSpec) -> Look | None:
+    def _look(
+        self, argv: tuple[str, ...], folder: Folder, env: dict[str, str], spec: SandboxSpec, hop: Hop | None
+    ) -> Look | None:
         """Say how to look at the folder's repository, if the program uses git and there is one to use."""
         if argv[0] not in programs.USES_GIT:
             return None
@@ -95,13 +114,37 @@ class Host:
         except HostRefused:
             return None
         words = git_words.read(argv if argv[0] == "git" else ("git",))
-        return Look(git=git, words=words, folder=folder, env=env, written=written, state=self.around.state)
+        return Look(
+            git=git,
+            words=words,
+            folder=folder,
+            # The question is the gateway's own, whoever the answer is for.
+            env={"HOME": self.around.home, **env},
+            written=written,
+            state=self.around.state if hop is None else None,
+        )
 
     def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
         """Give all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
-        names = (*_PASSED, *agent.tools.elevated.pass_env)
-        given = {name: self.environ[name] for name in names if name in self.environ}
-        return {"HOME": self.around.home, **given, "PATH": path}
+        # Another user has a home of their own, and no access to the gateway's agent.
+        own = _PASSED if agent.sandbox.host_user is None else ("LANG",)
+        given = {name: self.environ[name] for name in (*own, *agent.tools.elevated.pass_env) if name in self.environ}
+        home = {"HOME": self.around.home} if agent.sandbox.host_user is None else {}
+        return {**home, **given, "PATH": path}
+
+    def _hop(self, agent: AgentSettings, path: str, spec: SandboxSpec) -> Hop | None:
+        sandbox = agent.sandbox
+        if sandbox.host_user is None or sandbox.ssh_key is None:
+            return None
+        shown = (*self.written(spec), *(mount.source for mount in spec.mounts), *filter(None, [spec.agent_workspace]))
+        return loopback.find(
+            host_user=sandbox.host_user,
+            ssh_key=sandbox.ssh_key,
+            home=self.around.home,
+            path=path,
+            state=self.around.state,
+            shown=shown,
+        )
 
     def written(self, spec: SandboxSpec) -> tuple[str, ...]:
         """List the folders of the host that some sandbox may write."""
@@ -114,6 +157,8 @@ async def check(plan: Plan) -> None:
     """Refuse a plan whose program, folder or repository is not what was shown."""
     if identify(plan.binary.path) != plan.binary:
         raise HostRefused("conflict", f"{plan.binary.path} was replaced after it was shown; ask again")
+    if plan.hop is not None and identify(plan.hop.ssh.path) != plan.hop.ssh:
+        raise HostRefused("conflict", f"{plan.hop.ssh.path} was replaced after it was shown; ask again")
     folders.check(plan.folder)
     if plan.look is not None and await plan.look.take() != plan.neutral:
         raise HostRefused("conflict", f"the repository of {plan.folder.path} changed after it was shown; ask again")

@@ -78,6 +78,16 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
     return _matched(way, command.argv, agent, sender)
 
 
+def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[Elevation]:
+    """Decide what a program inside asked for by a host command's name: its words as they are, by no sender."""
+    listed = {name: index for index, name in enumerate(agent.sandbox.host_commands)}
+    if not argv or argv[0] not in listed:
+        return _stays("no host command of this name is listed", agent.source("sandbox.hostCommands"), argv)
+    source = agent.source(f"sandbox.hostCommands[{listed[argv[0]]}]")
+    way = Way(pattern=f"{argv[0]} *", source=source, approval=True, enabled=True)
+    return _matched(way, argv, agent, None)
+
+
 def _matched(way: Way, argv: tuple[str, ...], agent: AgentSettings, sender: str | None) -> Verdict[Elevation]:
     allowed = agent.tools.elevated.allow_from
     if allowed is not None and (sender is None or sender not in allowed):

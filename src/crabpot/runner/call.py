@@ -31,6 +31,9 @@ class Job:
     def resize(self, rows: int, cols: int) -> None:
         """The person's terminal has a new size."""
 
+    def signal(self, number: int) -> None:
+        """Somebody sent the command a signal."""
+
     def relieved(self) -> None:
         """There may be room again for what the call sends."""
 

@@ -20,7 +20,18 @@ _PORTS = 1 << 16
 class Hello:
     """The constants of this runner's life."""
 
-    __slots__ = ("contained", "env", "limits", "output_limit", "proxy", "roots", "shell", "workspace", "writable")
+    __slots__ = (
+        "contained",
+        "env",
+        "limits",
+        "output_limit",
+        "proxy",
+        "roots",
+        "shell",
+        "shims",
+        "workspace",
+        "writable",
+    )
 
     def __init__(self, header: dict[str, Any]) -> None:
         if header.get("op") != "hello":
@@ -46,6 +57,7 @@ class Hello:
         if proxy is not None and not (type(proxy) is int and 0 < proxy < _PORTS):
             raise FrameError("hello: proxy is not a port")
         self.proxy: int | None = proxy
+        self.shims = bool(header.get("shims"))
         if type(header.get("contained")) is not bool:
             raise FrameError("hello: contained is not a boolean")
         # A contained runner signals everything in sight. Inside a sandbox it is pid 1 or that one's child; where it is

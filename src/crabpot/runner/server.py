@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .process import Processes
 
 _STDERR = 2
+_PASSED_ON = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -62,6 +63,7 @@ class Runner:
             "input": self._input,
             "cancel": self._cancel,
             "resize": self._resize,
+            "signal": self._signal,
             "ack": self._ack,
             "data": self.upcalls.data,
             "reply": self.upcalls.reply,
@@ -106,6 +108,10 @@ class Runner:
 
             Proxy(self, self.hello.proxy)
         self._wire.handle = self._handle
+        if self.hello.shims:
+            from . import shims  # noqa: PLC0415
+
+            shims.listen(self.loop, self.upcalls)
         self._wire.send(ready())
 
     def _handle(self, header: dict[str, Any], payload: bytes) -> None:
@@ -203,6 +209,15 @@ class Runner:
             raise FrameError("a terminal size that is none")
         if call is not None and call.job is not None:
             call.job.resize(rows, cols)  # type: ignore[arg-type]
+
+    def _signal(self, header: dict[str, Any], _payload: bytes) -> None:
+        call = self._find(header)
+        name = header.get("signal")
+        number = getattr(signal, "SIG" + name, None) if type(name) is str and name in _PASSED_ON else None
+        if number is None:
+            raise FrameError("a signal that is not passed on")
+        if call is not None and call.job is not None:
+            call.job.signal(number)
 
     def _ack(self, header: dict[str, Any], _payload: bytes) -> None:
         size = header.get("n")

@@ -134,6 +134,15 @@ class Foreground(Job):
         """Passed on to the command's terminal."""
         self._child.resize(rows, cols)
 
+    def signal(self, number: int) -> None:
+        """Goes to the command and what shares its process group, as from a terminal."""
+        tree = self._child.tree
+        if not tree.exited:
+            try:
+                posix.killpg(tree.pid, number)
+            except OSError:
+                return  # It is not its user's to signal any more, as after setuid.
+
     def cancel(self) -> None:
         """Ends the command as its time limit would."""
         self._end(ToolError("cancelled", "the call was cancelled"), at_once=False)

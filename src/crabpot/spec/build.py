@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
-_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
+_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}(?::[0-9]{1,5})?", re.ASCII)
 _DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}", re.ASCII)
 _HIGHEST_ID = 2**32 - 2
@@ -100,7 +100,9 @@ def environment(sandbox: Sandbox) -> dict[str, str]:
         "USER": hardening.USER,
         "LANG": hardening.LANG,
     }
-    return base | dict(sandbox.env)
+    made = base | dict(sandbox.env)
+    # First, whatever else the path names: a command of the host is listed to be the one that is found.
+    return made | {"PATH": f"{hardening.SHIMS}:{made['PATH']}"} if sandbox.host_commands else made
 
 
 def parse_user(text: str) -> User:
@@ -188,7 +190,8 @@ def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
         given = "sandbox.sshKey" if sandbox.host_user is None else "sandbox.hostUser"
         yield given, f"goes with {missing.removeprefix('sandbox.')}, which is not set"
     if sandbox.host_user is not None and not _ACCOUNT.fullmatch(sandbox.host_user):
-        yield "sandbox.hostUser", f'"{sandbox.host_user}" cannot be the name of a user; ssh might read it as an option'
+        wrong = f'"{sandbox.host_user}" cannot be the name of a user, or name:port; ssh might read it as an option'
+        yield "sandbox.hostUser", wrong
     for key, value in (("sshKey", sandbox.ssh_key), ("socket", sandbox.socket)):
         if value is not None and not value.startswith(("/", "~/")):
             yield f"sandbox.{key}", f'"{value}" must be an absolute path or start with ~/'

@@ -5,6 +5,8 @@ from __future__ import annotations
 WORKSPACE = "/workspace"
 AGENT_WORKSPACE = "/agent"
 RUNNER = "/crabpot"
+# Programs that stand for commands of the host.
+SHIMS = f"{RUNNER}/bin"
 
 USER = "agent"
 NOBODY = 65534

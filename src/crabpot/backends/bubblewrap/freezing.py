@@ -8,7 +8,9 @@ from collections import defaultdict
 from typing import NamedTuple
 
 
-class _Process(NamedTuple):
+class Process(NamedTuple):
+    """One of a sandbox, or of a command on the host."""
+
     pid: int
     parent: int
     state: str
@@ -21,17 +23,17 @@ def stop(first: int) -> set[str]:
     first. The parent in a vfork waits uninterruptibly ("D") for a child that is stopped now: it does nothing
     either, and will stop before it does.
     """
-    still = [one for one in _below(first) if one.state not in "TtZX"]
+    still = [one for one in below(first) if one.state not in "TtZX"]
     _signal(still, signal.SIGSTOP)
     return {one.state for one in still}
 
 
 def go_on(first: int) -> None:
     """Continue them, the first one last: it is the runner, and must find its children as they were."""
-    _signal(list(reversed(_below(first))), signal.SIGCONT)
+    _signal(list(reversed(below(first))), signal.SIGCONT)
 
 
-def _signal(processes: list[_Process], number: signal.Signals) -> None:
+def _signal(processes: list[Process], number: signal.Signals) -> None:
     for one in processes:
         try:
             os.kill(one.pid, number)
@@ -39,9 +41,10 @@ def _signal(processes: list[_Process], number: signal.Signals) -> None:
             continue
 
 
-def _below(first: int) -> list[_Process]:
-    children: dict[int, list[_Process]] = defaultdict(list)
-    found: list[_Process] = []
+def below(first: int) -> list[Process]:
+    """List a process and all that came from it, parents first."""
+    children: dict[int, list[Process]] = defaultdict(list)
+    found: list[Process] = []
     for name in os.listdir("/proc"):
         if name.isdigit() and (one := _look(int(name))) is not None:
             children[one.parent].append(one)
@@ -52,10 +55,10 @@ def _below(first: int) -> list[_Process]:
     return found
 
 
-def _look(pid: int) -> _Process | None:
+def _look(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
     except OSError:
         return None
-    return _Process(pid=pid, parent=int(parent), state=state.decode())
+    return Process(pid=pid, parent=int(parent), state=state.decode())

@@ -166,7 +166,8 @@ def _system(plan: Plan) -> Iterator[str]:
     for text, path in plan.layout.links:
         yield from ("--symlink", text, path)
     for path, fd in plan.files:
-        yield from ("--perms", "0444", "--file", str(fd), path)
+        perms = "0555" if _under(path, hardening.SHIMS) else "0444"
+        yield from ("--perms", perms, "--file", str(fd), path)
 
 
 def _own_mounts(plan: Plan) -> Iterator[str]:

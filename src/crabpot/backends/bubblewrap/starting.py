@@ -14,6 +14,7 @@ from crabpot.backends.bubblewrap import detached, etc, groups, kit, leftovers, l
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.errors import SandboxUnavailable
 from crabpot.settings import TRUSTED_PATH
+from crabpot.spec import shims
 
 if TYPE_CHECKING:
     import subprocess
@@ -173,8 +174,10 @@ class Opening:
     def _files(self, fds: sources.Fds) -> Iterator[tuple[str, int]]:
         resolves = self._spec.network.kind == "host"
         made = dict(etc.written(self._user, resolves=resolves))
+        python = self._ground.kit.interpreter.path
         if self._spec.network.proxied:
-            made[etc.SSH_CONFIG] = etc.ssh_config(self._ground.kit.interpreter.path, render.RUNNER)
+            made[etc.SSH_CONFIG] = etc.ssh_config(python, render.RUNNER)
+        made |= shims.written(self._spec.host_commands, interpreter=python, runner=render.RUNNER)
         for path, content in made.items():
             fd = fds.add(os.memfd_create(path, os.MFD_CLOEXEC))
             os.pwrite(fd, content, 0)

@@ -95,9 +95,10 @@ class Docker:
                 # A folder that ids inside cannot own is opened to all of them; it lies where only the gateway can go.
                 os.chmod(spec.workspace, 0o777)  # noqa: S103  as above
             shown = tuple(render.Bind(source=one.path, target=one.target, access=one.access) for one in held)
-            named = kit.names(self._home, user)
-            ssh = (kit.ssh(self._home, interpreter),) if spec.network.proxied else ()
-            plan = replace(plan, interpreter=interpreter, binds=(*shown, runner, *named, *ssh))
+            own = [runner, *kit.names(self._home, user), *kit.commands(self._home, spec.host_commands, interpreter)]
+            if spec.network.proxied:
+                own.append(kit.ssh(self._home, interpreter))
+            plan = replace(plan, interpreter=interpreter, binds=(*shown, *own))
             hello = _hello(spec)
             started = await Opening(engine, facts, spec, hello).run(plan, held)
         return Sandbox(engine=engine, started=started, hello=hello, limits=spec.limits)

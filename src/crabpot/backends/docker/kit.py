@@ -16,6 +16,7 @@ import crabpot.runner
 from crabpot.backends.bubblewrap import etc
 from crabpot.backends.docker import render
 from crabpot.backends.docker.render import Bind
+from crabpot.spec import hardening, shims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,16 @@ def ssh(home: str, interpreter: str) -> Bind:
     return Bind(source=f"{made}/ssh_config", target=etc.SSH_CONFIG, access="ro")
 
 
-def _keep(home: str, kind: str, files: Mapping[str, bytes]) -> str:
+def commands(home: str, hosts: tuple[str, ...], interpreter: str) -> tuple[Bind, ...]:
+    """Give the programs that stand for commands of the host, to mount, where there are any."""
+    if not hosts:
+        return ()
+    written = shims.written(hosts, interpreter=interpreter, runner=render.RUNNER)
+    made = _keep(home, "bin", {os.path.basename(path): text for path, text in written.items()}, mode=0o755)
+    return (Bind(source=made, target=hardening.SHIMS, access="ro"),)
+
+
+def _keep(home: str, kind: str, files: Mapping[str, bytes], mode: int = 0o644) -> str:
     """Find a folder with just these files, named after what is in them, or make it; whole or not at all."""
     digest = hashlib.sha256()
     for name, content in files.items():
@@ -68,7 +78,7 @@ def _keep(home: str, kind: str, files: Mapping[str, bytes]) -> str:
         for name, content in files.items():
             with open(f"{made}/{name}", "xb") as file:
                 file.write(content)
-            os.chmod(f"{made}/{name}", 0o644)
+            os.chmod(f"{made}/{name}", mode)
         os.chmod(made, 0o755)  # noqa: S103  whatever the umask; nothing in it is secret
         with contextlib.suppress(OSError):  # Another gateway was faster; its copy is the same.
             os.rename(made, folder)

@@ -46,6 +46,7 @@ VARIABLES = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 
+_NO_PATHS = "git:http:https:ssh"
 _LONGEST_SHOWN = 200
 _MOST_KEPT_OUT = 1000
 
@@ -70,14 +71,13 @@ class Look:
     env: Mapping[str, str] = field(repr=False)
     written: tuple[str, ...]
     """What sandboxes may write."""
-    state: str
+    state: str | None
+    """Where programs of ours are kept; None if git will run as a user who cannot reach them."""
 
     async def take(self) -> Neutral:
         """Look at the repository and at those in it; HostRefused names what cannot be kept out."""
         asked = Git(program=self.git, env={**self.env, **VARIABLES, **overrides(ALWAYS), "LC_ALL": "C"})
-        programs = serving.prepare(self.state, await asked.exec_path())
-        folders = "\n".join(os.path.realpath(tree) for tree in self.written)
-        base = {**VARIABLES, "GIT_EXEC_PATH": programs, serving.FOLDERS: folders}
+        base = {**VARIABLES, **await self._serving(asked)}
         found = await asked.repository(self.folder.entry, self.words.leading)
         if found is None:
             return Neutral(env={**base, **overrides(ALWAYS)}, lines=(), config=())
@@ -91,8 +91,17 @@ class Look:
         kept_out = _judged(local)
         lines += [f"git config {key} = {_short(value)} (kept out)" for key, value in kept_out]
         lines += [f"git config {key} = {_short(value)}" for key, value in local if keys.says_where(key)]
-        pairs = [*ALWAYS, *_stand_ins(kept_out, found.operators)]
+        # Another user's settings are not the gateway's to give.
+        pairs = [*ALWAYS, *_stand_ins(kept_out, () if self.state is None else found.operators)]
         return Neutral(env={**base, **overrides(pairs)}, lines=tuple(dict.fromkeys(lines)), config=tuple(local))
+
+    async def _serving(self, asked: Git) -> dict[str, str]:
+        """See that no repository of an agent's is served: by programs of ours, or by serving none from a path."""
+        if self.state is None:
+            return {"GIT_ALLOW_PROTOCOL": _NO_PATHS}
+        folders = "\n".join(os.path.realpath(tree) for tree in self.written)
+        programs = serving.prepare(self.state, await asked.exec_path())
+        return {"GIT_EXEC_PATH": programs, serving.FOLDERS: folders}
 
     def _is_written(self, path: str) -> bool:
         return any(layout.is_in(path, tree) for tree in (self.folder.root, *self.written))

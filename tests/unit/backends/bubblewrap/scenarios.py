@@ -187,7 +187,7 @@ async def be_killed(state: str) -> Any:
 def _tree(first: int) -> list[int]:
     from crabpot.backends.bubblewrap import freezing
 
-    return [one.pid for one in freezing._below(first)]
+    return [one.pid for one in freezing.below(first)]
 
 
 async def lose_thread(state: str) -> Any:

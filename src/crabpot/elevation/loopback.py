@@ -1,0 +1,130 @@
+"""Run a command as another user of this machine, over ssh to the loopback: the words for ssh, and what they rest on."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.elevation import trusted
+from crabpot.errors import HostRefused
+from crabpot.spec.binds import expand, is_under
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from crabpot.elevation.folders import Folder
+    from crabpot.elevation.identity import Identity
+
+HOST, PORT = "127.0.0.1", 22
+# Inherited by all that the command starts, and so the way to find it again.
+MARK = "CRABPOT_RUN"
+
+_ACCOUNT = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,31})(?::([0-9]{1,5}))?", re.ASCII)
+_HIGHEST_PORT = 65535
+
+_OPTIONS = (
+    "BatchMode=yes",
+    "IdentitiesOnly=yes",
+    "IdentityAgent=none",
+    "PreferredAuthentications=publickey",
+    # Written down the first time, and never again another.
+    "StrictHostKeyChecking=accept-new",
+    "GlobalKnownHostsFile=/dev/null",
+    "UpdateHostKeys=no",
+    "CheckHostIP=no",
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "EscapeChar=none",
+    "RequestTTY=no",
+    "LogLevel=ERROR",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """The way to another user: ssh's own program, whom it becomes, and the keys of both sides."""
+
+    ssh: Identity
+    user: str
+    port: int
+    key: str
+    known_hosts: str
+    mark: str = field(default_factory=lambda: secrets.token_hex(16), compare=False)
+
+    def words(self, script: str) -> tuple[str, ...]:
+        """Give the argv that has a POSIX shell of that user run a script, whatever shell the user logs in with."""
+        options = (*_OPTIONS, f"UserKnownHostsFile={self.known_hosts}", f"IdentityFile={self.key}", f"Port={self.port}")
+        flags = [flag for option in options for flag in ("-o", option)]
+        # No configuration of anybody's: it could name programs, or another machine.
+        return (
+            "ssh",
+            "-F",
+            "none",
+            "-T",
+            *flags,
+            "-l",
+            self.user,
+            "--",
+            HOST,
+            f"exec /bin/sh -c {shlex.quote(script)}",
+        )
+
+    def start(self, argv: Sequence[str], binary: Identity, folder: Folder, env: Mapping[str, str]) -> str:
+        """Give the script that enters the very folder and becomes the command."""
+        given = [f"{name}={value}" for name, value in {**env, MARK: self.mark}.items()]
+        command = shlex.join([*given, binary.path, *argv[1:]])
+        lost = "echo 'crabpot: the folder is not the one that was shown' >&2; exit 125"
+        here = f'cd -P -- {shlex.quote(folder.path)} && [ "$(stat -c %d:%i .)" = {folder.dev}:{folder.ino} ]'
+        return f'{here} || {{ {lost}; }}; exec env -i HOME="$HOME" USER="$USER" {command}'
+
+    def signal(self, name: str) -> str:
+        """Give the script that sends a signal to all of the command."""
+        wanted = shlex.quote(f"{MARK}={self.mark}")
+        return (
+            f"for one in /proc/[0-9]*; do grep -qsxzF {wanted} $one/environ && kill -{name} ${{one#/proc/}}; done; true"
+        )
+
+
+def parse_user(text: str) -> tuple[str, int]:
+    """Read `name` or `name:port`; ValueError says what would be right."""
+    match = _ACCOUNT.fullmatch(text)
+    port = PORT if match is None or match[2] is None else int(match[2])
+    if match is None or not 0 < port <= _HIGHEST_PORT:
+        raise ValueError(f'"{text}" cannot be the name of a user, or name:port; ssh might read it as an option')
+    return match[1], port
+
+
+def find(  # noqa: PLR0913  all that it rests on
+    *, host_user: str, ssh_key: str, home: str, path: str, state: str, shown: Sequence[str]
+) -> Hop:
+    """Check the key and find ssh. `shown` lists the folders that sandboxes see: no key lies there."""
+    user, port = parse_user(host_user)
+    key = expand(ssh_key, home)
+    _check_key(key, shown)
+    return Hop(
+        ssh=trusted.find("ssh", path, shown), user=user, port=port, key=key, known_hosts=f"{state}/loopback_host_keys"
+    )
+
+
+def _check_key(key: str, shown: Sequence[str]) -> None:
+    try:
+        found = os.stat(key)
+    except OSError as error:
+        raise HostRefused("not_found", f"the key {key} (sandbox.sshKey): {error.strerror}") from None
+    resolved = os.path.realpath(key)
+    if not stat.S_ISREG(found.st_mode):
+        raise HostRefused("denied", f"the key {key} (sandbox.sshKey) is not a file")
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise HostRefused("denied", f"the key {key} (sandbox.sshKey) is not the gateway's alone: chmod 600 {key}")
+    for tree in shown:
+        if is_under(resolved, os.path.realpath(tree)):
+            raise HostRefused("denied", f"the key {key} (sandbox.sshKey) lies in {tree}, which a sandbox sees; move it")

@@ -1,0 +1,178 @@
+"""Host commands: what a program inside asks for by a shim passes the way out like any command that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from crabpot.audit.records import of_call
+from crabpot.backends.host import elevated
+from crabpot.backends.host.turns import Turns
+from crabpot.elevation import host, rules
+from crabpot.elevation.rules import Exit
+from crabpot.errors import HostRefused
+from crabpot.model import Place, ToolCall
+from crabpot.placement.rules import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from crabpot.backends.conversation import Answers, Conversation
+    from crabpot.backends.reply import Reply
+    from crabpot.elevation.host import Plan
+    from crabpot.elevation.rules import Elevation
+    from crabpot.fleet import Live
+    from crabpot.leaving import Departure
+    from crabpot.model import ToolResult, Verdict
+    from crabpot.placement.scope import Scope
+
+_PASSED_ON = frozenset({"INT", "TERM", "HUP", "QUIT", "USR1", "USR2"})
+_ENDS = frozenset({"INT", "TERM", "HUP", "QUIT"})
+# No argument list is longer on Linux, and no person reads as much before agreeing.
+_MOST_WORDS, _LONGEST = 4096, 128 * 1024
+
+
+def _name_calls() -> Iterator[str]:
+    name = secrets.token_hex(8)
+    return (f"{name}-{number}" for number in count(1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCommands:
+    """Answers the conversations that shims begin."""
+
+    departure: Departure
+    _ids: Iterator[str] = field(default_factory=_name_calls)
+
+    def answers(self, scope: Scope) -> Answers:
+        """Give what a scope's sandbox may ask for: nothing, unless host commands are listed."""
+        return {"run": partial(self._answer, scope)} if scope.agent.sandbox.host_commands else {}
+
+    async def _answer(self, scope: Scope, conversation: Conversation) -> None:
+        try:
+            argv, cwd = _asked(conversation)
+        except ValueError as error:
+            conversation.reply(error={"code": "invalid_arguments", "message": str(error)})
+            return
+        limits = scope.agent.sandbox.limits
+        args = {"command": shlex.join(argv), "cwd": cwd, "timeout": limits.time_ceiling}
+        call = ToolCall(id=next(self._ids), session=scope.session, tool="exec", args=args)
+        verdict = rules.decide_host_command(argv, scope.agent)
+        if verdict.answer.exit is Exit.STAYS_IN:
+            result = call.failed("denied", f"{argv[0]} does not leave: {verdict.because} ({verdict.source})")
+        else:
+            result = await self._leave(scope, conversation, call, verdict)
+        self.departure.audit.record(of_call(call, scope.agent.id, result, verdict))
+        _reply(conversation, result)
+
+    async def _leave(
+        self, scope: Scope, conversation: Conversation, call: ToolCall, verdict: Verdict[Elevation]
+    ) -> ToolResult:
+        placed = Placement(where=Place.SANDBOX, scope_key=scope.key)
+        link = _Link(conversation)
+        running = asyncio.ensure_future(
+            self.departure.leave(call, scope.agent, placed, verdict, None, run=partial(self._run, scope, link))
+        )
+        hearing = asyncio.ensure_future(link.hear(running))
+        try:
+            return await running
+        except asyncio.CancelledError:
+            result = call.failed("cancelled", "it was interrupted before it started")
+            if conversation.dropped.is_set():
+                self.departure.audit.record(of_call(call, scope.agent.id, result, verdict))
+                raise
+            return result
+        finally:
+            hearing.cancel()
+
+    async def _run(self, scope: Scope, link: _Link, plan: Plan, timeout_s: float) -> Reply:
+        fleet = self.departure.execution.fleet
+        caller = next((live for live in fleet.listed() if live.scope is scope), None)
+        if caller is None:
+            raise HostRefused("conflict", "the sandbox that asked is ending")
+        link.started = True
+
+        def stands_still(live: Live) -> bool:
+            # What runs as another user cannot be stopped, so that its caller could not take turns with it.
+            return live.can_reach(plan.folder.path) and not (live is caller and plan.hop is not None)
+
+        async with fleet.frozen(stands_still):
+            return await elevated.run(
+                plan,
+                timeout_s=timeout_s,
+                output_limit=scope.agent.sandbox.limits.output,
+                sink=link.sink,
+                source=link.source(),
+                caller=elevated.Caller(signals=link.signals(), turns=_turns(caller, plan, link)),
+            )
+
+
+def _turns(caller: Live, plan: Plan, link: _Link) -> Turns | None:
+    """Let the sandbox that waits move by turns with its command, if it could change the folder."""
+    if plan.hop is not None or not caller.can_reach(plan.folder.path):
+        return None
+    return Turns(caller, lambda: host.check(plan), waits=lambda: link.behind > 0)
+
+
+class _Link:
+    """The streams of one shim."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.started = False
+        self.behind = 0
+        self._conversation = conversation
+        self._heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def sink(self, stream: str, data: bytes) -> None:
+        """Pass output on, at the pace of whoever reads it inside."""
+        self.behind += 1
+        try:
+            await self._conversation.write(data, stream)
+        finally:
+            self.behind -= 1
+
+    async def source(self) -> AsyncIterator[bytes]:
+        """Give its input."""
+        while data := await self._conversation.read():
+            yield data
+
+    async def hear(self, running: asyncio.Future[Any]) -> None:
+        """Take signals: one that comes before the command runs ends the waiting for it."""
+        async for name in self._conversation.signals():
+            if self.started and name in _PASSED_ON:
+                self._heard.put_nowait(name)
+            elif not self.started and name in _ENDS:
+                running.cancel()
+
+    async def signals(self) -> AsyncIterator[str]:
+        """Give those for the command."""
+        while True:
+            yield await self._heard.get()
+
+
+def _asked(conversation: Conversation) -> tuple[tuple[str, ...], str | None]:
+    """Read what a shim said; anything inside may have said it."""
+    argv, cwd = conversation.fields.get("argv"), conversation.fields.get("cwd")
+    if type(argv) is not list or not argv or not all(type(word) is str and "\0" not in word for word in argv):
+        raise ValueError("argv is not a list of words")
+    if len(argv) > _MOST_WORDS or sum(map(len, argv)) > _LONGEST:
+        raise ValueError("argv is too long for one command")
+    with suppress(UnicodeEncodeError):
+        for word in argv:
+            word.encode("utf-8", "surrogateescape")
+        if cwd is None or (type(cwd) is str and "\0" not in cwd and cwd.encode("utf-8", "surrogateescape")):
+            return tuple(argv), cwd
+    raise ValueError("argv or cwd is not text")
+
+
+def _reply(conversation: Conversation, result: ToolResult) -> None:
+    if result.error is not None:
+        conversation.reply(error={"code": result.error.code, "message": result.error.message})
+    else:
+        conversation.reply(exit_code=result.exit_code)

@@ -1,0 +1,236 @@
+"""Host commands: a name inside stands for a program of the host, each call of it agreed to, on both backends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.ordinary_user import skip_or_fail
+
+from crabpot.app import start
+from crabpot.audit.reading import AuditReader
+from crabpot.elevation.requests import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from crabpot.elevation.requests import Request
+    from crabpot.model import ToolResult
+
+SESSION = "agent:main:main"
+QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nowhere", "PATH": os.environ["PATH"]}
+
+
+class Person:
+    """An operator at the desk: says yes unless told otherwise, and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.answers: Callable[[Request], Answer | None] = lambda _: Answer(allowed=True, by="person")
+        self.before: Callable[[], None] = lambda: None
+
+    async def ask(self, request: Request) -> Answer | None:
+        self.asked.append(request)
+        self.before()
+        answer = self.answers(request)
+        if answer is None:
+            await asyncio.Event().wait()
+        return answer
+
+
+class Desk:
+    """A gateway on a real backend, whose agent has host commands, and a person who answers."""
+
+    def __init__(self, gateway: Any, person: Person, workspace: Path, programs: Path) -> None:
+        self.gateway, self.person, self.workspace, self.programs = gateway, person, workspace, programs
+
+    async def exec(self, command: str, **args: Any) -> ToolResult:
+        result: ToolResult = await self.gateway.call(SESSION, "exec", command=command, **{"timeout": 40, **args})
+        return result
+
+    def script(self, name: str, text: str) -> None:
+        made = self.programs / name
+        made.write_text(text)
+        made.chmod(0o755)
+
+
+def engine() -> None:
+    if not os.environ.get("DOCKER_HOST", "").startswith("unix://"):
+        skip_or_fail("docker", "DOCKER_HOST names no local engine")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a folder that the user of a sandbox can reach, and that nobody else writes."""
+    made = Path(tempfile.mkdtemp(prefix="crabpot-hosts-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(params=["bubblewrap", "docker"])
+def opened(request: pytest.FixtureRequest, folder: Path) -> Callable[..., Any]:
+    if request.param == "docker":
+        engine()
+
+    @asynccontextmanager
+    async def make(commands: str = '["tool", "cat", "git"]', tools: str = "", sandbox: str = "") -> AsyncIterator[Desk]:
+        workspace, programs = folder / "ws", folder / "programs"
+        for one in (workspace, programs):
+            one.mkdir(mode=0o755, exist_ok=True)
+        if os.geteuid() == 0:
+            shutil.chown(workspace, 1000, 1000)
+        environ = {**QUIET, "USER": "x", "DOCKER_HOST": os.environ.get("DOCKER_HOST", "")}
+        app = start(config=None, state=str(folder / "state"), environ=environ)
+        gateway = app.gateway(f"""{{
+            agents: {{defaults: {{workspace: "{workspace}", sandbox: {{
+                workspace: "rw", backend: "{request.param}", hostCommands: {commands}, {sandbox} }} }} }},
+            tools: {{elevated: {{path: "{programs}:/usr/bin:/bin", {tools} }} }},
+        }}""")
+        person = Person()
+        gateway.desk.attach(person)
+        try:
+            yield Desk(gateway, person, workspace, programs)
+        finally:
+            await gateway.close()
+
+    return make
+
+
+async def test_words_folder_and_exit_code_pass_and_a_person_is_shown_them(opened: Any) -> None:
+    async with opened() as desk:
+        desk.script("tool", '#!/bin/sh\npwd\nprintf "%s|" "$@"\necho problem >&2\nexit 7\n')
+        result = await desk.exec("mkdir -p sub && cd sub && tool 'a b' '$x' '*' ''")
+        assert (result.stdout, result.stderr, result.exit_code) == (
+            f"{desk.workspace}/sub\na b|$x|*||",
+            "problem\n",
+            7,
+        )
+        (asked,) = desk.person.asked
+        assert asked.argv == ("tool", "a b", "$x", "*", "")
+        assert (asked.pattern, asked.sender) == ("tool *", None)
+        assert asked.folder.path == f"{desk.workspace}/sub"
+        assert asked.binary.path == f"{desk.programs}/tool"
+
+
+async def test_input_and_output_are_the_same_byte_for_byte_and_larger_than_any_window(opened: Any) -> None:
+    async with opened() as desk:
+        result = await desk.exec("head -c 3000000 /dev/urandom > x; cat < x > y; echo $?; cmp x y && echo same")
+        assert result.stdout == "0\nsame\n", result
+
+
+async def test_output_comes_while_the_command_runs_and_input_while_it_waits(opened: Any) -> None:
+    async with opened() as desk:
+        desk.script("tool", '#!/bin/sh\nwhile read line; do echo "got $line"; done\n')
+        talk = "mkfifo in out; tool < in > out & exec 3> in 4< out; echo one >&3; read a <&4; echo two >&3; read b <&4; exec 3>&-; wait; echo $a $b"
+        assert (await desk.exec(talk)).stdout == "got one got two\n"
+
+
+async def test_signals_pass_and_end_the_waiting_for_a_person(opened: Any) -> None:
+    async with opened() as desk:
+        desk.script("tool", "#!/bin/sh\ntrap 'echo caught; exit 5' INT\ntouch up\nwhile :; do sleep 0.05; done\n")
+        send = "tool > out & until [ -e up ]; do sleep 0.05; done; kill -INT $!; wait $!; echo $?; /usr/bin/cat out"
+        assert (await desk.exec(send)).stdout == "5\ncaught\n"
+        desk.person.answers = lambda _: None
+        (desk.workspace / "up").unlink()
+        waits = "tool 2> err & sleep 1; kill -TERM $!; wait $!; echo $?; /usr/bin/cat err"
+        result = await desk.exec(waits)
+        assert "interrupted before it started" in result.stdout, result
+        assert not (desk.workspace / "up").exists()
+
+
+async def test_what_is_denied_does_not_run_and_says_why(opened: Any) -> None:
+    async with opened() as desk:
+        desk.script("tool", "#!/bin/sh\ntouch ran\n")
+        desk.person.answers = lambda _: Answer(allowed=False, reason="not today", by="person")
+        result = await desk.exec("tool x; echo $?")
+        assert result.stdout == "126\n"
+        assert "not today" in result.stderr
+        assert not (desk.workspace / "ran").exists()
+
+
+async def test_a_name_that_is_not_listed_does_not_exist_and_cannot_be_asked_for(opened: Any) -> None:
+    async with opened('["tool"]') as desk:
+        desk.script("other", "#!/bin/sh\ntouch ran\n")
+        assert (await desk.exec("ls /crabpot/bin; other; echo $?")).stdout == "tool\n127\n"
+        python = "/usr/bin/python3"
+        forged = await desk.exec(f"{python} -I -S /crabpot/runner/shim.py other; echo $?")
+        assert forged.stdout == "126\n"
+        assert "no host command of this name is listed" in forged.stderr
+        assert (await desk.exec("touch /crabpot/bin/new || rm /crabpot/bin/tool || echo no")).stdout == "no\n"
+        assert desk.person.asked == []
+        assert not (desk.workspace / "ran").exists()
+
+
+async def test_it_never_satisfies_allow_from(opened: Any) -> None:
+    async with opened(tools='allowFrom: ["me"],') as desk:
+        desk.script("tool", "#!/bin/sh\ntouch ran\n")
+        result = await desk.gateway.call(SESSION, "exec", command="tool; echo $?; true", sender="me")
+        assert result.stdout == "126\n"
+        assert "allowFrom" in result.stderr
+        assert desk.person.asked == []
+
+
+async def test_a_planted_repository_runs_nothing_and_honest_git_works(opened: Any) -> None:
+    async with opened() as desk:
+        evil = f"#!/bin/sh\ntouch {desk.workspace}/mark\n"
+        (desk.workspace / "evil").write_text(evil)
+        (desk.workspace / "evil").chmod(0o755)
+        plant = [["init", "-q"], ["config", "core.fsmonitor", f"{desk.workspace}/evil"]]
+        for words in plant:
+            assert git(desk.workspace, *words).returncode == 0
+        git(desk.workspace, "status")
+        assert (desk.workspace / "mark").exists(), "the attack itself does not work"
+        (desk.workspace / "mark").unlink()
+        result = await desk.exec("git status --short")
+        assert "?? evil" in result.stdout, result
+        assert not (desk.workspace / "mark").exists()
+        assert any("core.fsmonitor" in line and "kept out" in line for line in desk.person.asked[0].executes)
+
+
+def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", "-c", "safe.directory=*", *words], cwd=folder, env=QUIET, check=False, timeout=20)
+
+
+async def test_what_changes_the_folder_between_two_turns_ends_the_command(opened: Any) -> None:
+    """A racing agent: while a shim's command runs, its sandbox moves only when the command does not, and is seen."""
+    async with opened() as desk:
+        assert git(desk.workspace, "init", "-q").returncode == 0
+        shutil.chown(desk.workspace / ".git", 1000, 1000)
+        shutil.chown(desk.workspace / ".git" / "config", 1000, 1000)
+        # cat-file waits for its input, so that the sandbox gets its turns.
+        race = (
+            "mkfifo in; git cat-file --batch < in > out 2> err & exec 3> in; sleep 1; "
+            "printf '[core]\\n\\tfsmonitor = /workspace/evil\\n' >> .git/config; sleep 2; exec 3>&-; wait $!; echo $?; /usr/bin/cat err"
+        )
+        result = await desk.exec(race)
+        assert "changed after it was shown" in result.stdout, result
+        assert result.stdout.startswith("125\n")
+
+
+async def test_nothing_inside_moves_while_a_command_has_its_turn(opened: Any) -> None:
+    async with opened() as desk:
+        # Looks at a counter of the sandbox's twice, in one go: it must not have moved.
+        desk.script(
+            "tool",
+            "#!/bin/sh\nuntil [ -s n ]; do :; done\na=$(cat n); i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; b=$(cat n); echo $a $b\n",
+        )
+        counting = "i=0; (while :; do i=$((i+1)); echo $i > n.new; mv n.new n; done) & tool; kill $!"
+        moved = (await desk.exec(counting)).stdout.split()
+        assert len(moved) == 2
+        assert moved[0] == moved[1]
+
+
+async def test_all_of_it_is_in_the_audit_log(opened: Any, folder: Path) -> None:
+    async with opened() as desk:
+        desk.script("tool", "#!/bin/sh\n")
+        assert (await desk.exec("true && tool a")).success
+    kinds = [record["kind"] for record in AuditReader(str(folder / "state")).all() if record.get("kind") != "open"]
+    assert kinds == ["request", "answer", "intent", "call", "call"]
