@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import ElicitResult
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -120,3 +122,69 @@ def test_configuration_to_paste_starts_this_very_program(crabpot, tmp_path):
 def test_an_unknown_client_and_an_empty_session_are_usage_errors(crabpot):
     assert "claude-code" in crabpot("mcp", "--print-config", "emacs").err
     assert crabpot("mcp", "--session", "").code == 2
+
+
+ELEVATED = """{
+  agents: {defaults: {sandbox: {workspace: "rw"}}},
+  tools: {elevated: {enabled: true, patterns: ["id *"], approvalTimeout: 60}},
+}"""
+
+
+def approved(program, mode, *arguments):
+    """Run one command that needs approval, with a person at the client who allows it; give the result and the questions."""
+    first, *rest = program.argv
+    started = StdioServerParameters(command=first, args=[*rest, "mcp", *arguments], env=program.environ)
+    asked = []
+
+    async def person(_context, params):
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"decision": "allow once"})
+
+    async def talk():
+        async with Client(stdio_client(started), mode=mode, elicitation_callback=person) as client:
+            ran = await client.call_tool("exec", {"command": "id -u"})
+            return ran.structured_content
+
+    return asyncio.run(asyncio.wait_for(talk(), 100)), asked
+
+
+@pytest.fixture
+def elevating(crabpot):
+    crabpot.configure(ELEVATED)
+    crabpot.workspace.mkdir(mode=0o755)
+    # Root's sandboxes run as the owner of the workspace.
+    if os.geteuid() == 0:
+        for folder in (crabpot.home, *crabpot.home.parents[:2]):
+            folder.chmod(0o755)
+        os.chown(crabpot.workspace, 65534, 65534)
+    return crabpot
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_client_that_was_opted_in_is_asked_and_its_person_lets_a_command_out(elevating, mode):
+    result, asked = approved(elevating, mode, "--elicit")
+    assert (result["place"], result["stdout"]) == ("host", f"{os.geteuid()}\n")
+    assert len(asked) == 1
+    assert "run on the HOST" in asked[0]
+
+
+def test_the_same_through_a_gateway_that_serves(elevating):
+    with elevating.serving():
+        result, asked = approved(elevating, "legacy", "--elicit")
+        assert (result["place"], len(asked)) == ("host", 1)
+        answers = [json.loads(line) for line in elevating("audit", "tail", "--json").out.splitlines()]
+    assert [one["by"] for one in answers if one["kind"] == "answer"] == ["mcp stdio"]
+
+
+def test_without_the_operators_word_another_door_answers(elevating, until):
+    def answer():
+        waiting = until(lambda: elevating("approvals", "list", "--json").out.strip() not in ("", "[]"), 60)
+        assert waiting
+        (request,) = json.loads(elevating("approvals", "list", "--json").out)
+        assert elevating("approvals", "allow", request["id"]).code == 0
+
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(answer)
+        result, asked = approved(elevating, "legacy")
+        answering.result(timeout=60)
+    assert (result["place"], asked) == ("host", [])

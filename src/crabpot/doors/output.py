@@ -6,7 +6,6 @@ import codecs
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crabpot.execution import Streams
 from crabpot.policy.rules import canonical
 
 if TYPE_CHECKING:
@@ -32,11 +31,8 @@ class Output:
         # A character may come in two pieces.
         self._decoders = {name: make("replace") for name in self._kept}
 
-    def streams(self) -> Streams:
-        """Connect it to a call."""
-        return Streams(sink=self._take)
-
-    async def _take(self, stream: str, data: bytes) -> None:
+    async def sink(self, stream: str, data: bytes) -> None:
+        """Take a piece, at the pace of whoever is told."""
         kept = self._kept.get(stream)
         if kept is None:
             return

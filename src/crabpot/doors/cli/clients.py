@@ -37,7 +37,8 @@ def _arguments(frame: Frame, options: Namespace) -> list[str]:
     files = {"--config": config, "--state": frame.state}
     words = [word for name, path in files.items() if path for word in (name, os.path.abspath(path))]
     sender = [] if options.sender is None else ["--sender", options.sender]
-    return ["mcp", "--session", options.session, *sender, *words]
+    elicit = ["--elicit"] if options.elicit else []
+    return ["mcp", "--session", options.session, *sender, *elicit, *words]
 
 
 async def _serve(app: App, options: Namespace) -> int:
@@ -47,8 +48,9 @@ async def _serve(app: App, options: Namespace) -> int:
     from crabpot.doors.mcp.server import Caller
     from crabpot.doors.mcp.stdio import serve
 
+    caller = Caller(session=options.session, sender=options.sender, name="stdio", elicits=options.elicit)
     async with gateway(app) as opened:
         if not isinstance(opened, RemoteGateway):
             opened.desk.attach(Notice(app.around.state))
-        await serve(opened, Caller(session=options.session, sender=options.sender), Console().read())
+        await serve(opened, caller, Console().read())
     return OK

@@ -19,6 +19,10 @@ _DESCRIPTION = "Keeps an AI agent's tool calls inside a pot: which tools, where 
 _EPILOG = "--config FILE and --state DIR may stand before or after the command."
 _COMMAND = "after --: one argument is shell text; several are quoted and joined"
 
+_ELICIT = (
+    "ask this MCP client for approvals, by elicitation; only for one that asks its person, and does not answer itself"
+)
+
 
 class _Parser(argparse.ArgumentParser):
     """Says where a command of the user's own stands, which is what an unknown option most often is a part of."""
@@ -107,6 +111,7 @@ def _keeping(commands: Adder) -> None:
     one = _add(commands, "mcp", "clients:mcp", "serve an MCP client on standard input and output")
     _session(one)
     one.add_argument("--sender", help="who the client speaks for, for tools.elevated.allowFrom")
+    one.add_argument("--elicit", action="store_true", help=_ELICIT)
     one.add_argument(
         "--print-config",
         metavar="CLIENT",
@@ -140,6 +145,7 @@ def _tokens(commands: Adder) -> None:
         "--session", action="append", default=[], metavar="KEY", help="a session of an agent; * stands for anything"
     )
     one.add_argument("--sender", help="who an agent speaks for, for tools.elevated.allowFrom")
+    one.add_argument("--elicit", action="store_true", help=_ELICIT)
     for name, text in (("rotate", "give it a new secret; the old one ends at once"), ("remove", "let it open nothing")):
         one = _add(actions, name, f"tokens:{name}", text)
         one.add_argument("name", metavar="NAME", help="its name")

@@ -36,7 +36,13 @@ def list_tokens(frame: Frame, options: Namespace) -> int:
 
 def add(frame: Frame, options: Namespace) -> int:
     """Make one; its secret alone is on standard output."""
-    made = _tokens(frame).add(options.name, Role(options.role), sessions=tuple(options.session), sender=options.sender)
+    made = _tokens(frame).add(
+        options.name,
+        Role(options.role),
+        sessions=tuple(options.session),
+        sender=options.sender,
+        elicits=options.elicit,
+    )
     note("this is shown once; whoever has it comes in as described")
     print(made)
     return OK

@@ -170,7 +170,7 @@ class _Calling:
             await events.send("output", {"stream": stream, "text": text})
 
         output = Output(tell) if streams(asked.tool, asked.args) else None
-        given = None if output is None else output.streams()
+        given = None if output is None else Streams(sink=output.sink)
         async with watched(request) as gone, events.kept_alive():
             result = await self._house.call(asked, streams=given, gone=gone)
         pieces.status_code = _REFUSED.get(_code(result), 200)

@@ -58,4 +58,10 @@ def _caller(context: Any) -> Caller:
         raise MCPError(code=INVALID_REQUEST, message="say which session: the header Crabpot-Session")
     if not principal.may_use(session):
         raise MCPError(code=INVALID_REQUEST, message=f"the token {principal.name} is not for this session")
-    return Caller(session=session, sender=principal.sender, gone=state["gone"])
+    return Caller(
+        session=session,
+        sender=principal.sender,
+        name=principal.name,
+        elicits=principal.elicits,
+        gone=state["gone"],
+    )

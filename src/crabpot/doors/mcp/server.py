@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel.server import Server
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp_types import CallToolResult, ListToolsResult, TextContent, ToolAnnotations
 from mcp_types import Tool as Offer
 
 from crabpot import __version__
 from crabpot.doors import tools
 from crabpot.doors.client import RemoteGateway
+from crabpot.doors.mcp.asking import Asked, Clients
+from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.results import as_mcp
-from crabpot.doors.output import Output, streams
+from crabpot.doors.mcp.running import Running
 from crabpot.errors import CrabpotError
+from crabpot.execution import Streams
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
     from mcp.server.context import ServerRequestContext
-    from mcp_types import CallToolRequestParams, PaginatedRequestParams
+    from mcp_types import CallToolRequestParams, InputRequiredResult, PaginatedRequestParams
 
     from crabpot.doors.inflight import Calls
     from crabpot.gateway import Gateway
+    from crabpot.model import ToolResult
 
     Context = ServerRequestContext[Any, Any]
 
@@ -41,7 +44,15 @@ class Caller:
 
     session: str
     sender: str | None = None
-    gone: asyncio.Event | None = None
+    name: str = "client"
+    # The operator opted in for this client: approvals are asked of it.
+    elicits: bool = False
+    gone: asyncio.Event | None = field(default=None, compare=False)
+
+    @property
+    def by(self) -> str:
+        """Name it as who answered."""
+        return f"mcp {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +64,8 @@ class Tools:
     caller: Callable[[Context], Caller]
     # Waited for before a result is told, where a restart must not lose what was.
     recorded: Callable[[], Awaitable[None]] | None = None
+    _parking: Parking = field(default_factory=Parking)
+    _clients: Clients = field(default_factory=Clients)
 
     def server(self) -> Server[Any]:
         """Make the server that speaks the protocol."""
@@ -73,41 +86,34 @@ class Tools:
             offered = tools.offered(self.gateway, session)
         return ListToolsResult(tools=[_offer(one) for one in offered])
 
-    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
-        caller, args = self.caller(context), params.arguments or {}
-        output = Output(_Progress(context).tell) if _listens(context) and streams(params.name, args) else None
+    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        caller = self.caller(context)
+        running = self._parking.take(caller, params)
+        if running is None:
+            running = Running(context, caller, params)
+            running.task = self.calls.start(self._run(running))
+            self._clients.follow(running)
+        else:
+            running.hand_over(context)
         try:
-            result = await self.calls.run(
-                self.gateway.call(
-                    caller.session,
-                    params.name,
-                    args,
-                    sender=caller.sender,
-                    streams=None if output is None else output.streams(),
-                ),
-                caller.gone,
-            )
+            asked = await self._parking.outcome(running, caller.gone)
+            if asked is not None:
+                return asked
+            result = running.result()
         except CrabpotError as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         if self.recorded is not None:
             await self.recorded()
-        return as_mcp(result if output is None else output.whole(result), caller.session, args)
+        return as_mcp(result, caller.session, running.args)
 
-
-class _Progress:
-    """Output as notifications of progress: how many characters so far, and the new ones."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._told = 0
-
-    async def tell(self, _stream: str, text: str) -> None:
-        self._told += len(text)
-        await self._context.session.report_progress(float(self._told), message=text)
-
-
-def _listens(context: Context) -> bool:
-    return progress_token_from_params(context.params) is not None
+    async def _run(self, running: Running) -> ToolResult:
+        caller = running.caller
+        sink = None if running.output is None else running.output.sink
+        asked = Asked(clients=self._clients, caller=caller) if running.can_be_asked else None
+        streams = Streams(sink=sink, approver=asked)
+        return await self.gateway.call(
+            caller.session, running.params.name, running.args, sender=caller.sender, streams=streams
+        )
 
 
 def _offer(one: dict[str, Any]) -> Offer:

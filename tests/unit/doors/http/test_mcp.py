@@ -11,6 +11,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.http.principals import Role
@@ -26,11 +27,13 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def talking(made, token, mode, **headers):
+async def talking(made, token, mode, person=None, **headers):
     given = {"Authorization": f"Bearer {token}", **headers}
     async with (
         httpx2.AsyncClient(headers=given, timeout=30) as http,
-        Client(streamable_http_client(f"{made.url}/mcp", http_client=http), mode=mode) as client,
+        Client(
+            streamable_http_client(f"{made.url}/mcp", http_client=http), mode=mode, elicitation_callback=person
+        ) as client,
     ):
         yield client
 
@@ -122,3 +125,45 @@ async def test_a_connection_that_breaks_ends_its_call(door, kit):
 
 def errors(made):
     return [one["error"] for one in AuditReader(made.made.state).last(100) if one.get("tool") == "exec"]
+
+
+ELEVATED = """{
+  agents: {defaults: {workspace: "WS", sandbox: {workspace: "rw"}}},
+  tools: {elevated: {enabled: true, patterns: ["id *"], approvalTimeout: 30}},
+}"""
+
+
+@pytest.mark.parametrize("elicits", [True, False])
+async def test_a_client_is_asked_for_approvals_only_where_its_token_says_so(door, mode, elicits):
+    asked = []
+
+    async def person(_context, params):
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"decision": "allow once"})
+
+    async with door(ELEVATED) as made:
+        made.made.workspace.mkdir()
+        token = made.tokens.add("bot", Role.AGENT, sessions=("agent:main:x",), elicits=elicits)
+        async with talking(made, token, mode, person) as client:
+            result = (await client.call_tool("exec", {"command": "id -u"})).structured_content
+        assert (result["place"], len(asked)) == (("host", 1) if elicits else ("none", 0))
+
+
+async def test_what_one_token_was_asked_another_cannot_answer(door):
+    async with door(ELEVATED) as made:
+        made.made.workspace.mkdir()
+        first = made.tokens.add("first", Role.AGENT, sessions=("agent:main:x",), elicits=True)
+        second = made.tokens.add("second", Role.AGENT, sessions=("agent:main:x",), elicits=True)
+
+        async def person(_context, _params):
+            raise AssertionError("driven by hand")
+
+        async with talking(made, first, "auto", person) as one, talking(made, second, "auto", person) as other:
+            call = ("exec", {"command": "id -u"})
+            asked = await one.session.call_tool(*call, allow_input_required=True)
+            yes = ElicitResult(action="accept", content={"decision": "allow once"})
+            said = {"input_responses": dict.fromkeys(asked.input_requests, yes), "request_state": asked.request_state}
+            with pytest.raises(MCPError, match="another one"):
+                await other.session.call_tool(*call, **said, allow_input_required=True)
+            done = await one.session.call_tool(*call, **said, allow_input_required=True)
+            assert done.structured_content["place"] == "host"

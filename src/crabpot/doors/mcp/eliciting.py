@@ -1,0 +1,45 @@
+"""What a client shows when it is asked for an approval, and what its answer means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+
+from crabpot.doors.cli.question import lines
+from crabpot.elevation.requests import Answer, denied
+
+if TYPE_CHECKING:
+    from crabpot.elevation.requests import Request
+
+_DENY, _ONCE, _SESSION = "deny", "allow once", "allow for this session"
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "title": "May it?", "enum": [_DENY, _ONCE, _SESSION], "default": _DENY},
+        "reason": {"type": "string", "title": "Why not", "description": "the agent is told"},
+    },
+    "required": ["decision"],
+}
+
+
+def message(request: Request) -> str:
+    """Tell all that the terminal would show."""
+    return "\n".join(lines(request))
+
+
+def question(request: Request) -> ElicitRequest:
+    """Ask in the words of the protocol."""
+    return ElicitRequest(params=ElicitRequestFormParams(message=message(request), requested_schema=SCHEMA))
+
+
+def answer(given: object, by: str) -> Answer:
+    """Read what came back. Whatever is not an allowance to the letter is a denial."""
+    content = given.content if isinstance(given, ElicitResult) and given.action == "accept" else None
+    decision, reason = (content or {}).get("decision"), (content or {}).get("reason")
+    if decision == _ONCE:
+        return Answer(allowed=True, by=by)
+    if decision == _SESSION:
+        return Answer(allowed=True, grant="session", by=by)
+    return denied(by, reason if isinstance(reason, str) else None)

@@ -1,0 +1,93 @@
+"""One call of an MCP client while it runs: its output on the way to the client, and the questions that it raised."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+
+from crabpot.doors.inflight import ClientGone
+from crabpot.doors.mcp.eliciting import SCHEMA, answer, message
+from crabpot.doors.output import Output, streams
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+    from mcp_types import CallToolRequestParams
+
+    from crabpot.doors.mcp.server import Caller
+    from crabpot.elevation.requests import Answer, Request
+    from crabpot.model import ToolResult
+
+    Context = ServerRequestContext[Any, Any]
+
+
+class Running:
+    """Lives from the request that began it to the one that is answered with its result.
+
+    They are one and the same, unless the client is asked something in between (`parking.py`).
+    """
+
+    task: asyncio.Task[ToolResult]
+
+    def __init__(self, context: Context, caller: Caller, params: CallToolRequestParams) -> None:
+        self.caller = caller
+        self.params = params
+        self.args = params.arguments or {}
+        self._context = context
+        self._told = 0
+        listens = progress_token_from_params(context.params) is not None
+        self.output = Output(self._tell) if listens and streams(params.name, self.args) else None
+        self.questions: dict[str, tuple[Request, asyncio.Future[Answer]]] = {}
+        self._asked = asyncio.Event()
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the operator lets its client be asked, and the client said that it can show a form."""
+        told = self._context.session.client_capabilities
+        return self.caller.elicits and told is not None and told.elicitation is not None
+
+    def hand_over(self, context: Context) -> None:
+        """Go on under another request of the same client."""
+        self._context = context
+
+    async def _tell(self, _stream: str, text: str) -> None:
+        """Tell output as progress: how many characters so far, and the new ones."""
+        self._told += len(text)
+        await self._context.session.report_progress(float(self._told), message=text)
+
+    def result(self) -> ToolResult:
+        """Give the result of a call that has ended."""
+        if self.task.cancelled():
+            raise ClientGone
+        result = self.task.result()
+        return result if self.output is None else self.output.whole(result)
+
+    async def ask(self, request: Request) -> Answer:
+        """Ask the client: by a request of ours, or, since 2026, by the answer to its own, which it then sends again."""
+        if self._context.session.can_send_request:
+            asked = self._context.session.elicit_form(message(request), SCHEMA, self._context.request_id)
+            return answer(await asked, self.caller.by)
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.questions[request.id] = request, answered
+        self._asked.set()
+        try:
+            return await answered
+        finally:
+            del self.questions[request.id]
+
+    async def pause(self, gone: asyncio.Event | None) -> None:
+        """Wait until it has ended or has a question; a client that goes, or cancels, ends it."""
+        signs = [asyncio.create_task(event.wait()) for event in (self._asked, gone) if event is not None]
+        try:
+            await asyncio.wait({self.task, *signs}, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            self.task.cancel()
+            raise
+        finally:
+            for sign in signs:
+                sign.cancel()
+        self._asked.clear()
+        if gone is not None and gone.is_set() and not self.task.done():
+            self.task.cancel()
+            raise ClientGone
