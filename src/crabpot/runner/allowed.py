@@ -34,7 +34,7 @@ ANYTHING = frozenset(
     "nohup timeout setsid ssh tar rsync".split()
 )
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
-_LONGEST_ATTACHED = 512
+_LONGEST_ATTACHED = 128
 
 
 class Allowed:

@@ -170,6 +170,7 @@ class Client(Runner):
     def _run(self, call: Call, command: list[str], stdin: bytes | None) -> None:
         shell.enter(call.args.get("cwd") or call.cwd, self)
         folder = posix.getcwdb()
+        self._house.allowed.roots.begin()
         self._house.allowed.roots.resolve(folder, folder)
         start = self._house.allowed.prepare(command, folder, self.loop.abandon)
         if call.args.get("background"):
@@ -206,6 +207,12 @@ class Client(Runner):
         for call in list(self._calls.values()):
             call.cancel()
         self._settle()
+
+    def evict(self) -> None:
+        """Makes room for another client, at once."""
+        if self.plain or self._serve == self._first:
+            self._wire.send(refusal("this runner has too many connections"))
+        self._wire.lose("")
 
     def stream_ended(self) -> None:
         """A plain client may have sent its last request, and wait for the answers."""

@@ -43,6 +43,8 @@ _REFUSED: dict[str, str] = {
     "help": "it starts a viewer; -h prints the usage",
     "config": "it sets what git runs",
     "recurse-submodules": "other repositories bring their own configuration",
+    "ignore-submodules": "other repositories are not asked",
+    "submodule": "other repositories are not asked",
     "stdin-paths": "it reads paths that nobody has looked at",
     "unsafe-paths": "it goes outside",
     "global": "this runner has no configuration but the repository's",
@@ -55,7 +57,7 @@ _REFUSED: dict[str, str] = {
 _HONEST = frozenset(("remote", "text", "edit", "stdin"))
 # A template brings a configuration along that nobody has looked at when it comes into force.
 _REFUSED_FOR: dict[str, tuple[str, ...]] = {"clone": ("template",), "init": ("template",)}
-_LONGEST_ATTACHED = 512
+_LONGEST_ATTACHED = 128
 _REFUSED_LETTERS: dict[str, dict[str, str]] = {
     "clone": {"u": _RUNS, "c": "it sets what git runs"},
     "ls-remote": {"u": _RUNS},

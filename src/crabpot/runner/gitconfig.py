@@ -30,6 +30,7 @@ ENVIRONMENT: dict[bytes, bytes] = {
     b"GIT_PROXY_COMMAND": b"/bin/false",
     # Neither ext:: nor any network: what is reachable is a folder.
     b"GIT_ALLOW_PROTOCOL": b"file",
+    b"GIT_NO_LAZY_FETCH": b"1",
     b"GIT_OPTIONAL_LOCKS": b"0",
 }
 
@@ -57,6 +58,7 @@ _FIXED: tuple[tuple[str, str], ...] = (
     ("fetch.recurseSubmodules", "false"),
     ("push.recurseSubmodules", "no"),
     ("diff.ignoreSubmodules", "dirty"),
+    ("diff.submodule", "short"),
     ("status.submoduleSummary", "false"),
     ("receive.denyCurrentBranch", "refuse"),
     ("protocol.ext.allow", "never"),
@@ -99,7 +101,10 @@ _FREE: tuple[tuple[str, str], ...] = (
     (r"gc\.recentobjectshook", "true"),
     (r"interactive\.difffilter", "cat"),
     (r"uploadpack\.packobjectshook", ""),
-    (r"submodule\..+\.(?:update|ignore)", "none"),
+    (r"submodule\..+\.update", "none"),
+    (r"submodule\..+\.ignore", "dirty"),
+    # Only where this git lacks a command of that name would one be asked.
+    (r"alias\..+", ""),
     (r"sendpack\..+|browser\..+|man\..+|difftool\..+|mergetool\..+|tar\..+\.command", ""),
 )
 _FREE_KEYS = tuple((re.compile(pattern), value) for pattern, value in _FREE)
@@ -110,8 +115,10 @@ _PATHS = re.compile(
 # What it includes changes with the branch, while git runs.
 _CHANGING = re.compile(r"includeif\..+")
 _ADDRESSES = re.compile(r"remote\..+\.(?:url|pushurl)|branch\..+\.(?:remote|pushremote)|remote\.pushdefault")
-# Of these git takes the first that is said, so that nothing said later could take them back.
-_REWRITES = re.compile(r"url\..+\.(?:insteadof|pushinsteadof)|remote\..+\.(?:vcs|proxy|uploadpack|receivepack)")
+_REWRITES = re.compile(r"url\..+\.(?:insteadof|pushinsteadof)|remote\..+\.proxy")
+# Of these git takes the first that is said, so that nothing said later could take them back; and any command may fetch
+# what a partial clone lacks.
+_PROGRAMS = re.compile(r"remote\..+\.(?:vcs|uploadpack|receivepack)")
 # Other addresses name no folder, and GIT_ALLOW_PROTOCOL keeps git from all of them.
 _SCHEME = re.compile(r"(?!file:)[A-Za-z0-9+.-]+://|[^/]+:[^/]", re.IGNORECASE)
 _FILE_URL = re.compile(r"file://[^/]*", re.IGNORECASE)
@@ -129,12 +136,12 @@ def read(listing: bytes) -> list[tuple[str, str]]:
     return entries
 
 
-def overrides(entries: list[tuple[str, str]]) -> list[bytes]:
-    """The `-c` options under which nothing of the agent's is run, whatever the configuration says."""
+def overrides(entries: list[tuple[str, str]], embedded: list[tuple[str, str]]) -> list[bytes]:
+    """The `-c` options under which nothing is run that a repository, or one embedded in its worktree, names."""
     pairs = list(_FIXED)
     known = {key for key, _ in entries}
     pairs += [(key, value) for key, value in _IDENTITY if key not in known]
-    for key, _ in entries:
+    for key, _ in (*entries, *embedded):
         for pattern, value in _FREE_KEYS:
             if pattern.fullmatch(key):
                 pairs.append((key, value))
@@ -146,25 +153,41 @@ def overrides(entries: list[tuple[str, str]]) -> list[bytes]:
     return words
 
 
-def refusal(entries: list[tuple[str, str]], folders: list[bytes], roots: Roots, *, remote: bool) -> str | None:
-    """Why this repository is left alone: it lies outside, or its configuration leads there."""
+def refusal(
+    entries: list[tuple[str, str]],
+    embedded: list[tuple[str, str]],
+    folders: list[bytes],
+    roots: Roots,
+    *,
+    remote: bool,
+) -> str | None:
+    """Why this repository is left alone: it lies outside, its configuration leads there or cannot be overridden."""
     for folder in folders:
         if not roots.holds(os.path.realpath(folder)):
             return "the repository is at %s, outside the roots" % folder.decode("utf-8", "replace")
+    for key, _ in (*entries, *embedded):
+        if "=" in key and any(pattern.fullmatch(key) for pattern, _ in _FREE_KEYS):
+            return "%s of the repository's configuration has a name that cannot be overridden" % key
     base = folders[0] if folders else b"/"
     for key, value in entries:
-        where = "%s of the repository's configuration" % key
-        if "=" in key and any(pattern.fullmatch(key) for pattern, _ in _FREE_KEYS):
-            return "%s has a name that cannot be overridden" % where
-        if _CHANGING.fullmatch(key):
-            return "%s brings in another file under a condition" % where
-        if _PATHS.fullmatch(key) and not _leads_inside(value, base, roots):
-            return "%s leads out of the roots, to %s" % (where, value)
-        if remote and _REWRITES.fullmatch(key):
-            return "%s sends git elsewhere, or names a program" % where
-        address = remote and _ADDRESSES.fullmatch(key) and not _SCHEME.match(value)
-        if address and not _leads_inside(_FILE_URL.sub("", value), os.path.dirname(base), roots):
-            return "%s leads out of the roots, to %s" % (where, value)
+        why = _wrong(key, value, base, roots, remote=remote)
+        if why is not None:
+            return "%s of the repository's configuration %s" % (key, why)
+    return None
+
+
+def _wrong(key: str, value: str, base: bytes, roots: Roots, *, remote: bool) -> str | None:
+    if _CHANGING.fullmatch(key):
+        return "brings in another file under a condition"
+    if _PATHS.fullmatch(key) and not _leads_inside(value, base, roots):
+        return "leads out of the roots, to %s" % value
+    if _PROGRAMS.fullmatch(key):
+        return "names a program"
+    if remote and _REWRITES.fullmatch(key):
+        return "sends git elsewhere"
+    address = remote and _ADDRESSES.fullmatch(key) and not _SCHEME.match(value)
+    if address and not _leads_inside(_FILE_URL.sub("", value), os.path.dirname(base), roots):
+        return "leads out of the roots, to %s" % value
     return None
 
 

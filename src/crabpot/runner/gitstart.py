@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from .spawn import Spawned
 
 _REFUSED = 126
-_LARGEST_LISTING = 4 << 20
+_LARGEST_LISTING = 64 << 20
+# A look at a repository must not run what it names either.
+_QUIETLY = (b"-c", b"safe.directory=*", b"-c", b"core.fsmonitor=false", b"-c", b"core.hooksPath=/dev/null")
+_GITLINK = b"160000 "
+_MOST_EMBEDDED = 32
+# They ask the repositories inside the worktree how those stand.
+_ASKING = frozenset(
+    "add am apply checkout cherry-pick clean commit describe diff diff-files diff-index grep merge mv pull read-tree "
+    "rebase reset restore revert rm stash status switch update-index worktree".split()
+)
 _DIFFS = frozenset(("diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show", "whatchanged"))
 
 
@@ -29,12 +38,16 @@ def start(  # noqa: PLR0913  # all of it is needed in the fork
 
 
 def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) -> None:
-    look = [git, b"-c", b"safe.directory=*", *call.globals]
+    look = [git, *_QUIETLY, *call.globals]
     listing = _capture([*look, b"config", b"--list", b"-z"], env)
     entries = gitconfig.read(listing or b"")
     where = _capture([*look, b"rev-parse", b"--path-format=absolute", b"--git-dir", b"--git-common-dir"], env)
     folders = [] if where is None else where.splitlines()
-    why = gitconfig.refusal(entries, folders, roots, remote=call.command in REMOTE)
+    asking = folders and call.command in _ASKING
+    embedded = _embedded([git, *_QUIETLY], look, env) if asking else []
+    why = gitconfig.refusal(entries, embedded or [], folders, roots, remote=call.command in REMOTE)
+    if embedded is None:
+        why = "the repositories inside its worktree cannot all be looked at"
     if listing is None:
         why = "the repository's configuration cannot be read"
     if why is None and call.command == "rebase" and folders and _runs_programs(folders[0]):
@@ -42,8 +55,35 @@ def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) ->
     if why is not None:
         posix.write(2, b"crabpot runner: git is refused here: %s\n" % why.encode("utf-8", "replace"))
         posix._exit(_REFUSED)  # noqa: SLF001
-    told = [b"--no-pager", *gitconfig.overrides(entries)]
+    told = [b"--no-pager", *gitconfig.overrides(entries, embedded or [])]
     posix.execve(git, [b"git", *told, *call.globals, call.command.encode(), *_added(call.command), *call.args], env)
+
+
+def _embedded(quiet: list[bytes], look: list[bytes], env: dict[bytes, bytes]) -> list[tuple[str, str]] | None:
+    """The configuration of the repositories inside the worktree, and in theirs; None if that is not to be had.
+
+    What git runs in them inherits our options, but names of filters and drivers are each repository's own.
+    """
+    entries: list[tuple[str, str]] = []
+    todo = [look]
+    for count, at in enumerate(todo):
+        if count > _MOST_EMBEDDED:
+            return None
+        if count:
+            listing = _capture([*at, b"config", b"--list", b"-z"], env)
+            if listing is None:
+                return None
+            entries += gitconfig.read(listing)
+        top = (_capture([*at, b"rev-parse", b"--show-toplevel"], env) or b"").rstrip(b"\n")
+        if not top:
+            continue
+        listed = _capture([*quiet, b"-C", top, b"ls-files", b"--stage", b"-z"], env)
+        if listed is None:
+            return None
+        links = [line.partition(b"\t")[2] for line in listed.split(b"\0") if line.startswith(_GITLINK)]
+        places = [os.path.join(top, link) for link in links]
+        todo += [[*quiet, b"-C", place] for place in places if os.path.lexists(os.path.join(place, b".git"))]
+    return entries
 
 
 def _added(command: str) -> list[bytes]:

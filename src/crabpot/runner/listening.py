@@ -21,7 +21,7 @@ from .reaper import Reaper
 from .roots import Roots, check_folder
 from .signals import signal
 from .socketfile import CannotListen, SocketFile
-from .tools import Tools
+from .tools import SharedTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class House:
         self.loop = Loop()
         # Only as pid 1 is everything in sight its own; a child of pid 1 may as well be a service of the host.
         self.reaper = Reaper(self.loop, contained=posix.getpid() == 1)
-        self.tools = Tools()
+        self.tools = SharedTools()
         self.allowed = commands
         self._roots = tuple(folder.decode("utf-8", "surrogateescape") for folder in roots.folders)
         self.context = Context(self._roots[0], self._roots, enclosed=True)
@@ -103,10 +103,11 @@ class House:
             if len(self._clients) >= _MOST_CLIENTS and not self._make_room((pid, uid)):
                 connection.close()
                 continue
+            fd = connection.detach()
             try:
-                self._clients.append(Client(self, connection.detach(), (pid, uid)))
+                self._clients.append(Client(self, fd, (pid, uid)))
             except OSError:
-                continue
+                posix.close(fd)
 
     def _accept_again(self) -> None:
         self.loop.watch(self._listener.fileno(), READ, self._accept)
@@ -121,14 +122,13 @@ class House:
             held[client.peer] = held.get(client.peer, 0) + 1
         most = max(held.values())
         theirs = [client for client in self._clients if held[client.peer] == most]
-        idle = [client for client in theirs or self._clients if not client.busy]
-        idle = idle or [client for client in self._clients if not client.busy]
+        idle = [client for client in theirs if not client.busy]
         if idle:
-            min(idle, key=lambda client: client.since).refuse("this runner has too many connections")
-            return True
-        if held[newcomer] == most or not theirs:
+            min(idle, key=lambda client: client.since).evict()
+        elif theirs and held[newcomer] < most:
+            theirs[-1].evict()
+        else:
             return False
-        theirs[-1].refuse("this runner has too many connections")
         return True
 
     def _sweep(self) -> None:

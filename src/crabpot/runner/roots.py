@@ -8,6 +8,9 @@ import posix
 from .failure import ToolError
 
 _PROC = b"/proc"
+_LONGEST = 4095
+# Resolving takes a look at every folder on the way: one request may not keep the runner busy with that.
+_MOST_LOOKS = 1000
 
 
 class Roots:
@@ -15,6 +18,11 @@ class Roots:
 
     def __init__(self, folders: list[bytes]) -> None:
         self.folders = tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
+        self._looks = 0
+
+    def begin(self) -> None:
+        """Another request begins, and may look as often as any."""
+        self._looks = 0
 
     def holds(self, resolved: bytes) -> bool:
         """Whether a path without links is one of the folders, or below one."""
@@ -26,6 +34,13 @@ class Roots:
         With `follow` false a link at its end counts as itself: to remove or rename one touches nothing else.
         """
         whole = os.path.join(folder, path)
+        self._looks += 1
+        if len(whole) > _LONGEST:
+            raise ToolError("invalid_arguments", "an argument is longer than a path can be (%d bytes)" % _LONGEST)
+        if self._looks > _MOST_LOOKS:
+            raise ToolError(
+                "invalid_arguments", "more than %d paths, or what could be paths, in a request" % _MOST_LOOKS
+            )
         name = whole.rpartition(b"/")[2]
         if follow or name in (b"", b".", b".."):
             resolved = os.path.realpath(whole)

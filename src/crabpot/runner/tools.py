@@ -37,7 +37,7 @@ class Tools:
             from . import patch  # noqa: PLC0415
 
             return patch.apply_patch
-        if name in self.forked:
+        if name in ("grep", "glob"):
             # Both before the fork: a child that had to import `re` first would take ten times as long.
             import re  # noqa: F401, PLC0415
 
@@ -72,6 +72,13 @@ class Tools:
         from . import files  # noqa: PLC0415
 
         return files.InputWriter(args, context)
+
+
+class SharedTools(Tools):
+    """The same where many clients share the runner: whatever reads as much as an agent left there may take long."""
+
+    inline = ("write",)
+    forked = ("read", "edit", "ls", "apply_patch", "grep", "glob")
 
 
 def is_truncated(result: dict[str, Any]) -> bool:

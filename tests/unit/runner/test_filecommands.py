@@ -186,6 +186,7 @@ HONEST = [
     ("mv", ["link", "renamed-link"]),
     ("rm", ["link"]),
     ("rm", ["-f", "out", "dangling", "up"]),
+    ("rm", ["other"]),
     ("rm", ["-rf", "tree", "not-there"]),
     ("diff", ["-u", "plain", "tree/x"]),
     ("diff", ["--label", "/etc/passwd", "plain", "plain"]),

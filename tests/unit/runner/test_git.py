@@ -378,6 +378,80 @@ def test_the_hooks_of_the_repository_that_is_pushed_to_are_not_run(listener, rep
     assert not trap.sprung
 
 
+def test_what_a_partial_clone_lacks_is_not_fetched_by_a_program(listener, repo, trap):
+    with (repo / ".git/config").open("a") as config:
+        config.write(
+            f'[core]\nrepositoryformatversion = 1\n[extensions]\npartialClone = o\n[remote "o"]\nurl = {repo}\n'
+            f"promisor = true\nuploadpack = {trap.program}\n"
+        )
+    for args in (["show", "0" * 39 + "1"], ["log", "--all", "-p"], ["cat-file", "-p", "1" * 40], ["fsck"]):
+        assert "names a program" in listener.git(*args, cwd=str(repo))["stderr"]
+    assert not trap.sprung
+
+
+ASKING = [
+    ["status"],
+    ["status", "--ignore-submodules=none"],
+    ["diff"],
+    ["diff", "--submodule=diff"],
+    ["diff-files", "-p"],
+    ["diff-index", "HEAD"],
+    ["log", "-p"],
+    ["add", "-A"],
+    ["add", "inner"],
+    ["commit", "-am", "x"],
+    ["commit", "--dry-run", "-v"],
+    ["stash"],
+    ["checkout", "-f", "."],
+    ["checkout", "HEAD~1"],
+    ["switch", "-c", "y"],
+    ["reset", "--hard"],
+    ["describe", "--dirty", "--all"],
+    ["rm", "inner"],
+    ["mv", "inner", "moved"],
+    ["rebase", "HEAD~1"],
+    ["merge", "HEAD~1"],
+    ["cherry-pick", "HEAD"],
+    ["clean", "-fdx"],
+    ["update-index", "--refresh"],
+    ["read-tree", "-mu", "HEAD"],
+    ["grep", "x"],
+    ["worktree", "add", "w"],
+    ["gc"],
+]
+
+
+@pytest.mark.parametrize("args", ASKING, ids=" ".join)
+def test_a_repository_inside_the_worktree_does_not_have_its_own_programs_run(listener, repo, trap, args):
+    inner = repo / "inner"
+    inner.mkdir()
+    git = lambda folder, *args: ok(listener.git(*args, cwd=str(folder)))  # noqa: E731
+    git(inner, "init", "-q")
+    (inner / "f").write_text("1")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "inner")
+    git(repo, "add", "inner")
+    (repo / ".gitmodules").write_text('[submodule "inner"]\npath = inner\nurl = ./inner\nignore = none\n')
+    git(repo, "add", ".gitmodules")
+    git(repo, "commit", "-qm", "outer")
+    with (inner / ".git/config").open("a") as config:
+        config.write(
+            f'[core]\nfsmonitor = {trap.program}\n[filter "d"]\nclean = {trap.program}\nsmudge = {trap.program}\n'
+        )
+    (inner / ".gitattributes").write_text("* filter=d\n")
+    (inner / "f").write_text("2")
+    listener.git(*args, cwd=str(repo))
+    assert not trap.sprung, args
+
+
+def test_a_name_that_no_option_could_override_is_refused(listener, repo, trap):
+    with (repo / ".git/config").open("a") as config:
+        config.write(f'[filter "a=b"]\nclean = {trap.program}\n')
+    (repo / ".gitattributes").write_text("* filter=a=b\n")
+    assert "cannot be overridden" in listener.git("add", ".", cwd=str(repo))["stderr"]
+    assert not trap.sprung
+
+
 def test_a_line_that_runs_a_program_in_a_rebase_under_way_is_refused(listener, repo, trap):
     git = lambda *args: listener.git(*args, cwd=str(repo))  # noqa: E731
     ok(git("switch", "-qc", "side"))

@@ -10,6 +10,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from crabpot.runner.frames import FrameReader, encode
 
@@ -373,3 +375,69 @@ def test_with_sh_in_the_list_shell_text_is_run_by_a_shell_and_a_warning_says_wha
     with Listener(tmp_path, "--allow", "sh") as listener:
         assert "can run anything" in listener.told
         assert listener.ask("exec", {"command": "echo a | tr a b; exit 3"})["stdout"] == "b\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["-" + "a/" * 60] * 2000,
+        ["a/" * 100_000],
+        ["log", *["a/" * 100] * 4000],
+        ["commit", "-" + "q" * 400],
+    ],
+    ids=["clusters", "deep", "many", "long"],
+)
+def test_a_request_that_would_take_long_to_check_is_refused_at_once(listener, args):
+    answer = listener.ask("git", args)
+    assert answer["error"]["code"] in ("invalid_arguments", "permission_denied")
+
+
+def test_a_folder_with_very_many_files_is_listed_beside_other_requests(listener):
+    crowd = listener.root / "crowd"
+    crowd.mkdir()
+    for number in range(20_000):
+        (crowd / str(number)).touch()
+    with listener.connect() as slow:
+        for _ in range(8):
+            slow.begin("ls", {"path": "crowd"})
+        assert listener.ask("cat", ["notes.txt"])["stdout"] == "hello\n"
+        assert all(slow.line()["success"] for _ in range(8))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(max_size=200), max_size=8), st.booleans())
+def test_no_bytes_end_the_runner(listener, pieces, begins_well):
+    with listener.connect() as client:
+        if begins_well:
+            client.send(b'{"id":"1","tool":"ls","args":')
+        for piece in pieces:
+            try:
+                client.send(piece)
+            except (BrokenPipeError, ConnectionResetError):
+                break
+    assert listener.ask("cat", ["notes.txt"])["success"]
+    assert listener.process.poll() is None
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    request_=st.dictionaries(
+        st.sampled_from(["id", "tool", "args", "cwd", "timeout", "op", "bytes", "stream", "input", "up", "n"]),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers(-5, 1 << 40)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(max_size=5)
+            | st.sampled_from(["ls", "read", "exec", "process", "write", "hello", "git", "cancel", "ack", "input"]),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+            max_leaves=6,
+        ),
+    )
+)
+def test_no_request_ends_the_runner(listener, request_):
+    with listener.connect() as client:
+        client.send(json.dumps(request_).encode() + b"\n")
+        client.socket.shutdown(socket.SHUT_WR)
+        client.until_cut_off()
+    assert listener.process.poll() is None
