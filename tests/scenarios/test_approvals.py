@@ -373,6 +373,7 @@ def test_a_gateway_that_is_told_to_end_denies_what_waits(leaving):
         code, _, err = ended(started)
         assert code in (125, 126)
         assert "Traceback" not in err
+        served.wait(60)
     assert not (program.workspace / "made").exists()
 
 

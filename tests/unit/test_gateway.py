@@ -252,6 +252,25 @@ async def test_what_a_host_command_cannot_have_is_refused_before_anybody_is_aske
         assert (result.error.code, approver.asked) == ("invalid_arguments", [])
 
 
+async def test_what_a_program_obeys_may_not_change_between_the_answer_and_the_start(bench):
+    class Swaps(Says):
+        async def ask(self, request):
+            (made.workspace / "Makefile").write_text("all:\n\ttouch evil\n")
+            return await super().ask(request)
+
+    async with bench(leaving("make")) as made:
+        made.workspace.mkdir()
+        (made.workspace / "Makefile").write_text("all:\n\ttouch fine\n")
+        made.desk.attach(Swaps(allowed=True, grant="session"))
+        result = await made.gateway.call(S, "exec", command="make")
+        assert (result.error.code, result.place.value) == ("conflict", "none")
+        assert os.listdir(made.workspace) == ["Makefile"]
+        approver = Says(allowed=False)
+        made.desk.attach(approver)
+        await made.gateway.call(S, "exec", command="make")
+        assert len(approver.asked) == 1, "the lease was for another Makefile"
+
+
 async def test_nothing_leaves_while_the_log_cannot_be_written(bench):
     async with bench(leaving("touch *")) as made:
         made.workspace.mkdir()

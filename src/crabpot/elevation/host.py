@@ -43,6 +43,8 @@ class Plan:
     """What the words hand over beyond what they seem to."""
     hop: Hop | None = None
     """The way to another user, where the configuration names one; else it runs as the gateway's."""
+    obeyed: tuple[str, ...] = field(default=(), repr=False)
+    """Of that, the files that are looked at again."""
     look: Look | None = field(default=None, repr=False)
     neutral: Neutral | None = field(default=None, repr=False)
     """What was seen of a repository, for programs that use git, and how to look again."""
@@ -83,6 +85,7 @@ class Host:
             env = self.environment(agent, path)
             look = self._look(words, folder, env, spec, hop)
             neutral = None if look is None else await look.take()
+            obeyed = programs.executes(words, folder.fd)
             return Plan(
                 argv=words,
                 binary=binary,
@@ -90,11 +93,12 @@ class Host:
                 env=env if neutral is None else {**env, **neutral.env},
                 executes=(
                     *(() if hop is None else (f"all of it as the user {hop.user}, over ssh to this machine",)),
-                    *programs.executes(words, folder.fd),
+                    *obeyed,
                     *(() if neutral is None else neutral.lines),
                 ),
                 dangers=(*programs.dangers(words), *(() if look is None else look.words.dangers)),
                 hop=hop,
+                obeyed=obeyed,
                 look=look,
                 neutral=neutral,
             )
@@ -154,11 +158,13 @@ class Host:
 
 
 async def check(plan: Plan) -> None:
-    """Refuse a plan whose program, folder or repository is not what was shown."""
+    """Refuse a plan whose program, folder, repository or obeyed files are not what was shown."""
     if identify(plan.binary.path) != plan.binary:
         raise HostRefused("conflict", f"{plan.binary.path} was replaced after it was shown; ask again")
     if plan.hop is not None and identify(plan.hop.ssh.path) != plan.hop.ssh:
         raise HostRefused("conflict", f"{plan.hop.ssh.path} was replaced after it was shown; ask again")
     folders.check(plan.folder)
+    if programs.executes(plan.argv, plan.folder.fd) != plan.obeyed:
+        raise HostRefused("conflict", f"what {plan.argv[0]} would run of {plan.folder.path} changed; ask again")
     if plan.look is not None and await plan.look.take() != plan.neutral:
         raise HostRefused("conflict", f"the repository of {plan.folder.path} changed after it was shown; ask again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -49,19 +50,20 @@ USES_GIT = frozenset(
     "scalar".split()
 )
 
-_LARGEST = 256 * 1024
+_LARGEST, _LARGEST_TOLD = 256 * 1024, 4 * 1024 * 1024
 _MOST_SHOWN = 20
 
 
 def executes(argv: tuple[str, ...], folder: int) -> tuple[str, ...]:
     """List what a program would run or obey of the folder, as far as the program is known."""
-    found = [f"{name} ({argv[0]} runs what it says)" for name in EXECUTES.get(argv[0], ()) if _is_there(name, folder)]
+    obeyed = [name for name in EXECUTES.get(argv[0], ()) if _is_there(name, folder)]
+    found = [f"{name} ({argv[0]} runs what it says; {_content(name, folder)})" for name in obeyed]
     if "package.json" in EXECUTES.get(argv[0], ()):
         found += [f"package.json script {line}" for line in _scripts(folder)]
     bare = argv[0].rstrip("0123456789.") or argv[0]
     if bare in SHELLS_AND_INTERPRETERS:
         files = [word for word in argv[1:] if not word.startswith("-") and _is_there(word, folder)]
-        found += [f"{name} (a file of the folder, run as a program)" for name in files]
+        found += [f"{name} (a file of the folder, run as a program; {_content(name, folder)})" for name in files]
     return tuple(found)
 
 
@@ -81,6 +83,20 @@ def _is_there(name: str, folder: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _content(name: str, folder: int) -> str:
+    """Tell what a file says from whatever it says later: a lease, or an answer, is not for another content."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with open(fd, "rb") as file:
+            found = os.fstat(fd)
+            if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST_TOLD:
+                return f"sha256 {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+    except OSError:
+        return "not readable"
+    # The agent can set the times of a file, but not the moment of its last change.
+    return f"inode {found.st_ino}, changed {found.st_ctime_ns}"
 
 
 def _scripts(folder: int) -> list[str]:

@@ -44,6 +44,25 @@ def test_a_package_that_is_none_is_still_named(tmp_path: Path, folder: int, text
     assert executes(("npm", "test"), folder)[0].startswith("package.json")
 
 
+def test_another_content_is_told_from_the_one_that_was_shown(tmp_path: Path, folder: int) -> None:
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("all:\n\techo fine\n")
+    first = executes(("make",), folder)
+    makefile.write_text("all:\n\techo evil\n")
+    second = executes(("make",), folder)
+    assert first != second
+    makefile.write_text("all:\n\techo fine\n")
+    assert executes(("make",), folder) == first
+    with makefile.open("wb") as file:
+        file.truncate(5 * 1024 * 1024)
+    large = executes(("make",), folder)
+    times = makefile.stat()
+    with makefile.open("r+b") as file:
+        file.write(b"evil")
+    os.utime(makefile, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert executes(("make",), folder) != large
+
+
 def test_a_pipe_in_the_place_of_a_package_holds_nobody_up(tmp_path: Path, folder: int) -> None:
     os.mkfifo(tmp_path / "package.json")
     assert executes(("npm", "test"), folder)[0].startswith("package.json")
@@ -52,8 +71,8 @@ def test_a_pipe_in_the_place_of_a_package_holds_nobody_up(tmp_path: Path, folder
 def test_a_script_of_the_folder_that_an_interpreter_is_given_is_named(tmp_path: Path, folder: int) -> None:
     (tmp_path / "run.sh").write_text("")
     (tmp_path / "x.py").write_text("")
-    assert "run.sh (a file of the folder, run as a program)" in executes(("bash", "-x", "run.sh"), folder)
-    assert "x.py (a file of the folder, run as a program)" in executes(("python3.11", "x.py"), folder)
+    assert executes(("bash", "-x", "run.sh"), folder)[0].startswith("run.sh (a file of the folder, run as a program;")
+    assert executes(("python3.11", "x.py"), folder)[-1].startswith("x.py (a file of the folder, run as a program;")
     assert executes(("ls", "run.sh"), folder) == ()
 
 

@@ -17,6 +17,7 @@ from crabpot.elevation.requests import MOST_MINUTES, Answer, denied, left_s
 from crabpot.elevation.showing import line
 from crabpot.elevation.store import FILE_NAME, Store
 from crabpot.errors import CrabpotError
+from crabpot.ownership import take
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -47,6 +48,7 @@ def _store(frame: Frame) -> Iterator[Store | None]:
     if not os.path.exists(os.path.join(state, FILE_NAME)):
         yield None
         return
+    take(state)
     store = Store(state)
     try:
         yield store
