@@ -12,7 +12,7 @@ from .clientwire import ClientWire
 from .failure import ToolError, encode_text
 from .frames import FrameError
 from .hello import Hello
-from .plain import NOT_ONE_LINE, PlainCall, refusal
+from .plain import NOT_ONE_LINE, PlainCall, checked, refusal, without_words, words_of
 from .server import Runner, ready
 
 TYPE_CHECKING = False
@@ -120,13 +120,13 @@ class Client(Runner):
     def _request(self, header: dict[str, Any], _payload: bytes) -> None:
         if "op" in header:
             raise FrameError("operations are for those who said hello first")
-        self._start(PlainCall(self._count, _without_words(header), self._wire, self._ended), _words(header))
+        self._start(PlainCall(self._count, without_words(header), self._wire, self._ended), words_of(header))
 
     def _handle(self, header: dict[str, Any], payload: bytes) -> None:
         if header.get("op") is not None:
             super()._handle(header, payload)
             return
-        self._start(Call(_without_words(header), self._wire, self._ended), _words(header))
+        self._start(Call(without_words(header), self._wire, self._ended), words_of(header))
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Client(Runner):
         call.timeout_s = min(call.timeout_s or DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S)
         names = self._house.allowed.names
         if call.words is not None:
-            self._run(call, _checked(call.words), None)
+            self._run(call, checked(call.words), None)
         elif call.tool == "exec" and not self._house.allowed.has_shell:
             self._exec(call)
         elif call.tool in TOOLS:
@@ -255,21 +255,3 @@ class Client(Runner):
             self.refuse("no request came within %g s" % patience_s)
         elif self.plain and not self.busy and now - self.since > 10 * patience_s:
             self._wire.lose("")
-
-
-def _words(header: dict[str, Any]) -> list[Any] | None:
-    """The words of a request whose args are a list: a command of the allow-list."""
-    args = header.get("args")
-    return [header.get("tool"), *args] if type(args) is list else None
-
-
-def _without_words(header: dict[str, Any]) -> dict[str, Any]:
-    if type(header.get("args")) is list or header.get("args") is None:
-        return {**header, "args": {}}
-    return header
-
-
-def _checked(command: list[Any]) -> list[str]:
-    if not all(type(word) is str for word in command):
-        raise ToolError("invalid_arguments", "args is not a list of strings")
-    return command

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .call import Call
+from .failure import ToolError
 from .frames import FrameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from .failure import ToolError
     from .wire import Wire
 
 NOT_ONE_LINE = "a request is one line of JSON, {id, tool, args, cwd}, with a line break after it and none inside"
@@ -107,3 +107,23 @@ def _as_text(encoding: object, payload: bytes) -> str:
 
         return binascii.b2a_base64(payload, newline=False).decode("ascii")
     return payload.decode("utf-8", "replace")
+
+
+def words_of(header: dict[str, Any]) -> list[Any] | None:
+    """The words of a request whose args are a list: a command of the allow-list."""
+    args = header.get("args")
+    return [header.get("tool"), *args] if type(args) is list else None
+
+
+def without_words(header: dict[str, Any]) -> dict[str, Any]:
+    """The rest of such a request, in the shape of all others."""
+    if type(header.get("args")) is list or header.get("args") is None:
+        return {**header, "args": {}}
+    return header
+
+
+def checked(command: list[Any]) -> list[str]:
+    """The words of a command, all of which are text."""
+    if not all(type(word) is str for word in command):
+        raise ToolError("invalid_arguments", "args is not a list of strings")
+    return command
