@@ -65,13 +65,17 @@ def _limits(host: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "memory", _size(host["Memory"])
     yield "memory-swap", _size(host["MemorySwap"])
     yield "memory-reservation", _size(host["MemoryReservation"])
-    yield "cpus", f"{host['NanoCpus'] / _NANO:g}"
+    yield "cpus", _cpus(host["NanoCpus"])
     if "CpuShares" in host:
         yield "cpu-shares", str(host["CpuShares"])
     yield "pids-limit", str(host["PidsLimit"])
     yield from (("ulimit", f"{one['Name']}={one['Soft']}:{one['Hard']}") for one in host["Ulimits"])
     for key, option in (("BlkioDeviceReadBps", "device-read-bps"), ("BlkioDeviceWriteBps", "device-write-bps")):
         yield from ((option, f"{one['Path']}:{_size(one['Rate'])}") for one in host.get(key, ()))
+
+
+def _cpus(nano: int) -> str:
+    return f"{nano // _NANO}.{nano % _NANO:09d}".rstrip("0").rstrip(".")
 
 
 def _size(size_bytes: int) -> str:

@@ -80,7 +80,8 @@ async def make(recipe: Recipe, target: str, progress: Callable[[str], None]) -> 
             await _run([*fetch, *recipe.python], lambda _: None)
             os.chmod(wheels, 0o755)  # noqa: S103  nothing in it is secret, and mmdebstrap may be another user
         os.chmod(folder, 0o755)  # noqa: S103  as above
-        draft = f"{target}.part"
+        # Two that make the same image at once must not write one file.
+        draft = f"{target}.{os.urandom(4).hex()}.part"
         try:
             await _run(argv(recipe, draft, sources(), wheels), lambda line: _tell(line, progress))
             os.replace(draft, target)

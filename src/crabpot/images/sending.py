@@ -30,7 +30,7 @@ async def send(
     try:
         async for message in _messages(reader):
             yield message
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, IndexError) as error:
         raise EngineAway(f"the engine at {engine.path} broke off: {error}") from None
     finally:
         sending.cancel()
@@ -40,13 +40,18 @@ async def send(
 
 async def _send(writer: asyncio.StreamWriter, target: str, body: Iterable[bytes]) -> None:
     head = f"POST {target} HTTP/1.1\r\nHost: docker\r\nUser-Agent: crabpot\r\nConnection: close\r\n"
-    writer.write(f"{head}Content-Type: application/x-tar\r\nTransfer-Encoding: chunked\r\n\r\n".encode("ascii"))
-    for piece in body:
-        if piece:
-            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            await writer.drain()
-    writer.write(b"0\r\n\r\n")
-    await writer.drain()
+    try:
+        writer.write(f"{head}Content-Type: application/x-tar\r\nTransfer-Encoding: chunked\r\n\r\n".encode("ascii"))
+        for piece in body:
+            if piece:
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+    except BaseException:
+        # A body that ends in the middle must not be taken for a whole one, and nobody should wait for its answer.
+        writer.transport.abort()
+        raise
 
 
 async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import csv
 import shlex
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,12 @@ def test_everything_that_can_be_asked_for_is_there() -> None:
         ("--env", "LANG=C.UTF-8"),
         ("--mount", "type=bind,source=/srv/a,target=/a,bind-propagation=rprivate,bind-nonrecursive=true,readonly"),
     } <= pairs
+
+
+@pytest.mark.parametrize(("cpus", "spelled"), [(2.0, "2"), (0.5, "0.5"), (10 / 3, "3.333333333"), (100.0, "100")])
+def test_processors_are_counted_to_the_last_digit(cpus: float, spelled: str) -> None:
+    made = docker_run.command("pot", body(make_spec(limits=Limits(cpus=cpus)), make_wanted()))
+    assert f"--cpus {spelled} " in made
 
 
 def test_the_flags_of_a_volume_are_kept_by_the_engines_local_driver() -> None:
