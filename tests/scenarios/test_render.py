@@ -10,6 +10,7 @@ import stat
 import subprocess
 
 import pytest
+from tests.ordinary_user import UID, engine_environ, engine_groups, interpreter, readable_source
 
 # What the two spellings must agree in, as the engine understood them.
 SAME = (
@@ -34,6 +35,29 @@ def test_the_pasted_command_passes_the_guides_baseline_check(crabpot, docker, se
     assert expected in guide
     assert docker("inspect", name, "--format", BASELINE).stdout.strip() == expected
     assert docker.inspect(name)["State"]["Running"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_renders_and_pastes(docker):
+    name = docker.name()
+    with readable_source() as (environ, home):
+        line = (
+            f"{interpreter()} -m crabpot render docker-run --name {name} | sh && {interpreter()} -m crabpot image list"
+        )
+        done = subprocess.run(
+            ["sh", "-ec", line],
+            env={**environ, **engine_environ(), "PATH": os.environ["PATH"]},
+            cwd=home,
+            user=UID,
+            group=UID,
+            extra_groups=engine_groups(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "crabpot-sandbox:latest" in done.stdout
+    assert docker("inspect", name, "--format", BASELINE).stdout.startswith("User=1000:1000 ReadOnly=true")
 
 
 def test_the_pasted_command_has_what_it_says(crabpot, docker, tmp_path):

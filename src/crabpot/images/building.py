@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from crabpot.images.recipe import Recipe
 
 _STEP = re.compile(r"Step ([0-9]+)/([0-9]+) : (.*)")
+# The engine paints red what a build says on its standard error.
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _SHOWN = 100
 _PIECE = 1024**2
 _TOLD_AT_THE_END = 20
@@ -39,6 +41,8 @@ class Order:
     tag: str
     cache: str | None = None
     base: str | None = None
+    network: str | None = None
+    """Which of docker's a build has; its bridge, if none is named."""
     checked: bool = True
     again: bool = False
 
@@ -48,10 +52,12 @@ async def from_dockerfile(engine: Engine, order: Order, progress: Callable[[str]
     await _check_room(engine, order, {})
     text = dockerfile.text(order.recipe) if order.base is None else dockerfile.text(order.recipe, base=order.base)
     query = {"t": order.tag, "rm": "1", "forcerm": "1", "nocache": "1" if order.again else "0"}
+    if order.network is not None:
+        query["networkmode"] = order.network
     said: list[str] = []
     try:
         async for message in send(engine, "/build", query, [_context(text)]):
-            line = str(message.get("stream") or message.get("status") or "").strip()
+            line = _COLOUR.sub("", str(message.get("stream") or message.get("status") or "")).strip()
             said = [*said[1 - _TOLD_AT_THE_END :], line] if line else said
             if step := _STEP.match(line):
                 progress(f"step {step[1]} of {step[2]}: {shorten(step[3], _SHOWN, placeholder=' …')}")

@@ -89,6 +89,11 @@ def test_processors_are_counted_to_the_last_digit(cpus: float, spelled: str) -> 
     assert f"--cpus {spelled} " in made
 
 
+def test_the_name_of_an_image_stays_one_word() -> None:
+    made = docker_run.command("pot", body(make_spec(), make_wanted(image="a;b c", command=())))
+    assert shlex.split(made.replace("\\\n", ""))[-1] == "a;b c"
+
+
 def test_the_flags_of_a_volume_are_kept_by_the_engines_local_driver() -> None:
     volume = Volume(source="/srv/logs", target="/app/logs", access="rw", flags=("nosuid", "nodev"))
     words = shlex.split(

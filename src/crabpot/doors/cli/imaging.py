@@ -19,7 +19,7 @@ from crabpot.errors import CrabpotError
 from crabpot.images import building, dockerfile, listing, packages
 from crabpot.images.recipe import Recipe
 from crabpot.placement.sessions import parse as parse_session
-from crabpot.spec import binds
+from crabpot.spec import binds, network
 from crabpot.spec.build import is_docker_word, is_package_name, parse_user
 from crabpot.spec.spec import User
 
@@ -46,8 +46,10 @@ def as_dockerfile(frame: Frame, options: Namespace) -> int:
 
 def build(frame: Frame, options: Namespace) -> int:
     """Make the image, and say what it is."""
-    if options.from_packages and options.base is not None:
-        raise UsageError("--from-packages builds on no image: leave --base")
+    if options.from_packages and (options.base is not None or options.network is not None):
+        raise UsageError("--from-packages asks no engine to build: leave --base and --network")
+    if options.network is not None and (wrong := network.problem_with_name(options.network)):
+        raise UsageError(wrong)
     app = frame.app()
     agent = _agent(app, options.session)
     recipe = _recipe(app, agent, options)
@@ -57,6 +59,7 @@ def build(frame: Frame, options: Namespace) -> int:
         tag=tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest",
         cache=options.cache,
         base=None if options.base is None else _word(options.base),
+        network=options.network,
         checked=not options.anyway,
         again=options.again,
     )

@@ -188,6 +188,9 @@ def _imaging(commands: Adder) -> None:
     one.add_argument("--tag", metavar="IMAGE", help="another name for it")
     text = "by mmdebstrap from Debian's packages, without any registry of images"
     one.add_argument("--from-packages", action="store_true", help=text)
+    one.add_argument(
+        "--network", metavar="NAME", help="the network of the build: host, none or one of docker's (its bridge)"
+    )
     one.add_argument("--cache", metavar="DIR", help="with --from-packages: keep what was made there, and use it again")
     one.add_argument("--again", action="store_true", help="make it anew, with today's packages")
     one.add_argument("--anyway", action="store_true", help="also if memory or disk look too small")
