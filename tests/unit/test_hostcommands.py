@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests import sshd
 from tests.ordinary_user import skip_or_fail
 
 from crabpot.app import start
@@ -193,6 +194,25 @@ async def test_a_planted_repository_runs_nothing_and_honest_git_works(opened: An
         assert "?? evil" in result.stdout, result
         assert not (desk.workspace / "mark").exists()
         assert any("core.fsmonitor" in line and "kept out" in line for line in desk.person.asked[0].executes)
+
+
+async def test_over_a_real_sshd_a_host_command_runs_as_another_user(opened: Any) -> None:
+    with sshd.running() as server:
+        hop = f'hostUser: "{sshd.USER}:{server.port}", sshKey: "{server.key}",'
+        async with opened(sandbox=hop) as desk:
+            desk.workspace.chmod(0o777)
+            desk.script("tool", '#!/bin/sh\nid -un\npwd\nprintf "%s|" "$@"\nexit 7\n')
+            result = await desk.exec("mkdir -p 'a b' && cd 'a b' && tool \"it's\" '$x'; echo $?")
+            assert result.stdout == f"{sshd.USER}\n{desk.workspace}/a b\nit's|$x|7\n", result
+            assert f"all of it as the user {sshd.USER}, over ssh to this machine" in desk.person.asked[0].executes
+            echoed = await desk.exec("head -c 1000000 /dev/urandom > x; cat < x > y; cmp x y && echo same")
+            assert echoed.stdout == "same\n", echoed
+            assert "No such file" in (await desk.exec(f"/bin/ls {server.key}")).stderr
+            assert git(desk.workspace, "init", "-q").returncode == 0
+            mark = f"!touch {desk.workspace}/mark"
+            assert git(desk.workspace, "config", "alias.st", mark).returncode == 0
+            assert (await desk.exec("git st; git status --short")).success
+            assert not (desk.workspace / "mark").exists()
 
 
 def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests import sshd
 
 from crabpot.backends.host.elevated import Caller, run
 from crabpot.elevation.loopback import parse_user
@@ -22,83 +20,22 @@ from crabpot.errors import HostRefused
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-USER = "crabpot-hop"
-
 
 def command(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(words, capture_output=True, check=False, timeout=20, **more)
 
 
-class Server:
-    """An sshd on a port of its own, with a key that lets the gateway in as the user."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.key = folder, folder / "key"
-        self._keygen(self.key)
-        self._keygen(folder / "host")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        allowed = folder / "allowed"
-        shutil.copy(folder / "key.pub", allowed)
-        allowed.chmod(0o644)
-        (folder / "config").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {allowed}\n"
-            "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nLogLevel QUIET\n"
-        )
-        self._process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    @staticmethod
-    def _keygen(path: Path) -> None:
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-
-    def start(self) -> None:
-        os.makedirs("/run/sshd", exist_ok=True)
-        self._process = subprocess.Popen(["/usr/sbin/sshd", "-D", "-f", str(self.folder / "config")])
-        deadline = time.monotonic() + 20
-        while True:
-            with socket.socket() as trying:
-                if trying.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert time.monotonic() < deadline, "sshd does not answer"
-            time.sleep(0.01)
-
-    def stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait()
-
-    def change_key(self) -> None:
-        self.stop()
-        for name in ("host", "host.pub"):
-            (self.folder / name).unlink()
-        self._keygen(self.folder / "host")
-        self.start()
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    if os.geteuid() != 0 or not shutil.which("sshd", path="/usr/sbin"):
-        pytest.skip("needs root, and openssh-server: an account is made and an sshd started")
-    try:
-        pwd.getpwnam(USER)
-    except KeyError:
-        subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", "--password", "*", USER], check=True)
-    folder = Path(tempfile.mkdtemp(prefix="crabpot-sshd-"))
-    folder.chmod(0o755)
-    made = Server(folder)
-    yield made
-    made.stop()
-    shutil.rmtree(folder)
-    subprocess.run(["userdel", "--remove", USER], check=False, capture_output=True)
+def server() -> Iterator[sshd.Server]:
+    with sshd.running() as made:
+        yield made
 
 
 @pytest.fixture
-def hopping(server: Server, kit: Any) -> Iterator[Any]:
+def hopping(server: sshd.Server, kit: Any) -> Iterator[Any]:
     folder = Path(tempfile.mkdtemp(prefix="crabpot-hop-"))
     folder.chmod(0o755)
-    machine = kit.Machine(folder, host_user=f"{USER}:{server.port}", ssh_key=str(server.key))
+    machine = kit.Machine(folder, host_user=f"{sshd.USER}:{server.port}", ssh_key=str(server.key))
     (folder / "state").mkdir(mode=0o700)
     machine.workspace.chmod(0o777)
     yield machine
@@ -107,7 +44,7 @@ def hopping(server: Server, kit: Any) -> Iterator[Any]:
 
 
 async def test_a_command_runs_as_that_user_with_its_words_as_they_are(hopping: Any) -> None:
-    assert (await hopping.run("id", "-un")).stdout == f"{USER}\n"
+    assert (await hopping.run("id", "-un")).stdout == f"{sshd.USER}\n"
     reply = await hopping.run("printf", "%s|", "a b", "$HOME", "`id`", "it's", '"', "\\", "*", "", "new\nline", "!x")
     assert reply.stdout == "a b|$HOME|`id`|it's|\"|\\|*||new\nline|!x|"
 
@@ -117,7 +54,7 @@ async def test_in_the_same_folder_with_an_environment_of_that_user(hopping: Any)
     assert (await hopping.run("pwd", cwd="a b'c")).stdout == f"{hopping.workspace}/a b'c\n"
     shown = dict(line.split("=", 1) for line in (await hopping.run("env")).stdout.splitlines())
     assert sorted(shown) == ["CRABPOT_RUN", "HOME", "LANG", "PATH", "TOKEN", "USER"]
-    assert (shown["HOME"], shown["USER"]) == (f"/home/{USER}", USER)
+    assert (shown["HOME"], shown["USER"]) == (f"/home/{sshd.USER}", sshd.USER)
 
 
 async def test_exit_codes_input_and_binary_output_pass(hopping: Any) -> None:
@@ -184,13 +121,13 @@ async def test_git_is_neutralised_there_too(hopping: Any) -> None:
     evil.chmod(0o755)
     for words in (["init", "-q"], ["config", "core.fsmonitor", str(evil)]):
         assert command("git", *words, cwd=hopping.workspace, env=env).returncode == 0
-    assert command("chown", "-R", USER, str(hopping.workspace)).returncode == 0
+    assert command("chown", "-R", sshd.USER, str(hopping.workspace)).returncode == 0
     reply = await hopping.run("git", "status", "--short")
     assert "?? evil" in reply.stdout, reply
     assert not (hopping.workspace / "mark").exists()
 
 
-async def test_another_host_key_is_refused_ever_after(server: Server, hopping: Any) -> None:
+async def test_another_host_key_is_refused_ever_after(server: sshd.Server, hopping: Any) -> None:
     assert (await hopping.run("true")).success
     assert (Path(hopping.around.state) / "loopback_host_keys").read_text().startswith("[127.0.0.1]")
     server.change_key()
@@ -200,7 +137,7 @@ async def test_another_host_key_is_refused_ever_after(server: Server, hopping: A
     assert not (hopping.workspace / "ran").exists()
 
 
-async def test_a_key_that_others_can_read_or_a_sandbox_sees_is_refused(hopping: Any, server: Server) -> None:
+async def test_a_key_that_others_can_read_or_a_sandbox_sees_is_refused(hopping: Any, server: sshd.Server) -> None:
     server.key.chmod(0o640)
     try:
         with pytest.raises(HostRefused, match="not the gateway's alone"):
@@ -210,10 +147,10 @@ async def test_a_key_that_others_can_read_or_a_sandbox_sees_is_refused(hopping: 
     inside = hopping.workspace / "key"
     shutil.copy(server.key, inside)
     inside.chmod(0o600)
-    hopping.agent = hopping.settled("/usr/bin:/bin", host_user=USER, ssh_key=str(inside))
+    hopping.agent = hopping.settled("/usr/bin:/bin", host_user=sshd.USER, ssh_key=str(inside))
     with pytest.raises(HostRefused, match="which a sandbox sees"):
         await hopping.plan("true")
-    hopping.agent = hopping.settled("/usr/bin:/bin", host_user=USER, ssh_key="/no/key")
+    hopping.agent = hopping.settled("/usr/bin:/bin", host_user=sshd.USER, ssh_key="/no/key")
     with pytest.raises(HostRefused, match="No such file"):
         await hopping.plan("true")
 
