@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _PASSED_ON = frozenset({"INT", "TERM", "HUP", "QUIT", "USR1", "USR2"})
 _ENDS = frozenset({"INT", "TERM", "HUP", "QUIT"})
+_MANY_SIGNALS = 64
 # No argument list is longer on Linux, and no person reads as much before agreeing.
 _MOST_WORDS, _LONGEST = 4096, 128 * 1024
 
@@ -145,7 +146,7 @@ class _Link:
     async def hear(self, running: asyncio.Future[Any]) -> None:
         """Take signals: one that comes before the command runs ends the waiting for it."""
         async for name in self._conversation.signals():
-            if self.started and name in _PASSED_ON:
+            if self.started and name in _PASSED_ON and self._heard.qsize() < _MANY_SIGNALS:
                 self._heard.put_nowait(name)
             elif not self.started and name in _ENDS:
                 running.cancel()

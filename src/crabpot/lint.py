@@ -7,10 +7,10 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from crabpot.elevation import patterns
+from crabpot.elevation import loopback, patterns
 from crabpot.elevation import rules as elevation
 from crabpot.policy import rules as policy
-from crabpot.spec import binds, network
+from crabpot.spec import binds, build, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,19 @@ def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:
         *_socket(agent, around),
         *_binds(agent, around),
         *_workspace(agent, around),
+        *_key(agent, around),
     ]
+
+
+def _key(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
+    """A key to the host that a sandbox, or another user, could read."""
+    if agent.sandbox.ssh_key is None:
+        return
+    shown = [folder for _, folder, _ in build.shown(agent, around)]
+    problem = loopback.problem_with_key(binds.expand(agent.sandbox.ssh_key, around.home), shown)
+    if problem is not None:
+        what, _, fix = problem.partition("; ") if "; " in problem else problem.partition(": ")
+        yield _warn(agent.source("sandbox.sshKey"), f"the key {what}, and no host command will use it", fix)
 
 
 def _warn(path: str, message: str, fix: str) -> Finding:

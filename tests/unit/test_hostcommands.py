@@ -170,6 +170,37 @@ async def test_a_name_that_is_not_listed_does_not_exist_and_cannot_be_asked_for(
         assert not (desk.workspace / "ran").exists()
 
 
+JUNK = """
+import json, socket, struct
+def said(*pieces):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect("/tmp/.crabpot-host")
+        for piece in pieces:
+            one.sendall(piece)
+        one.shutdown(socket.SHUT_WR)
+        return one.recv(100)
+def message(kind, data): return kind + struct.pack(">I", len(data)) + data
+ask = json.dumps({"argv": ["tool"], "cwd": None}).encode()
+for piece in (b"", b"X", b"A" + b"\\xff" * 4, message(b"A", b"{"), message(b"A", b"[]"), message(b"A", b"[" * 100000),
+              message(b"A", b"{}"), message(b"I", b"x"), message(b"S", b"\\xff"), message(b"Z", b""),
+              message(b"A", b'{"argv": 3, "cwd": []}'), message(b"A", ask) + message(b"S", b"no such signal!")):
+    try:
+        said(piece)
+    except OSError:
+        pass
+"""
+
+
+async def test_junk_on_the_shims_socket_costs_nobody_else_anything(opened: Any) -> None:
+    async with opened('["tool"]') as desk:
+        desk.script("tool", "#!/bin/sh\necho fine\n")
+        (desk.workspace / "junk.py").write_text(JUNK.replace("\\\\", "\\"))
+        desk.person.answers = lambda _: None
+        assert (await desk.exec("/usr/bin/python3 junk.py; echo $?")).stdout == "0\n"
+        desk.person.answers = lambda _: Answer(allowed=True, by="person")
+        assert (await desk.exec("true && tool")).stdout == "fine\n"
+
+
 async def test_it_never_satisfies_allow_from(opened: Any) -> None:
     async with opened(tools='allowFrom: ["me"],') as desk:
         desk.script("tool", "#!/bin/sh\ntouch ran\n")
@@ -223,8 +254,9 @@ async def test_what_changes_the_folder_between_two_turns_ends_the_command(opened
     """A racing agent: while a shim's command runs, its sandbox moves only when the command does not, and is seen."""
     async with opened() as desk:
         assert git(desk.workspace, "init", "-q").returncode == 0
-        shutil.chown(desk.workspace / ".git", 1000, 1000)
-        shutil.chown(desk.workspace / ".git" / "config", 1000, 1000)
+        if os.geteuid() == 0:
+            shutil.chown(desk.workspace / ".git", 1000, 1000)
+            shutil.chown(desk.workspace / ".git" / "config", 1000, 1000)
         # cat-file waits for its input, so that the sandbox gets its turns.
         race = (
             "mkfifo in; git cat-file --batch < in > out 2> err & exec 3> in; sleep 1; "

@@ -299,3 +299,22 @@ def test_the_list_of_a_runner_on_a_socket_is_looked_at(
     found = lint.check(settings, around)
     assert [one for one in found if one.path == path and message in one.message], found
     assert not [one for one in lint.check(replace(load_text("{}"), file=None), around) if "runner" in one.path]
+
+
+def test_a_key_that_others_could_read_is_told(
+    agent_of: Callable[..., AgentSettings], around: Surroundings, tmp_path: Path
+) -> None:
+    key, seen = tmp_path / "key", tmp_path / "seen"
+    seen.mkdir()
+    text = sandbox(f"hostCommands: ['ls'], hostUser: 'x', sshKey: '{key}', binds: ['{seen}:/x']")
+    assert lint.findings(agent_of(text), around) == []
+    key.write_text("")
+    key.chmod(0o644)
+    (one,) = lint.findings(agent_of(text), around)
+    assert "not the gateway's alone" in one.message
+    assert one.fix == f"chmod 600 {key}"
+    key.chmod(0o600)
+    assert lint.findings(agent_of(text), around) == []
+    key.rename(seen / "key")
+    (one,) = lint.findings(agent_of(text.replace(str(key), f"{seen}/key")), around)
+    assert (f"lies in {seen}" in one.message, one.fix) == (True, "move it")

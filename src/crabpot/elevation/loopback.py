@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import shlex
-import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -116,15 +115,20 @@ def find(  # noqa: PLR0913  all that it rests on
 
 
 def _check_key(key: str, shown: Sequence[str]) -> None:
+    if not os.path.isfile(key):
+        raise HostRefused("not_found", f"there is no key {key} (sandbox.sshKey)")
+    problem = problem_with_key(key, shown)
+    if problem is not None:
+        raise HostRefused("denied", f"the key {key} (sandbox.sshKey) {problem}")
+
+
+def problem_with_key(key: str, shown: Sequence[str]) -> str | None:
+    """Say who but the gateway could read a key, or None; one that is not there has no problem yet."""
     try:
         found = os.stat(key)
-    except OSError as error:
-        raise HostRefused("not_found", f"the key {key} (sandbox.sshKey): {error.strerror}") from None
-    resolved = os.path.realpath(key)
-    if not stat.S_ISREG(found.st_mode):
-        raise HostRefused("denied", f"the key {key} (sandbox.sshKey) is not a file")
+    except OSError:
+        return None
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise HostRefused("denied", f"the key {key} (sandbox.sshKey) is not the gateway's alone: chmod 600 {key}")
-    for tree in shown:
-        if is_under(resolved, os.path.realpath(tree)):
-            raise HostRefused("denied", f"the key {key} (sandbox.sshKey) lies in {tree}, which a sandbox sees; move it")
+        return f"is not the gateway's alone: chmod 600 {key}"
+    seen = next((tree for tree in shown if is_under(os.path.realpath(key), os.path.realpath(tree))), None)
+    return None if seen is None else f"lies in {seen}, which a sandbox sees; move it"

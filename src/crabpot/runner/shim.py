@@ -24,9 +24,15 @@ HEAD = 5
 LARGEST = 256 << 10
 
 _PIECE = 32 << 10
-_SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
-_TIMED_OUT, _FAILED, _REFUSED = 124, 125, 126
-_EXITS = {"timeout": _TIMED_OUT, "denied": _REFUSED, "approval_denied": _REFUSED, "approval_timeout": _REFUSED}
+SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
+_TIMED_OUT, _FAILED, _REFUSED, _INTERRUPTED = 124, 125, 126, 130
+_EXITS = {
+    "timeout": _TIMED_OUT,
+    "cancelled": _INTERRUPTED,
+    "denied": _REFUSED,
+    "approval_denied": _REFUSED,
+    "approval_timeout": _REFUSED,
+}
 
 
 def message(kind: bytes, data: bytes = b"") -> bytes:
@@ -68,7 +74,7 @@ class _Shim:
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
         self._poll.register(self._wake, select.POLLIN)
-        for one in _SIGNALS:
+        for one in SIGNALS:
             signal.signal(getattr(signal, "SIG" + one), lambda *_: None)
 
     def run(self, words: list[str]) -> int:

@@ -7,7 +7,7 @@ import posix
 
 from .frames import FrameError
 from .loop import READ, WRITE
-from .shim import ASK, END, ERRORS, INPUT, INPUT_END, OUTPUT, SIGNAL, SOCKET, Messages, message
+from .shim import ASK, END, ERRORS, INPUT, INPUT_END, OUTPUT, SIGNAL, SIGNALS, SOCKET, Messages, message
 from .upcalls import Listener
 
 TYPE_CHECKING = False
@@ -94,7 +94,7 @@ class Connection(Listener):
             self._upcall.send(content)
         elif kind == INPUT_END:
             self._upcall.finish()
-        elif kind == SIGNAL:
+        elif kind == SIGNAL and content.decode("ascii") in SIGNALS:
             self._upcall.signal(content.decode("ascii"))
 
     def _ask(self, asked: dict[str, Any]) -> None:
