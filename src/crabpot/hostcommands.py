@@ -84,7 +84,8 @@ class HostCommands:
         try:
             return await running
         except asyncio.CancelledError:
-            result = call.failed("cancelled", "it was interrupted before it started")
+            what = "the program that called it ended" if link.started else "it was interrupted before it started"
+            result = call.failed("cancelled", what)
             if conversation.dropped.is_set():
                 self.departure.audit.record(of_call(call, scope.agent.id, result, verdict))
                 raise
