@@ -96,7 +96,10 @@ class _Shim:
                         return ended
 
     def _send(self, kind: bytes, data: bytes = b"") -> None:
-        self._socket.sendall(message(kind, data))
+        try:
+            self._socket.sendall(message(kind, data))
+        except OSError:
+            return  # It is over already; what the runner said of that is there to be read.
 
     def _pass_input(self) -> None:
         try:
@@ -112,7 +115,10 @@ class _Shim:
             self._send(SIGNAL, signal.Signals(number).name[3:].encode())
 
     def _take(self) -> int | None:
-        data = self._socket.recv(1 << 16)
+        try:
+            data = self._socket.recv(1 << 16)
+        except OSError:
+            data = b""
         if not data:
             return self._say("the runner of this sandbox has gone", _FAILED)
         for kind, content in self._messages.feed(data):
