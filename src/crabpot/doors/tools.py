@@ -85,7 +85,6 @@ RESULT: Schema = {
     "required": "id success stdout stderr exit_code error truncated data place duration_ms".split(),
 }
 
-_LARGEST = 2**63 - 1
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer"}
 _FLAG: Schema = {"type": "boolean"}
@@ -120,8 +119,8 @@ _ALL = (
         description="Read a file as text by lines, or as base64 by bytes.",
         properties={
             "path": _PATH,
-            "offset": _said(_COUNT, "where to start: a line, from 1; a byte with base64", minimum=0, maximum=_LARGEST),
-            "limit": _said(_COUNT, "how many lines, or bytes with base64", minimum=0, maximum=_LARGEST),
+            "offset": _said(_COUNT, "where to start: a line, from 1; a byte with base64", minimum=0),
+            "limit": _said(_COUNT, "how many lines, or bytes with base64", minimum=0),
             "encoding": _ENCODING,
         },
         required=("path",),

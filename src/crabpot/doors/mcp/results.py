@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from mcp_types import (
+    AudioContent,
     BlobResourceContents,
     CallToolResult,
     ContentBlock,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # What clients show as pictures; everything else that is binary is a resource.
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+# What clients play, by the name that this machine's table has for it.
+_SOUNDS = dict.fromkeys(("audio/wav", "audio/x-wav", "audio/vnd.wave"), "audio/wav") | {"audio/mpeg": "audio/mpeg"}
 _UNKNOWN = "application/octet-stream"
 
 
@@ -47,6 +50,8 @@ def _blob(data: dict[str, Any] | None, session: str, args: Mapping[str, Any]) ->
     kind = mimetypes.guess_type(path)[0] or _UNKNOWN
     if kind in _PICTURES:
         return ImageContent(data=data["content"], mime_type=kind)
+    if kind in _SOUNDS:
+        return AudioContent(data=data["content"], mime_type=_SOUNDS[kind])
     # No file: address, since the path is one of the sandbox and not of the client's machine.
     address = f"crabpot://{quote(session, safe='')}/{quote(path.encode('utf-8', 'surrogateescape').lstrip(b'/'))}"
     return EmbeddedResource(resource=BlobResourceContents(uri=address, mime_type=kind, blob=data["content"]))
