@@ -255,6 +255,30 @@ def test_output_from_inside_is_held_back_while_the_question_stands(leaving, pane
         pane.tmux("kill-session")
 
 
+@pytest.mark.parametrize("served", [True, False])
+def test_a_shim_inside_an_interactive_shell_asks_on_the_very_terminal(crabpot, pane, bubblewrap, served):
+    crabpot.configure('{agents: {defaults: {sandbox: {hostCommands: ["git"]}}}}')
+
+    def use_it():
+        pane.run("shell")
+        pane.shows("[crabpot agent:main:main]")
+        pane.type("echo $((40+2)) && git --version; echo shim=$?")
+        pane.shows("command   git --version")
+        pane.answer("o")
+        assert "git version" in pane.shows("shim=0")
+        pane.type("clear; git --version; echo shim=$?")
+        pane.answer("d not now")
+        assert "not now" in pane.shows("shim=126")
+        pane.type("exit 7")
+        pane.shows("ended=7")
+
+    if served:
+        with crabpot.serving():
+            use_it()
+    else:
+        use_it()
+
+
 # --- from elsewhere -----------------------------------------------------------------------------------------------------
 
 
