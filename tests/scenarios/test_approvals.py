@@ -55,7 +55,10 @@ class Pane:
         subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
 
     def run(self, *arguments):
-        self.type(f"clear; {self._words} {shlex.join(arguments)}; echo ended=$?")
+        # What an earlier command left on the screen is not this one's end.
+        self.type("clear")
+        self.until(lambda: "ended=" not in self.text)
+        self.type(f"{self._words} {shlex.join(arguments)}; echo ended=$?")
 
     def type(self, text):
         self.tmux("send-keys", "-l", text)
@@ -266,7 +269,9 @@ def test_a_shim_inside_an_interactive_shell_asks_on_the_very_terminal(crabpot, p
         pane.shows("command   git --version")
         pane.answer("o")
         assert "git version" in pane.shows("shim=0")
-        pane.type("clear; git --version; echo shim=$?")
+        pane.type("clear")
+        pane.until(lambda: "shim=" not in pane.text)
+        pane.type("git --version; echo shim=$?")
         pane.answer("d not now")
         assert "not now" in pane.shows("shim=126")
         pane.type("exit 7")
