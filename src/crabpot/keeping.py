@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import SandboxUnavailable
 from crabpot.ownership import make_own
-from crabpot.removal import remove_tree
+from crabpot.removal import remove_mapped_tree, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,7 +183,10 @@ def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
     for path in _entries(state, _GONE):
         # What cannot be removed now is tried again by the next pruning.
         with suppress(OSError):
-            remove_tree(path)
+            try:
+                remove_tree(path)
+            except PermissionError:
+                remove_mapped_tree(path)
     return taken
 
 

@@ -23,7 +23,7 @@ _LARGEST = 1024**2
 
 # Reads, and changes nothing. One line of JSON; what cannot be read is told as the error's name.
 _PROGRAM = r"""
-import json, os, resource
+import json, os, resource, stat
 def text(path):
     try:
         with open(path, "rb") as stream:
@@ -39,7 +39,10 @@ def mounts():
     for line in text("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split()
-        yield {"place": fields[4], "flags": fields[5], "kind": after.split()[0]}
+        # One that another covers is out of reach; /dev/null over a file of /proc is no folder that could be written.
+        if os.path.lexists(fields[4]):
+            device = stat.S_ISCHR(os.lstat(fields[4]).st_mode)
+            yield {"place": fields[4], "flags": fields[5], "kind": "device" if device else after.split()[0]}
 def size(path):
     try:
         found = os.statvfs(path)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Verdict = Literal["enforced", "degraded", "violated"]
 
 _OWN = (hardening.WORKSPACE, "/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue", "/proc")  # noqa: S108  names inside
-_DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 _CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _NO_CAPABILITY = "0" * 16
 
@@ -120,7 +119,11 @@ def _filesystem(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
     # A place that is mounted twice shows what came last.
     mounts = {str(one["place"]): (str(one["flags"]).split(","), str(one["kind"])) for one in facts.inside["mounts"]}
     writable = {*_OWN, *(mount.target for mount in spec.mounts if mount.access == "rw")}
-    loose = [place for place, (flags, _) in mounts.items() if "ro" not in flags and place not in (*writable, *_DEVICES)]
+    loose = [
+        place
+        for place, (flags, kind) in mounts.items()
+        if "ro" not in flags and kind != "device" and place not in writable
+    ]
     yield "filesystem", "mounts that are not its own", "read-only", " ".join(loose) or "all read-only", not loose
     root = mounts["/"][0]
     yield "filesystem", "/", "ro", ",".join(root), "ro" in root

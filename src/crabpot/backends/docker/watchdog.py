@@ -65,6 +65,8 @@ def clean_up(socket_path: str, api: str, owner: str, away_s: float = _AWAY_S) ->
             empty, answered = (0 if left else empty + 1), time.monotonic()
         except (OSError, ValueError, KeyError, TypeError):
             empty = 0
+            if not os.path.isdir(os.path.dirname(socket_path)):
+                return  # It was taken away whole, and will not come back.
 
 
 def _end(socket_path: str, path: str, killed: set[str]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +18,19 @@ from crabpot.backends.docker.engine import Engine, EngineError
 from crabpot.settings import Docker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(crabpot.__file__).parents[2]
 
 
+def required() -> bool:
+    """Tell whether the run says that docker must work."""
+    return "docker" in os.environ.get("CRABPOT_REQUIRE_BACKENDS", "").replace(",", " ").split()
+
+
 def skip_or_fail(reason: str) -> None:
     """Skip on a laptop; fail where $CRABPOT_REQUIRE_BACKENDS names docker."""
-    if "docker" in os.environ.get("CRABPOT_REQUIRE_BACKENDS", "").replace(",", " ").split():
+    if required():
         pytest.fail(f"docker is required here and does not work: {reason}", pytrace=False)
     pytest.skip(f"docker: {reason}")
 
@@ -49,23 +56,40 @@ def engine() -> Engine:
     return made
 
 
-@pytest.fixture
-def second_engine(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Give an engine that a test may kill and restart, with the image of the first."""
+@contextmanager
+def _engine_of_its_own(*options: str) -> Iterator[tuple[Engine, Callable[[str], None]]]:
+    """Start an engine that a test may kill and restart, with the image of the tests; give what starts and stops it."""
     if os.geteuid() != 0:
         pytest.skip("starting an engine needs root")
-    folder = tmp_path_factory.mktemp("engine")
     script = str(ROOT / "scripts/docker-engine")
 
     def control(command: str) -> None:
-        subprocess.run([script, command, str(folder)], check=True, capture_output=True, timeout=60)
+        subprocess.run([script, command, folder, *options], check=True, capture_output=True, timeout=60)
 
-    control("start")
-    try:
-        second = Engine(str(folder / "docker.sock"))
-        image = str(ROOT / "scripts/test-image")
-        environ = {**os.environ, "DOCKER_HOST": f"unix://{second.path}"}
-        subprocess.run([image], check=True, capture_output=True, timeout=240, env=environ)
-        yield second, control
-    finally:
-        control("stop")
+    # Not pytest's folder, which users that are mapped could not get through, and which would be kept.
+    with tempfile.TemporaryDirectory(prefix="crabpot-engine-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
+        control("start")
+        try:
+            made = Engine(f"{folder}/docker.sock")
+            image = str(ROOT / "scripts/test-image")
+            environ = {**os.environ, "DOCKER_HOST": f"unix://{made.path}"}
+            subprocess.run([image], check=True, capture_output=True, timeout=240, env=environ)
+            yield made, control
+        finally:
+            control("stop")
+
+
+@pytest.fixture(scope="session")
+def second_engine(engine: Engine) -> Iterator[Any]:
+    """Give an engine that a test may kill and restart."""
+    with _engine_of_its_own() as made:
+        yield made
+
+
+@pytest.fixture
+def remapped_engine(engine: Engine) -> Iterator[Engine]:
+    """Give an engine whose containers have a user namespace; it adds a user to this machine, so only where required."""
+    if not required():
+        pytest.skip("an engine with userns-remap adds the user dockremap to the machine")
+    with _engine_of_its_own("--userns-remap=default") as (made, _):
+        yield made

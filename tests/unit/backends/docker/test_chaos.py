@@ -170,11 +170,15 @@ async def _recovers(engine: Engine, folder: Path) -> None:
 
 
 def _runners(folder: Path) -> list[str]:
-    """Name the processes on this machine that still have something of the state folder mounted."""
+    """Name the processes on this machine that still have something of the state folder mounted.
+
+    Not what an engine was about to make a container of when it was killed: it forgets that, and nothing of ours ever
+    runs in it.
+    """
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):
                 if str(folder / "state") in Path(f"/proc/{name}/mountinfo").read_text():
                     found.append(Path(f"/proc/{name}/cmdline").read_text())
-    return found
+    return [one for one in found if one != "runc\0init\0"]

@@ -99,6 +99,7 @@ async def test_without_a_watchdog_the_runner_ends_with_its_stream_and_orphans_ar
 async def test_a_watchdog_does_not_wait_for_ever_for_an_engine_that_is_gone(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         await asyncio.to_thread(watchdog.clean_up, str(tmp_path / "docker.sock"), "/v1.41", owner.own(), 0.3)
+        await asyncio.to_thread(watchdog.clean_up, str(tmp_path / "gone/docker.sock"), "/v1.41", owner.own(), 300.0)
 
 
 async def test_a_gateway_that_ends_in_order_leaves_neither_container_nor_watchdog(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from crabpot.settings import Docker
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount
 
-from .live import backend, derived_image, make_image, nothing_left, spec_in
+from .live import backend, derived_image, gateway, make_image, nothing_left, spec_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,3 +84,28 @@ async def test_an_engine_that_is_not_there_says_what_to_do(tmp_path: Path) -> No
     with pytest.raises(SandboxUnavailable, match="is it running"):
         await made.open(spec_in(tmp_path))
     assert [clause.state for clause in await made.probe(spec_in(tmp_path))] == ["refused"]
+
+
+async def test_sessions_on_the_host_never_ask_the_engine_anything(tmp_path: Path) -> None:
+    asked = []
+
+    async def answer(_reader: Any, writer: Any) -> None:
+        asked.append(1)
+        writer.close()
+
+    path = str(tmp_path / "docker.sock")
+    server = await asyncio.start_unix_server(answer, path)
+    try:
+        made = gateway(tmp_path, f"unix://{path}", mode="non-main")
+        try:
+            on_host = await made.call("agent:main:main", "exec", {"command": "echo here"})
+            assert (on_host.stdout, on_host.place, asked) == ("here\n", "host", [])
+            inside = await made.call("agent:main:other", "exec", {"command": "echo here"})
+            assert inside.error is not None
+            assert inside.error.code == "sandbox_unavailable"
+            assert asked
+        finally:
+            await made.close()
+    finally:
+        server.close()
+        await server.wait_closed()
