@@ -102,3 +102,27 @@ def test_folders_whose_permissions_were_taken_away_go_for_an_ordinary_user(open_
     source = os.path.dirname(os.path.dirname(crabpot.__file__))
     python = "/usr/bin/python3" if os.getuid() == 0 else sys.executable
     subprocess.run([python, "-I", "-c", TAKEN_AWAY, str(open_folder), source], check=True, timeout=60)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who has no subordinate ids")
+def test_who_has_no_subordinate_ids_is_told_and_nothing_goes(open_folder):
+    from tests.ordinary_user import UID, interpreter, readable_source
+
+    kept = open_folder / "kept"
+    kept.mkdir()
+    os.chown(kept, UID, UID)
+    program = "import sys; from crabpot.removal import remove_mapped_tree; remove_mapped_tree(sys.argv[1])"
+    with readable_source() as (environ, home):
+        ended = subprocess.run(
+            [interpreter(), "-c", program, str(kept)],
+            env=environ,
+            cwd=home,
+            user=UID,
+            group=UID,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert "PermissionError" in ended.stderr
+    assert kept.exists()
