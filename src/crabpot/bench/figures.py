@@ -45,8 +45,8 @@ class Figure:
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether the row holds; None where there is nothing to compare with."""
-        if self.ratio is None:
+        """Tell whether the row holds; None where there is nothing to compare with, or nothing to hold."""
+        if self.ratio is None or self.at_most is self.at_least is None:
             return None
         above = self.at_most is not None and self.ratio > self.at_most
         below = self.at_least is not None and self.ratio < self.at_least
@@ -54,6 +54,8 @@ class Figure:
 
     def hold(self) -> str:
         """Say what is to be held."""
+        if self.at_most is self.at_least is None:
+            return "no figure set"
         return f"≤ {self.at_most:.4g} ×" if self.at_most is not None else f"≥ {self.at_least or 0:.4g} ×"
 
 
@@ -112,6 +114,7 @@ def markdown(report: Report, command: str) -> str:
     for figure in report.figures:
         beside = figure.missing if figure.other is None else f"{figure.other.name}: {amount(figure.other)}"
         ratio = "" if figure.ratio is None else f"{figure.ratio:.2f} ×"
-        verdict = {True: "held", False: "**missed**", None: "not measured"}[figure.holds]
+        unheld = "not measured" if figure.ratio is None else ""
+        verdict = {True: "held", False: "**missed**", None: unheld}[figure.holds]
         lines.append(f"| {figure.what} | {amount(figure.ours)} | {beside} | {ratio} | {figure.hold()} | {verdict} |")
     return "\n".join([*lines, "", *report.notes, ""])

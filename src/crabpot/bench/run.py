@@ -16,16 +16,17 @@ from crabpot.bench.figures import Figure, Report, Series
 from crabpot.settings import TRUSTED_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from crabpot.gateway import Gateway
 
     Progress = Callable[[str], None]
     Open = Callable[[str, str], Gateway]
+    ByDoors = Callable[[Gateway, int], Awaitable[list[Figure]]]
 
 
-async def run(open_gateway: Open, progress: Progress, *, full: bool) -> Report:
-    """Measure every row. `open_gateway(config text, state)` wires a gateway."""
+async def run(open_gateway: Open, progress: Progress, by_doors: ByDoors, *, full: bool) -> Report:
+    """Measure every row. `open_gateway(config text, state)` wires a gateway; `by_doors` measures what doors add."""
     bare = bare_bubblewrap()
     times, many = (200, 500) if full else (60, 100)
     peer = _peer()
@@ -37,6 +38,8 @@ async def run(open_gateway: Open, progress: Progress, *, full: bool) -> Report:
             figures.append(await measures.exec_true(gateway, times))
             progress("read of 4 KiB")
             figures.append(await measures.read_small(gateway, times))
+            progress("the doors")
+            figures += await by_doors(gateway, times)
             progress("cold open")
             cold = await measures.cold_open(gateway, max(10, times // 6))
             figures += _beside_peers(cold, peer)

@@ -12,6 +12,7 @@ from crabpot import app
 from crabpot.bench import figures
 from crabpot.bench.run import run
 from crabpot.doors.cli.frame import FAILED, OK
+from crabpot.doors.measuring import overheads
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -30,7 +31,7 @@ def bench(_frame: Frame, options: Namespace) -> int:
     def progress(what: str) -> None:
         print(f"crabpot: measuring {what}", file=sys.stderr)
 
-    report = asyncio.run(run(open_gateway, progress, full=options.full))
+    report = asyncio.run(run(open_gateway, progress, overheads, full=options.full))
     if options.json:
         print(json.dumps(report.as_json(), indent=1))
     else:

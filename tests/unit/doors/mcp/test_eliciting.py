@@ -24,9 +24,8 @@ ELEVATED = """{
 }"""
 
 
-@pytest.fixture(params=["legacy", "auto"])
-def talking(request, bench):
-    """Give a client of either era whose person says what `says` gives, and what it was asked."""
+def person_at(mode, bench):
+    """Give a client of an era whose person says what `says` gives, and what it was asked."""
 
     @asynccontextmanager
     async def talk(says, *, elicits=True, text=ELEVATED):
@@ -43,13 +42,22 @@ def talking(request, bench):
             caller = Caller(session=S, sender="me", name="desk", elicits=elicits)
             tools = Tools(gateway=made.gateway, calls=calls, caller=lambda _: caller)
             answering = None if says is None else person
-            async with Client(
-                InMemoryTransport(tools.server()), mode=request.param, elicitation_callback=answering
-            ) as client:
+            async with Client(InMemoryTransport(tools.server()), mode=mode, elicitation_callback=answering) as client:
                 yield SimpleNamespace(client=client, asked=asked, made=made, tools=tools)
             await calls.close(grace_s=0)
 
     return talk
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def talking(request, bench):
+    return person_at(request.param, bench)
+
+
+@pytest.fixture
+def carrying(bench):
+    """The same since 2026: a client carries the state of what it was asked."""
+    return person_at("auto", bench)
 
 
 def accept(**content):
@@ -130,10 +138,8 @@ async def test_another_door_may_answer_first_and_the_client_is_left_alone(talkin
         back.set()
 
 
-async def test_what_a_client_was_told_to_bring_back_is_worth_nothing_to_others(talking):
-    async with talking(accept(decision="allow once")) as made:
-        if made.client.protocol_version < "2026":
-            pytest.skip("the handshake's era has no state that a client carries")
+async def test_what_a_client_was_told_to_bring_back_is_worth_nothing_to_others(carrying):
+    async with carrying(accept(decision="allow once")) as made:
         session = made.client.session
         first = await session.call_tool("exec", {"command": "id -u"}, allow_input_required=True)
         state = first.request_state
@@ -157,10 +163,8 @@ async def test_what_a_client_was_told_to_bring_back_is_worth_nothing_to_others(t
             )
 
 
-async def test_coming_back_without_an_answer_is_a_denial(talking):
-    async with talking(accept(decision="allow once")) as made:
-        if made.client.protocol_version < "2026":
-            pytest.skip("the handshake's era has no state that a client carries")
+async def test_coming_back_without_an_answer_is_a_denial(carrying):
+    async with carrying(accept(decision="allow once")) as made:
         session = made.client.session
         first = await session.call_tool("exec", {"command": "id -u"}, allow_input_required=True)
         done = await session.call_tool(
