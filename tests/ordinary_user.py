@@ -153,6 +153,8 @@ async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
             for one in checked
         ]
+    if suite == "unconfined":
+        return await _unconfined()
     from crabpot import app
     from crabpot.verify import trial
     from crabpot.verify.run import targets, verify
@@ -162,7 +164,28 @@ async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
         tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend=backend)
         async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
             found = [finding.as_json() for finding in await verify(target)]
-    return [{"name": f["claim"], "state": f["state"], "told": f"{f['came_back']} {f['degraded'] or ''}"} for f in found]
+    return [_line(one) for one in found]
+
+
+def _line(found: dict[str, str]) -> dict[str, str]:
+    told = f"{found['came_back']} {found['degraded'] or ''}"
+    return {"name": found["claim"], "state": found["state"], "told": told}
+
+
+async def _unconfined() -> list[dict[str, str]]:
+    """Attack a session on the host: only with what does no harm where it succeeds, and needs no rights."""
+    from crabpot.verify.catalogue import chosen
+    from crabpot.verify.run import carry_out, targets
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        text = json.dumps({"agents": {"defaults": {"workspace": f"{folder}/agent", "sandbox": {"mode": "off"}}}})
+        async with targets(lambda: open_gateway(text, f"{folder}/state")) as target:
+            names = (
+                "can_never_gain_privileges_by_running_a_program",
+                "gains_nothing_by_a_setuid_program",
+                "cannot_hard_link_a_file_from_outside_the_workspace",
+            )
+            return [_line((await carry_out(claim, target)).as_json()) for claim in chosen(names)]
 
 
 if __name__ == "__main__":

@@ -1,83 +1,99 @@
-"""The same attacks where there is no wall: a session on the host. An attack that cannot succeed proves nothing.
-
-Only those that do no harm when they succeed, and that need no more rights than any user has.
-"""
+"""The same attacks where a wall is missing: each claim is seen to fall. An attack that cannot succeed proves nothing."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
-import tempfile
+import os
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.ordinary_user import open_gateway
+from tests.escape.walls import ON_THE_HOST, WALLS, Wall, without
+from tests.ordinary_user import as_ordinary_user, open_gateway, run_suite, skip_or_fail, unavailable
 
+import crabpot
 from crabpot.errors import CrabpotError
-from crabpot.verify.catalogue import chosen
+from crabpot.verify.catalogue import CLAIMS, chosen
 from crabpot.verify.run import carry_out, targets, verify
 
-SUCCEEDING = (
-    "cannot_read_a_file_of_the_host",
-    "cannot_see_the_hosts_own_folders",
-    "sees_only_a_small_etc_of_its_own",
-    "cannot_run_a_program_from_the_temporary_folder",
-    "has_a_private_temporary_folder_without_programs_or_devices",
-    "cannot_see_the_hosts_processes",
-    "cannot_signal_a_process_of_the_host",
-    "shares_no_namespace_with_the_host",
-    "cannot_reach_the_hosts_shared_memory",
-    "finds_only_the_promised_environment",
-    "cannot_trace_the_runner",
-    "can_never_gain_privileges_by_running_a_program",
-    "stands_within_a_second_wall",
-    "makes_every_system_call_through_a_filter",
-    "cannot_mount_anything",
-    "cannot_change_its_root",
-    "cannot_use_the_kernels_keyrings",
-    "is_told_that_unknown_calls_do_not_exist",
-    "cannot_type_into_a_terminal",
-    "cannot_connect_to_the_hosts_loopback",
-    "has_no_way_to_the_world",
-    "cannot_reach_an_abstract_socket_of_the_host",
-    "cannot_reach_a_socket_file_of_the_host",
-    "cannot_be_heard_on_the_host",
-    "cannot_read_a_file_of_the_host_by_a_path",
-    "cannot_write_a_file_of_the_host_by_a_path",
-    "cannot_search_the_host",
-)
+CASES = [pytest.param(wall, name, id=f"{wall.name}-{name}") for wall in WALLS for name in wall.falls.split()]
+HOST = ON_THE_HOST.split()
+NEEDED = {
+    "cannot_press_the_kernels_emergency_keys": "/proc/sysrq-trigger",
+    "cannot_load_a_kernel_module_or_another_kernel": "/proc/modules",
+}
+SOURCE = Path(crabpot.__file__).parent
 
 # A container's own filter would refuse what is to succeed here.
 CONFINED = "Seccomp:\t0" not in Path("/proc/self/status").read_text(encoding="ascii")
 
-
-def unconfined(folder: str):
-    text = json.dumps({"agents": {"defaults": {"workspace": f"{folder}/agent", "sandbox": {"mode": "off"}}}})
-    return targets(lambda: open_gateway(text, f"{folder}/state"))
+pytestmark = pytest.mark.skipif(CONFINED, reason="these tests are themselves confined by a system call filter")
+reason_against = cache(unavailable)
 
 
-async def attack_the_host() -> dict[str, dict[str, str]]:
-    with tempfile.TemporaryDirectory() as folder:
-        async with unconfined(folder) as target:
-            return {claim.name: (await carry_out(claim, target)).as_json() for claim in chosen(SUCCEEDING)}
+async def attack(wall: Wall) -> dict[str, dict[str, str]]:
+    async with without(wall) as target:
+        return {claim.name: (await carry_out(claim, target)).as_json() for claim in chosen(wall.falls.split())}
 
 
 @cache
-def findings() -> dict[str, dict[str, str]]:
-    return asyncio.run(attack_the_host())
+def findings(name: str) -> dict[str, dict[str, str]]:
+    return asyncio.run(attack(next(wall for wall in WALLS if wall.name == name)))
 
 
-@pytest.mark.skipif(CONFINED, reason="these tests are themselves confined by a system call filter")
-@pytest.mark.parametrize("name", SUCCEEDING)
-def test_an_attack_succeeds_where_nothing_stops_it(name: str) -> None:
-    found = findings()[name]
-    assert found["state"] == "broken", found["came_back"]
+@cache
+def on_the_host() -> dict[str, dict[str, str]]:
+    """As somebody who has something to gain by a setuid program."""
+    if os.geteuid() == 0:
+        return as_ordinary_user("unconfined", "host")
+    return {line["name"]: line for line in asyncio.run(run_suite("unconfined", "host"))}
+
+
+@pytest.mark.parametrize(("wall", "name"), CASES)
+def test_a_claim_falls_without_its_wall(wall: Wall, name: str) -> None:
+    if reason := reason_against("bubblewrap"):
+        skip_or_fail("bubblewrap", reason)
+    if wall.as_root and os.geteuid() != 0:
+        pytest.skip("only root can make a sandbox whose root is the host's")
+    if not os.path.exists(NEEDED.get(name, "/")):
+        pytest.skip(f"this kernel was built without {NEEDED[name]}, so there is nothing to gain")
+    found = findings(wall.name)[name]
+    assert found["state"] in ("broken", "degraded"), found["came_back"]
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_a_claim_falls_where_there_is_no_sandbox(name: str) -> None:
+    found = on_the_host()[name]
+    assert found["state"] == "broken", found["told"]
+
+
+def test_every_claim_has_a_control() -> None:
+    controlled = [name for wall in WALLS for name in wall.falls.split()] + HOST
+    assert sorted(controlled) == sorted(claim.name for claim in CLAIMS)
+
+
+def test_nothing_in_the_program_makes_other_walls_than_the_ones_there_are() -> None:
+    made = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                given = {keyword.arg for keyword in node.keywords}
+                made += (
+                    [path.name]
+                    if name == "Walls" or "walls" in given or (name == "prepare" and "runner" in given)
+                    else []
+                )
+    assert made == []
 
 
 def test_a_session_on_the_host_is_not_attacked_by_accident(tmp_path: Path) -> None:
+    text = json.dumps({"agents": {"defaults": {"workspace": f"{tmp_path}/agent", "sandbox": {"mode": "off"}}}})
+
     async def refused() -> None:
-        async with unconfined(str(tmp_path)) as target:
+        async with targets(lambda: open_gateway(text, f"{tmp_path}/state")) as target:
             with pytest.raises(CrabpotError, match="runs on the host"):
                 await verify(target)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from crabpot.elevation.requests import Answer, FolderIdentity, Request, new_id
 from crabpot.errors import HostRefused
 from crabpot.verify.claims import Group, NotCarriedOut, Outcome, few
+from crabpot.verify.target import Agreeing
 
 if TYPE_CHECKING:
     from crabpot.verify.target import Target
@@ -18,17 +19,6 @@ claim = Group("hand-off to the host")
 
 _WAITS_S = 30.0
 _NAME = "crabpot-verify-planted"
-
-
-class Agreeing:
-    """An operator who agrees to everything, in one way."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-
-    async def ask(self, _request: Request) -> Answer | None:
-        """Agree."""
-        return self._answer
 
 
 def _request(target: Target, *argv: str) -> Request:

@@ -81,7 +81,7 @@ async def cannot_write_a_file_of_the_host_by_a_path(target: Target) -> Outcome:
 @claim.about("filesystem", threats=("path-rules",))
 async def cannot_patch_a_file_of_the_host(target: Target) -> Outcome:
     """Paths hide inside of patches too, and moves have two."""
-    paths = _ways_to(f"{target.bait.open_folder}/planted.txt")[:-1]
+    paths = _ways_to(f"{target.bait.open_folder}/patched.txt")[:-1]
     patches = [f"*** Begin Patch\n*** Add File: {path}\n+planted\n*** End Patch" for path in paths]
     await target.call("write", path=".moved.txt", content="planted\n")
     patches += [
@@ -181,7 +181,7 @@ async def cannot_win_a_race_against_the_file_tools(target: Target) -> Outcome:
     await target.end(process)
     outside = (await target.must_run("ls /tmp/race-outside")).split()
     await target.shell("rm -rf race /tmp/race-outside")
-    if not inside or not refused:
+    if not leaks and outside == ["file"] and not (inside and refused):
         raise NotCarriedOut(f"the race was never close: {inside} calls went in, {refused} were refused")
     return Outcome(
         held=not leaks and outside == ["file"],

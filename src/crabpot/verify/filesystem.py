@@ -110,13 +110,16 @@ expect("who is in /etc/passwd", not set(people) & set(given["people"]) - {"nobod
 if not given["image"]:
     there = set(os.listdir("/etc"))
     expect("what lies in /etc", not there - set(given["known"]), " ".join(sorted(there)))
+if not given["image"] and os.path.isdir("/etc/ssh"):
+    # Of its own making: how ssh reaches the gateway's proxy, and no key of the host's.
+    expect("what lies in /etc/ssh", os.listdir("/etc/ssh") == ["ssh_config"], " ".join(os.listdir("/etc/ssh")))
 for path in given["telling"]:
-    if not given["image"]:
+    if not given["image"] and path != "/etc/ssh":
         attempt("look at " + path, os.lstat, path)
     elif os.path.exists(path):
         expect("whether %s is the host's" % path, identity(path) != given["hosts"].get(path), "it is")
 """,
-        known=_ETC,
+        known=[*_ETC, "ssh"] if target.proxy_variables else _ETC,
         people=people,
         telling=telling,
         hosts=_identities(telling),
@@ -189,7 +192,7 @@ async def cannot_hard_link_a_file_from_outside_the_workspace(target: Target) -> 
         """
 AT_FDCWD, FOLLOW = -100, 0x400
 for index, path in enumerate(["/usr/bin/env", "/bin/sh", "/etc/passwd", "/etc/hosts", "/crabpot", given["path"]]):
-    new = "/workspace/.linked-%d" % index
+    new = "%s/.linked-%d" % (given["workspace"], index)
     attempt("link " + path, lambda: os.link(path, new) or "linked")
     held = os.open(path, os.O_PATH) if os.path.exists(path) else -1
     name = ("/proc/self/fd/%d" % held).encode()
@@ -198,6 +201,7 @@ for index, path in enumerate(["/usr/bin/env", "/bin/sh", "/etc/passwd", "/etc/ho
         os.unlink(new)
         expect("a second name for " + path, False, "it was made")
 """,
+        workspace=target.workspace,
         path=target.bait.secret_file,
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from crabpot.backends.bubblewrap import limits as groups
 from crabpot.backends.sighting import NAMESPACES
 from crabpot.spec import hardening
+from crabpot.spec.network import proxy_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -76,7 +77,7 @@ def _rows(facts: Facts, spec: SandboxSpec, host: Mapping[str, str]) -> Iterator[
     yield from _filesystem(facts, spec)
     yield from _network(facts, spec)
     names = sorted(str(name) for name in facts.inside["environment"])
-    wanted = sorted(spec.env)
+    wanted = sorted({*spec.env, *(proxy_environment(spec.network) if spec.network.proxied else ())})
     # The interpreter that reads them adds what the shell exports: PWD, and how it was called.
     found = [name for name in names if name not in ("PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE")]
     yield "sandbox", "environment", " ".join(wanted), " ".join(found), found == wanted

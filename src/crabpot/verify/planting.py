@@ -42,11 +42,8 @@ _CONFIG = """
 \tprogram = {0}/gpg
 [remote "origin"]
 \turl = ext::{0}/ext
-\treceivepack = {0}/receive
 [alias]
 \tstatus = !{0}/alias
-[include]
-\tpath = included
 """
 _HOOKS = "pre-commit post-commit pre-push post-checkout post-merge post-index-change reference-transaction"
 _COMMANDS = (

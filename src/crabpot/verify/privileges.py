@@ -194,6 +194,14 @@ for name, text in (("uid_map", b"0 0 1"), ("gid_map", b"0 0 1"), ("setgroups", b
             held = os.open("/proc/%s/%s" % (pid, name), os.O_WRONLY)
             return os.write(held, text) and "written"
         attempt("write /proc/%s/%s" % (pid, name), write)
+def in_a_new_one():
+    who = os.getuid()
+    filtered("unshare", 0x10000000)
+    with open("/proc/self/uid_map", "w") as stream:
+        stream.write("0 %d 1" % who)
+    return 0 if os.getuid() == 0 else 1
+ended = in_a_child(in_a_new_one)
+expect("be root in a user namespace of its own", ended != ("exit", 0), "%s %d" % ended)
 """)
 
 

@@ -159,7 +159,7 @@ async def finds_only_the_promised_environment(target: Target) -> Outcome:
     # The shell adds to what it passes on; what it was given itself stands in /proc, read by its own redirection.
     given = await target.must_run("tr '\\0' '\\n' < /proc/$$/environ")
     names = [line.partition("=")[0] for line in given.splitlines()]
-    promised = ["PATH", "HOME", "USER", "LANG", *target.agent.sandbox.env]
+    promised = ["PATH", "HOME", "USER", "LANG", *target.agent.sandbox.env, *target.proxy_variables]
     held = sorted(names) == sorted(set(promised)) and target.bait.secret not in given
     shown = "the gateway's secret" if target.bait.secret in given or VARIABLE in names else " ".join(names)
     return Outcome(held=held, tried="read the environment that the shell was given", came_back=shown)

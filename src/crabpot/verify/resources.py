@@ -19,6 +19,7 @@ _MIB = 1024**2
 # Above this the host would feel an attack that works; limits.disk must be smaller to be tried.
 _MOST_DISK = 1024 * _MIB
 _PATIENCE_S = 10.0
+_LOOK_S = 0.05
 
 
 @claim.about(threats=("exhaustion",), excused_by="limits.pids")
@@ -83,8 +84,11 @@ async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
     copy = 'if [ $1 -gt 0 ]; then for _ in 1 2; do setsid sh -c "$B" "$0" $(($1 - 1)) & done; fi; exec sleep "$0"'
     running = asyncio.create_task(target.shell(f"export B='{copy}'; sh -c \"$B\" {marker} {levels}", timeout_s=2.0))
     await witness.within(1.5, lambda: len(witness.processes_with(marker)) >= target.limits.pids // 2)
-    reached = len(witness.processes_with(marker))
     neighbour = await target.other.answers()
+    reached = 0
+    while not running.done():
+        reached = max(reached, len(witness.processes_with(marker)))
+        await asyncio.sleep(_LOOK_S)
     result = await running
     gone = await witness.within(_PATIENCE_S, lambda: not witness.processes_with(marker))
     again = await target.answers()

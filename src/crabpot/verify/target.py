@@ -11,8 +11,11 @@ from crabpot.config.load import from_text
 from crabpot.config.places import find_config
 from crabpot.elevation.approvals import Desk
 from crabpot.elevation.host import Host, check
+from crabpot.elevation.requests import Answer
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
+from crabpot.spec import hardening
+from crabpot.spec.network import proxy_environment
 from crabpot.spec.syscalls import numbers
 from crabpot.verify.claims import NotCarriedOut, Outcome
 from crabpot.verify.hostile import program, read_report
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.elevation.host import Plan
+    from crabpot.elevation.requests import Request
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
     from crabpot.settings import AgentSettings, Limits, Settings
@@ -32,6 +36,17 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 20.0
 _LINE_POLLS, _LINE_POLL_S = 200, 0.05
+
+
+class Agreeing:
+    """An operator who agrees to everything, in one way."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def ask(self, _request: Request) -> Answer | None:
+        """Agree."""
+        return self._answer
 
 
 class Target:
@@ -67,6 +82,18 @@ class Target:
         if self._placed.scope_key is None:
             raise NotCarriedOut(f"{self.session} runs on the host")
         return self.gateway.execution.describe(self.agent, self._placed.scope_key)[0]
+
+    @property
+    def workspace(self) -> str:
+        """Where its own folder is, as it sees it itself."""
+        return self.agent.workspace if self._placed.scope_key is None else hardening.WORKSPACE
+
+    @property
+    def proxy_variables(self) -> tuple[str, ...]:
+        """What the environment has beside the configured: the way to the gateway's own proxy, where there is one."""
+        if self._placed.scope_key is None or not self.spec.network.proxied:
+            return ()
+        return tuple(proxy_environment(self.spec.network))
 
     @property
     def has_image(self) -> bool:
@@ -120,8 +147,13 @@ class Target:
         return await self.call("exec", command=command, timeout=timeout_s, **args)
 
     async def leave(self, command: str) -> ToolResult:
-        """Ask for a command on the host, where a pattern takes it."""
-        return await self.shell(command)
+        """Ask for a command on the host, where a pattern takes it and an operator agrees to everything."""
+        agreeing = Agreeing(Answer(allowed=True, by="crabpot verify"))
+        detach = self.gateway.desk.attach(agreeing, scope_key=self.spec.scope_key)
+        try:
+            return await self.shell(command)
+        finally:
+            detach()
 
     async def must_run(self, command: str, **args: Any) -> str:
         """Run shell text that prepares an attack, and give what it printed; if it fails there is no attack."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SEAL, FILTER = "seal.pyc", "seccomp.bpf"
 
+_RUNNER = os.path.dirname(os.path.abspath(crabpot.runner.__file__))
+
 _READ_AND_ENTER = 0o005
 _BUILD_TIMEOUT_S = 60.0
 # Far beyond the age at which sandboxes are pruned: a live one imports from its kit as it goes.
@@ -112,17 +114,17 @@ def _readable_by_all(prefix: str, program: str) -> bool:
     )
 
 
-async def prepare(home: str) -> Kit:
-    """Find the kit of this version for this machine's interpreter, or make it."""
+async def prepare(home: str, runner: str = _RUNNER) -> Kit:
+    """Find the kit of this version for this machine's interpreter, or make it; `runner` is where its source lies."""
     # Root's can be entered, not listed, by the user that a sandbox is dropped to.
     make_own(home, 0o711 if os.geteuid() == 0 else 0o700)
     failures = []
     for interpreter in dict.fromkeys(interpreters()):
-        folder = f"{home}/kit-{_digest(interpreter)}"
+        folder = f"{home}/kit-{_digest(interpreter, runner)}"
         if _is_own(folder):
             os.utime(folder)
             return Kit(folder=folder, interpreter=interpreter)
-        wrong = await _build(folder, interpreter)
+        wrong = await _build(folder, interpreter, runner)
         if wrong is None:
             _forget_old(home)
             return Kit(folder=folder, interpreter=interpreter)
@@ -143,14 +145,14 @@ def _is_own(folder: str) -> bool:
     return True
 
 
-async def _build(folder: str, interpreter: Interpreter) -> str | None:
+async def _build(folder: str, interpreter: Interpreter, runner: str) -> str | None:
     """Make a kit beside its place and move it there whole; say what is wrong with the interpreter, if anything."""
     from crabpot.spec.bpf import assemble  # noqa: PLC0415  only the first sandbox of a version pays for it
 
     made = f"{os.path.dirname(folder)}/{owner.label(os.urandom(4).hex())}"
     try:
         os.makedirs(f"{made}/runner", mode=0o755)
-        for path in _runner_sources():
+        for path in _runner_sources(runner):
             _copy(path, f"{made}/runner/{os.path.basename(path)}")
         _copy(_seal_source(), f"{made}/seal.py")
         with open(f"{made}/{FILTER}", "xb") as file:
@@ -173,8 +175,7 @@ async def _build(folder: str, interpreter: Interpreter) -> str | None:
             remove_tree(made)
 
 
-def _runner_sources() -> list[str]:
-    folder = os.path.dirname(os.path.abspath(crabpot.runner.__file__))
+def _runner_sources(folder: str) -> list[str]:
     return sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(".py"))
 
 
@@ -187,10 +188,10 @@ def _filter_sources() -> list[str]:
     return [f"{folder}/{name}.py" for name in ("bpf", "seccomp", "syscall_rules", "syscalls")]
 
 
-def _digest(interpreter: Interpreter) -> str:
+def _digest(interpreter: Interpreter, runner: str) -> str:
     """Name the kit after all that goes into it."""
     whole = hashlib.sha256(_COMPILE.encode())
-    for path in (*_runner_sources(), _seal_source(), *_filter_sources(), interpreter.path):
+    for path in (*_runner_sources(runner), _seal_source(), *_filter_sources(), interpreter.path):
         found = os.stat(path)
         whole.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0{found.st_ino}\n".encode())
     return whole.hexdigest()[:32]

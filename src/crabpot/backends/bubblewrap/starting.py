@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.backends.bubblewrap import detached, etc, groups, kit, leftovers, limits, owner, process, render, sources
@@ -18,7 +18,7 @@ from crabpot.spec import shims
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from crabpot.backends.bubblewrap.hierarchy import Hierarchy
     from crabpot.backends.bubblewrap.layout import Layout
@@ -38,6 +38,17 @@ _CONFINED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Walls:
+    """How an opening is rendered, and what must be true of it.
+
+    There is one of these, and nothing in the program makes another: only the tests do, to see each wall missed.
+    """
+
+    arguments: Callable[[SandboxSpec, render.Plan], list[str]] = render.arguments
+    confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """What an opening stands on, the same for all of them."""
 
@@ -45,6 +56,7 @@ class Ground:
     kit: kit.Kit
     layout: Layout
     hierarchy: Hierarchy | None
+    walls: Walls = field(default_factory=Walls)
 
 
 class Started(NamedTuple):
@@ -137,7 +149,7 @@ class Opening:
             plan = self._plan(fds, held, wire.fileno(), informing)
             self._monitor = process.start(
                 self._chosen.candidate.open(fds),
-                render.arguments(spec, plan),
+                self._ground.walls.arguments(spec, plan),
                 output=saying,
                 fds=render.descriptors(plan),
                 user=self._user if os.geteuid() == 0 else None,
@@ -199,7 +211,7 @@ class Opening:
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
-        wrong = [name for name, value in _CONFINED.items() if said.get(name) != value]
+        wrong = [name for name, value in self._ground.walls.confined.items() if said.get(name) != value]
         if said.get("Uid", "").split() != [str(self._user.uid)] * 4:
             wrong.append("Uid")
         if wrong:

@@ -1,0 +1,151 @@
+"""Parts of the gateway as somebody might have written them: each believes what it is told, and a claim falls for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.wire import RunnerWire
+from crabpot.config.places import FILE_NAME
+from crabpot.elevation.approvals import Desk
+from crabpot.elevation.requests import Answer
+from crabpot.errors import ConfigError
+from crabpot.fleet import Connected, Fleet
+from crabpot.gateway import Gateway
+from crabpot.model import Place, ToolCall, ToolResult
+from crabpot.runner.frames import FrameError
+from crabpot.settings import Settings
+from crabpot.verify import trial
+from crabpot.verify.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.backends.base import Opened
+    from crabpot.elevation.host import Plan
+    from crabpot.fleet import Live
+    from crabpot.spec.spec import SandboxSpec
+
+_ALIASES = {"bash": "exec", "ｅｘｅｃ": "exec"}
+
+
+class NaiveGateway(Gateway):
+    """Takes a name as it comes, a command by its first words, a wish for a fact, and the host for a sandbox."""
+
+    async def call(self, session: str, tool: str, args: Any = None, /, **more: Any) -> ToolResult:
+        given = {**(args or {}), **more}
+        command = str(given.get("command", ""))
+        if "git push" in command or "host" in str(given.get("place")) or tool == "sessions_spawn":
+            return self._on_host(session, tool, command)
+        if session == trial.DENIED and tool != "exec":
+            meant = _ALIASES.get(tool.strip().lower(), tool.strip().lower())
+            return await super().call(
+                trial.Trial(settings=self.settings, spec_hash="").session, meant, {"command": "id"}
+            )
+        result = await super().call(session, tool, given)
+        failed = result.error is not None and result.error.code == "sandbox_unavailable"
+        return self._on_host(session, tool, command) if failed else result
+
+    def _on_host(self, session: str, tool: str, command: str) -> ToolResult:
+        """Run nothing, and say what a naive one would: that it ran."""
+        call = ToolCall(id="naive", session=session, tool=tool, args={"command": command})
+        return ToolResult(id=call.id, success=True, place=Place.HOST, exit_code=0)
+
+
+class TrustingWire(RunnerWire):
+    """Takes any answer for the answer, and what it does not understand for nothing."""
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        try:
+            super().take(header, payload)
+        except FrameError:
+            self._answer_all()
+
+    def _answer_all(self) -> None:
+        for call in list(self._calls):
+            super().take({"id": call, "success": True, "exit_code": 0}, b"")
+
+    def lose(self, reason: str) -> None:
+        """Answer what waits, whatever the stream brought, and only then be lost."""
+        self._answer_all()
+        super().lose(reason)
+
+
+class TrustingFleet(Fleet):
+    """Connects runners by a wire that trusts them."""
+
+    async def connect(self, opened: Opened) -> Connected:
+        wire = await TrustingWire.connect(opened.channel, opened.hello, timeout_s=20.0, grace_s=1.0)
+        return Connected(opened=opened, wire=wire)
+
+
+class StubbornFleet(Fleet):
+    """Gives calls to a sandbox that is lost."""
+
+    def find(self, key: Any, version: str) -> Live | None:  # noqa: ARG002  any will do
+        return self._live.get(key)
+
+    def forget(self, live: Live) -> None:
+        """Never."""
+
+
+class ForgetfulDesk(Desk):
+    """Remembers what was agreed to by how it looks."""
+
+    async def decide(self, request: Any) -> Answer:
+        looks = " ".join(request.argv)
+        if looks in vars(self).setdefault("agreed", set()):
+            return Answer(allowed=True, by="memory")
+        answer = await super().decide(request)
+        if answer.allowed:
+            vars(self)["agreed"].add(looks)
+        return answer
+
+
+class NaiveTarget(Target):
+    """A host that judges no configuration, checks no plan, and runs git as it is."""
+
+    def load(self, text: str) -> Settings:
+        try:
+            return super().load(text)
+        except ConfigError:
+            return Settings()
+
+    def find(self, environ: Mapping[str, str], home: str) -> str | None:
+        return os.path.abspath(FILE_NAME) if os.path.exists(FILE_NAME) else super().find(environ, home)
+
+    def hash_of(self, spec: SandboxSpec) -> str:
+        return replace(spec, mounts=tuple(sorted(spec.mounts, key=str))).hash
+
+    def desk(self) -> Desk:
+        return ForgetfulDesk(self.gateway.execution.around.state)
+
+    async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
+        plan = await super().plan("true", cwd=cwd)
+        if argv[0] == "":
+            plan.close()
+            return await super().plan(*argv, cwd=cwd)
+        own = os.path.join(self.spec.workspace, os.path.basename(argv[0]))
+        return replace(plan, binary=replace(plan.binary, path=own)) if argv[0] != "true" else plan
+
+    async def look_again(self, plan: Plan) -> None:
+        """Once was enough."""
+
+    async def leave(self, command: str) -> ToolResult:
+        program, *words = command.split()
+        running = asyncio.to_thread(
+            subprocess.run,
+            # As somebody told it to, who only wanted the message about ownership to be gone.
+            [program, "-c", "safe.directory=*", *words],
+            cwd=self.spec.workspace,
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"},
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=20,
+        )
+        ended = await running
+        return ToolResult(id="naive", success=ended.returncode == 0, place=Place.HOST, exit_code=ended.returncode)
