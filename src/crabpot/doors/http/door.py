@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def opened(gateway: Gateway, at: Address | None) -> AsyncIterator[list[str]]:
     """Open the door for as long as the context lasts; gives where it listens."""
-    house = House(gateway=gateway, metrics=Metrics(gateway, lambda: len(gateway.desk.pending())))
+    house = House(gateway=gateway, metrics=Metrics(gateway))
     tokens = Tokens(house.state)
     if at is not None:
         tokens.need_operator()

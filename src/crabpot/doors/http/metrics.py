@@ -13,7 +13,7 @@ from crabpot.model import Place
 from crabpot.policy.catalogue import TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from crabpot.gateway import Gateway
     from crabpot.model import ToolCall, ToolResult
@@ -27,7 +27,7 @@ _KNOWN = frozenset(TOOLS)
 class Metrics:
     """One gateway's figures. Counting costs a call a few microseconds; the rest is looked up when asked."""
 
-    def __init__(self, gateway: Gateway, pending: Callable[[], int]) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         # Not the library's global one: a program may have several gateways.
         self._registry = CollectorRegistry()
         self._calls = Counter(
@@ -43,7 +43,8 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._registry.register(_Looked(gateway, pending))
+        self._looked = _Looked(gateway)
+        self._registry.register(self._looked)
         gateway.watch(self._count)
 
     def _count(self, call: ToolCall, result: ToolResult) -> None:
@@ -54,17 +55,19 @@ class Metrics:
         self._calls.labels(tool, result.place.value, outcome).inc()
         self._seconds.labels(tool, result.place.value).observe(result.duration_ms / 1000)
 
-    def text(self) -> bytes:
-        """Write them down."""
+    def text(self, pending: int) -> bytes:
+        """Write them down. On the gateway's own thread: sandboxes come and go while another one looks."""
+        self._looked.pending = pending
         return generate_latest(self._registry)
 
 
 class _Looked(Collector):
     """What is true at the moment of asking."""
 
-    def __init__(self, gateway: Gateway, pending: Callable[[], int]) -> None:
+    pending = 0
+
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._pending = pending
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Look."""
@@ -73,4 +76,4 @@ class _Looked(Collector):
         yield GaugeMetricFamily("crabpot_sandboxes_alive", "Sandboxes that live", sandboxes)
         busy = sum(bool(one.wire.busy) for one in live)
         yield GaugeMetricFamily("crabpot_sandboxes_busy", "Sandboxes and host runners with a call in them", busy)
-        yield GaugeMetricFamily("crabpot_approvals_pending", "Requests that wait for an operator", self._pending())
+        yield GaugeMetricFamily("crabpot_approvals_pending", "Requests that wait for an operator", self.pending)

@@ -122,8 +122,8 @@ class _Operating:
         """For operators and observers, as Prometheus reads them."""
         if principal_of(request).role is Role.AGENT:
             raise forbidden("the metrics are for operators and observers")
-        text = await asyncio.to_thread(self._house.metrics.text)
-        return Response(text, headers={"content-type": CONTENT_TYPE})
+        pending = await asyncio.to_thread(self._house.gateway.desk.pending)
+        return Response(self._house.metrics.text(len(pending)), headers={"content-type": CONTENT_TYPE})
 
     async def explain(
         self, request: Request, key: Key, command: str | None = Query(default=None), sender: str | None = None
