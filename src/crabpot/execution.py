@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 # What a shell gives for a command that a signal ended: SIGKILL, and SIGXFSZ.
 _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
-# The call that took a spare comes first; another is opened when it is likely to be done.
-_REFILL_S = 0.1
 # Tools whose result says what became of what their command asked of the gateway.
 _TOLD = ("exec", "process")
 # A gateway that lives for months meets more sessions than it need remember.
@@ -160,8 +158,7 @@ class Execution:
             raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
 
     def _claim(self, spec: SandboxSpec, agent: AgentSettings) -> Connected | None:
-        claimed = self.spares.claim(spec, agent.id)
-        self.spares.keep(spec, agent.id, agent.sandbox.warm, after_s=_REFILL_S)
+        claimed = self.spares.claim(spec, agent.id, agent.sandbox.warm)
         if claimed is None:
             return None
         connected, held = claimed

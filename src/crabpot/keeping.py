@@ -43,12 +43,32 @@ class Kept:
 class Hold:
     """Keeps one folder from being pruned by another process while a sandbox uses it."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, folder: str) -> None:
         self._handle = handle
+        self._folder = folder
 
-    def share(self) -> None:
-        """Let other gateways use the folder too, which one that held it alone did not."""
+    def pass_on(self, spec: SandboxSpec, agent: str) -> bool:
+        """Make a folder that was held alone the private one of a spec, and share it; False if there already is one."""
+        if os.path.lexists(spec.workspace):
+            return False
+        written = _note(spec, agent)
+        # In one piece, and over all of what was there: whoever is killed here must leave a note that can be read.
+        os.pwrite(self._handle, written.ljust(os.fstat(self._handle).st_size), 0)
+        try:
+            # The same file by a second name, so the lock holds from the first moment that another gateway finds it.
+            os.link(self._folder + _NOTE, spec.workspace + _NOTE)
+        except FileExistsError:
+            return False
+        try:
+            # The mount inside is of the folder itself, not of its name, and goes along.
+            os.rename(self._folder, spec.workspace)
+        except OSError:
+            os.unlink(spec.workspace + _NOTE)
+            raise
+        os.unlink(self._folder + _NOTE)
+        self._folder = spec.workspace
         fcntl.flock(self._handle, fcntl.LOCK_SH)
+        return True
 
     def release(self) -> None:
         """Let go of it; safe to call twice."""
@@ -65,16 +85,24 @@ def is_stale(prune: Prune, *, used: float, made: float, now: float) -> bool:
 
 async def hold(state: str, spec: SandboxSpec, agent: str) -> Hold:
     """Note whose folder this is, and that it is in use; wait if it is just being removed."""
+    return await _hold(state, spec, agent, fcntl.LOCK_SH)
+
+
+async def hold_alone(state: str, spec: SandboxSpec, agent: str) -> Hold:
+    """The same for one that nobody else is to use until it is passed on."""
+    return await _hold(state, spec, agent, fcntl.LOCK_EX)
+
+
+async def _hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold:
     while True:
-        held = _try_to_hold(state, spec, agent, fcntl.LOCK_SH)
+        held = _try_to_hold(state, spec, agent, lock)
         if held is not None:
             return held
         await asyncio.sleep(0.005)
 
 
-def hold_alone(state: str, spec: SandboxSpec, agent: str) -> Hold | None:
-    """The same for one that nobody else uses; None if somebody does."""
-    return _try_to_hold(state, spec, agent, fcntl.LOCK_EX)
+def _note(spec: SandboxSpec, agent: str) -> bytes:
+    return json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode()
 
 
 def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold | None:
@@ -83,7 +111,7 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     note = os.path.join(folder, spec.name + _NOTE)
-    _write_once(note, json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode())
+    _write_once(note, _note(spec, agent))
     try:
         handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -94,7 +122,7 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
         if os.fstat(handle).st_nlink:
             _check_owner(note, spec)
             os.utime(handle)
-            return Hold(handle)
+            return Hold(handle, note.removesuffix(_NOTE))
     except BlockingIOError:
         pass
     except BaseException:
@@ -110,12 +138,6 @@ def _check_owner(note: str, spec: SandboxSpec) -> None:
     if kept is None or kept.scope_key != spec.scope_key:
         owner = "somebody else" if kept is None else repr(kept.scope_key)
         raise SandboxUnavailable(f"the folder {spec.name} belongs to {owner}; give this session another key")
-
-
-def forget(folder: str) -> None:
-    """Drop the note of a folder that has another name now."""
-    with suppress(FileNotFoundError):
-        os.unlink(folder + _NOTE)
 
 
 def _write_once(note: str, written: bytes) -> None:

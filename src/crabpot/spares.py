@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,14 +23,15 @@ PREFIX = "spare-"
 
 _FIRST_CALLS: tuple[tuple[str, dict[str, str]], ...] = (("exec", {"command": ":"}), ("ls", {"path": "."}))
 _FIRST_CALL_S = 10.0
+# The call that took a spare comes first; another is opened when it is likely to be done.
+_REFILL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spare:
-    """One that waits, and the note that keeps its private folder."""
+    """One that waits, and what keeps its private folder, until somebody takes both."""
 
     connected: Connected
-    folder: str
     held: keeping.Hold | None
 
     async def end(self) -> None:
@@ -50,9 +50,11 @@ class Spares:
         self._filling: dict[str, asyncio.Task[None]] = {}
         self._beside: set[asyncio.Task[None]] = set()
 
-    def keep(self, spec: SandboxSpec, agent: str, count: int, *, after_s: float = 0.0) -> None:
+    def keep(self, spec: SandboxSpec, agent: str, count: int) -> None:
         """Have `count` like this one ready, soon; a failure is left to the call that needs a sandbox to tell."""
-        family = _family(spec)
+        self._keep(_family(spec), spec, agent, count, 0.0)
+
+    def _keep(self, family: str, spec: SandboxSpec, agent: str, count: int, after_s: float) -> None:
         if family not in self._filling:
             task = asyncio.create_task(self._fill(family, spec, agent, count, after_s))
             self._filling[family] = task
@@ -69,9 +71,9 @@ class Spares:
         name = f"{PREFIX}{secrets.token_hex(8)}"
         folder = f"{self._state}/{keeping.FOLDER}/{name}" if spec.private else spec.workspace
         own = replace(spec, scope_key=name, name=name, workspace=folder)
-        held = await keeping.hold(self._state, own, agent) if spec.private else None
+        held = await keeping.hold_alone(self._state, own, agent) if spec.private else None
         try:
-            return _Spare(connected=await self._start_warm(own), folder=folder, held=held)
+            return _Spare(connected=await self._start_warm(own), held=held)
         except BaseException:
             if held is not None:
                 held.release()
@@ -88,34 +90,27 @@ class Spares:
             raise
         return connected
 
-    def claim(self, spec: SandboxSpec, agent: str) -> tuple[Connected, keeping.Hold | None] | None:
-        """Take one over, private folder and all. None if there is none, or the session has a folder already."""
-        waiting = self._ready.get(_family(spec), [])
+    def claim(self, spec: SandboxSpec, agent: str, count: int) -> tuple[Connected, keeping.Hold | None] | None:
+        """Take one over, private folder and all, and have `count` again soon.
+
+        None if there is none, or the session has a folder already.
+        """
+        family = _family(spec)
+        self._keep(family, spec, agent, count, _REFILL_S)
+        waiting = self._ready.get(family, [])
         while waiting and waiting[-1].connected.lost:
             self._end_soon(waiting.pop())
         if not waiting:
             return None
-        if not spec.private:
-            return self._renamed(waiting.pop(), spec), None
-        held = keeping.hold_alone(self._state, spec, agent)
-        if held is None:
-            return None
-        if os.path.lexists(spec.workspace):
-            held.release()
-            return None
-        spare = waiting.pop()
+        spare = waiting[-1]
         try:
-            # The mount inside is of the folder itself, not of its name, and goes along.
-            os.rename(spare.folder, spec.workspace)
+            if spare.held is not None and not spare.held.pass_on(spec, agent):
+                return None
         except OSError:
-            held.release()
-            self._end_soon(spare)
+            self._end_soon(waiting.pop())
             return None
-        held.share()
-        if spare.held is not None:
-            spare.held.release()
-        keeping.forget(spare.folder)
-        return self._renamed(spare, spec), held
+        waiting.pop()
+        return self._renamed(spare, spec), spare.held
 
     def _renamed(self, spare: _Spare, spec: SandboxSpec) -> Connected:
         opened = spare.connected.opened

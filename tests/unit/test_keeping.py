@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -197,4 +198,40 @@ async def test_a_session_whose_name_was_made_to_collide_does_not_get_the_others_
         await keeping.hold(str(tmp_path / "state"), other, "main")
     held.release()
     with pytest.raises(SandboxUnavailable, match="another key"):
-        keeping.hold_alone(str(tmp_path / "state"), other, "main")
+        await keeping.hold_alone(str(tmp_path / "state"), other, "main")
+
+
+async def test_a_folder_that_is_passed_on_takes_its_files_its_note_and_its_lock_along(state, spec_of):
+    waiting, wanted = [
+        replace(spec_of(key), workspace=f"{state}/sandboxes/{spec_of(key).name}") for key in ("a" * 90, "b")
+    ]
+    held = await keeping.hold_alone(state, waiting, "main")
+    inode = os.stat(folder_of(state, waiting)).st_ino
+    assert held.pass_on(wanted, "ops")
+    (kept,) = keeping.listed(state)
+    assert (kept.name, kept.scope_key, kept.agent) == (wanted.name, "b", "ops")
+    assert os.stat(kept.folder).st_ino == inode
+    assert keeping.remove(state, lambda _: True) == [], "nobody prunes what is in use"
+    shared = await asyncio.wait_for(keeping.hold(state, wanted, "ops"), 5)
+    shared.release()
+    held.release()
+    assert [one.name for one in keeping.remove(state, lambda _: True)] == [wanted.name]
+
+
+@pytest.mark.parametrize("there", ["a folder", "a note"])
+async def test_nothing_is_passed_on_over_what_a_session_has_already(state, spec_of, there):
+    waiting, wanted = [replace(spec_of(key), workspace=f"{state}/sandboxes/{spec_of(key).name}") for key in ("a", "b")]
+    held = await keeping.hold_alone(state, waiting, "main")
+    folder_of(state, waiting)
+    other = None
+    if there == "a folder":
+        folder_of(state, wanted)
+    else:
+        other = await keeping.hold(state, wanted, "main")
+    assert not held.pass_on(wanted, "main")
+    assert os.path.isdir(waiting.workspace), "the one that waits is still there for somebody else"
+    (found,) = [kept for kept in keeping.listed(state) if kept.name == waiting.name]
+    assert found.folder == waiting.workspace
+    for one in (held, other):
+        if one is not None:
+            one.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -73,4 +73,4 @@ def _members(value: object) -> dict[str, object]:
         return dict(value)
     if not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} is no part of a spec")
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}

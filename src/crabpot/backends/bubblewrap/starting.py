@@ -153,6 +153,7 @@ class Opening:
                 output=saying,
                 fds=render.descriptors(plan),
                 user=self._user if os.geteuid() == 0 else None,
+                dropper=process.dropper(),
                 before=before,
                 env=env,
             )

@@ -1,0 +1,73 @@
+"""Starting a program as another user: with the dropper of the machine, and without one."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from crabpot.backends.bubblewrap import process
+from crabpot.backends.bubblewrap.sources import Fds
+from crabpot.spec.spec import User
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+NOBODY = User(uid=61234, gid=61235)
+
+
+@pytest.fixture(params=["setpriv", "no setpriv"])
+def dropper(request):
+    return process.dropper() if request.param == "setpriv" else None
+
+
+def test_nothing_of_root_survives_the_drop(dropper):
+    before = os.getgroups()
+    os.setgroups([0, 4, 6])
+    try:
+        with Fds() as fds:
+            reader, writer = fds.pipe()
+            kept, _ = fds.pipe()
+            cat = process.Executable(fd=fds.open(os.path.realpath("/bin/cat"), os.O_PATH), path="/nowhere/to/be/found")
+            started = process.start(cat, ["/proc/self/status"], output=writer, fds=[kept], user=NOBODY, dropper=dropper)
+            fds.close(writer)
+            assert started.wait(timeout=10) == 0
+            said = dict(line.split(":\t", 1) for line in os.read(reader, 65536).decode().splitlines())
+    finally:
+        os.setgroups(before)
+    assert said["Uid"].split() == ["61234"] * 4
+    assert said["Gid"].split() == ["61235"] * 4
+    assert said["Groups"].split() == []
+    assert {said[f"Cap{which}"] for which in ("Inh", "Prm", "Eff", "Amb")} == {"0" * 16}
+    assert int(said["Pid"]) == started.pid, "it is our own child, by the number that we know"
+
+
+def test_it_has_the_descriptors_that_were_given_and_no_other(dropper):
+    with Fds() as fds:
+        reader, writer = fds.pipe()
+        kept, _ = fds.pipe()
+        leak = os.open("/etc/shadow", os.O_RDONLY)
+        os.set_inheritable(leak, True)
+        try:
+            ls = process.Executable(fd=fds.open(os.path.realpath("/bin/ls"), os.O_PATH), path="/nowhere/to/be/found")
+            started = process.start(
+                ls, ["-l", "/proc/self/fd"], output=writer, fds=[kept], user=NOBODY, dropper=dropper
+            )
+        finally:
+            os.close(leak)
+        fds.close(writer)
+        assert started.wait(timeout=10) == 0
+        listed = os.read(reader, 65536).decode()
+    assert "shadow" not in listed
+    assert f" {kept} -> " in listed
+
+
+def test_a_program_that_cannot_be_started_says_so(tmp_path):
+    with Fds() as fds:
+        reader, writer = fds.pipe()
+        text = tmp_path / "text"
+        text.write_text("no program")
+        one = process.Executable(fd=fds.open(str(text), os.O_PATH), path=str(text))
+        started = process.start(one, [], output=writer, user=NOBODY, dropper=process.dropper())
+        fds.close(writer)
+        assert started.wait(timeout=10) != 0
+        assert b"Permission denied" in os.read(reader, 65536)
