@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
 
+from crabpot.audit.records import of_answer, of_request
 from crabpot.config import edit
-from crabpot.elevation.requests import Request, new_id
+from crabpot.elevation.requests import NOBODY, Answer, Request, denied, new_id
+from crabpot.elevation.store import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crabpot.egress.destinations import Destination
     from crabpot.placement.scope import Scope
 
 
-def request(destination: Destination, scope: Scope, source: str) -> Request:
-    """Ask for one host and port; a lease that comes of it holds for just these."""
+class Asked(Protocol):
+    """Whoever a person's answer comes from."""
+
+    async def decide(self, request: Request) -> Answer:
+        """Give the answer to one request."""
+
+
+class Questions:
+    """Of one scope. A program opens several connections to one place at a time; a person is asked about them once."""
+
+    def __init__(self, scope: Scope, desk: Asked, record: Callable[[dict[str, Any]], object]) -> None:
+        self._scope = scope
+        self._desk = desk
+        self._record = record
+        self._asking: dict[Destination, asyncio.Task[Answer]] = {}
+        self._waiting: Counter[Destination] = Counter()
+
+    async def ask(self, destination: Destination, source: str) -> Answer:
+        """Give the answer for all the connections to a place that wait for it now."""
+        task = self._asking.get(destination)
+        if task is None:
+            task = self._asking[destination] = asyncio.create_task(self._decide(destination, source))
+            task.add_done_callback(lambda _: self._asking.pop(destination, None))
+        self._waiting[destination] += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiting[destination] -= 1
+            if not self._waiting[destination]:
+                del self._waiting[destination]
+                # Nobody may agree any more to what nobody waits for.
+                task.cancel()
+
+    async def _decide(self, destination: Destination, source: str) -> Answer:
+        request = _request(destination, self._scope, source)
+        self._record(of_request(request.as_json()))
+        try:
+            answer = await self._desk.decide(request)
+        except StoreUnavailable as error:
+            answer = denied(NOBODY, str(error))
+        self._record(of_answer(request.as_json(), answer.as_json()))
+        return answer
+
+
+def _request(destination: Destination, scope: Scope, source: str) -> Request:
     now = time.time()
     return Request(
         id=new_id(),

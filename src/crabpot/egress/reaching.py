@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from crabpot.audit.records import of_connection
-from crabpot.egress import asking
 from crabpot.egress.addresses import special
+from crabpot.egress.asking import Questions, write_down
 from crabpot.egress.dialling import Unreachable, dial
 from crabpot.egress.resolving import Unresolved
 from crabpot.egress.routes import is_own
@@ -19,21 +19,14 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from crabpot.egress.asking import Asked
     from crabpot.egress.destinations import Address, Destination
     from crabpot.egress.resolving import Resolver
     from crabpot.egress.rules import Rules
     from crabpot.egress.secrets import Secrets
-    from crabpot.elevation.requests import Answer, Request
     from crabpot.placement.scope import Scope
 
     Added = tuple[tuple[bytes, bytes], ...]
-
-
-class Asked(Protocol):
-    """Whoever a person's answer comes from."""
-
-    async def decide(self, request: Request) -> Answer:
-        """Give the answer to one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +64,7 @@ class WayOut:
         self._scope = scope
         self._ground = ground
         self._rules = rules(scope.agent)
+        self._questions = None if ground.desk is None else Questions(scope, ground.desk, ground.record)
 
     async def reach(self, destination: Destination) -> Reached:
         """Connect, or raise Refused or Failed; either way it is written down."""
@@ -105,16 +99,17 @@ class WayOut:
         return addresses, because
 
     async def _ask(self, destination: Destination, source: str) -> str:
-        if self._ground.desk is None:
+        if self._questions is None:
             self.refuse(destination, f"it is not listed ({source}), and nobody is there to ask")
-        answer = await self._ground.desk.decide(asking.request(destination, self._scope, source))
+        answer = await self._questions.ask(destination, source)
         if not answer.allowed:
             self.refuse(destination, f"{answer.reason or 'denied'}, by {answer.by}; it is not listed ({source})")
         if answer.grant == "config":
             network = self._scope.agent.source("sandbox.network")
-            added = rule_for(str(destination), f"{network}.allow")
-            self._rules = replace(self._rules, listed=(*self._rules.listed, added))
-            await asyncio.to_thread(asking.write_down, self._ground.config, network, destination)
+            if not any(rule.text == str(destination) for rule in self._rules.listed):
+                added = rule_for(str(destination), f"{network}.allow")
+                self._rules = replace(self._rules, listed=(*self._rules.listed, added))
+                await asyncio.to_thread(write_down, self._ground.config, network, destination)
         return f"allowed by {answer.by}"
 
     def refuse(self, destination: Destination, why: str) -> NoReturn:
