@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
 
 _ROOTS = "all sessions work in the roots that the runner was started with"
+_NETWORK = "a runner that runs already has the network of its container: refused"
 _LIMITS = "the limit is set by who started the runner"
 # What `explain` calls degraded or refused, promise by promise.
 THEIRS = {
@@ -31,6 +32,9 @@ THEIRS = {
     "the_environment_is_what_was_promised": "its passwd file is that of the container around it",
     "a_sandbox_that_dies_takes_its_calls_and_nothing_else": "the runner is started again by who started it",
     "the_agent_cannot_keep_the_next_sandbox_from_opening": "the root is the runner's user's own, and stays as the agent left it",
+    "a_listed_place_is_reached_without_settings_and_no_other": _NETWORK,
+    "two_hundred_connections_at_once_are_each_answered": _NETWORK,
+    "an_empty_list_and_the_internet_reach_nothing_of_the_hosts": _NETWORK,
     "the_memory_limit_is_named": _LIMITS,
     "the_process_limit_is_named": _LIMITS,
     "the_file_size_limit_is_named": _LIMITS,

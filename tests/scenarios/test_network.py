@@ -246,3 +246,11 @@ def test_no_port_of_the_host_is_taken_by_a_proxy_inside(crabpot):
         taken.bind(("127.0.0.1", 3128))
         taken.listen()
         assert crabpot("exec", "--", "echo fine").out == "fine\n"
+
+
+@pytest.mark.parametrize("network", ["internet", {"allow": ["*.example", "localhost:1"]}], ids=str)
+def test_every_claim_about_the_network_holds_where_the_gateway_connects_for_the_sandbox(crabpot, network):
+    configure(crabpot, network)
+    ended = crabpot("verify", "--only", "network", "--json")
+    assert ended.code == 0, ended
+    assert ended.json["claims"]["held"] >= 10

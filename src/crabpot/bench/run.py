@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
-from crabpot.bench import measures
+from crabpot.bench import measures, network
 from crabpot.bench.figures import Figure, Report, Series
 from crabpot.settings import TRUSTED_PATH
 
@@ -53,6 +53,9 @@ async def run(open_gateway: Open, progress: Progress, by_doors: ByDoors, *, full
             figures += await measures.large_file(gateway, 100 * 1024**2, 5 if full else 3)
         finally:
             await gateway.close()
+    if shutil.which("curl"):
+        progress("1 GB through the gateway")
+        figures.append(await network.download(open_gateway, 5 if full else 3))
     progress("whole commands")
     with tempfile.TemporaryDirectory(prefix="crabpot-bench-") as state:
         figures += measures.command_line(state, max(10, times // 5), peer)

@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.conformance import background, bounds, commands, edits, files, places, searches
+from crabpot.conformance import background, bounds, commands, connections, edits, files, places, searches
 from crabpot.conformance.promises import Broken
 
 if TYPE_CHECKING:
     from crabpot.conformance.ground import Ground
     from crabpot.conformance.promises import Promise
 
-CHAPTERS = (files, edits, searches, commands, background, places, bounds)
+CHAPTERS = (files, edits, searches, commands, background, places, bounds, connections)
 
 PROMISES: tuple[Promise, ...] = tuple(promise for chapter in CHAPTERS for promise in chapter.promise.promises)
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-_READ = 256 << 10
+# A frame of it goes into an empty socket's buffer whole: what does not is copied once more on its way.
+_READ = 128 << 10
 # After the server's end a client has this long to say what it still wants to say.
 _LINGER_S = 60.0
 

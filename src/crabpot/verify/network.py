@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
+from crabpot.spec.network import PROXY_PORT
 from crabpot.verify.claims import Group, Outcome
 
 if TYPE_CHECKING:
@@ -70,6 +71,40 @@ attempt("connect to 127.1.2.3", reach, socket.AF_INET, ("127.1.2.3", port))
 attempt("connect to ::ffff:127.0.0.1", reach, socket.AF_INET6, ("::ffff:127.0.0.1", port))
 """,
         ports=target.bait.ports,
+    )
+
+
+@claim.about("network", threats=("host-names",), open_on=("host",))
+async def cannot_talk_the_gateway_into_reaching_the_host(target: Target) -> Outcome:
+    """Where the gateway connects for a sandbox, every other spelling of the loopback is a try at its own services."""
+    return await _without_a_knock(
+        target,
+        """
+def asks(first, *more):
+    with socket.create_connection(("127.0.0.1", given["proxy"]), 10) as one:
+        one.sendall(first)
+        answer = one.recv(4096)
+        for then in more:
+            one.sendall(then)
+            answer = one.recv(4096)
+        if answer[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 101") or answer[:2] == bytes((5, 0)) and len(answer) > 2:
+            return "connected"
+        raise OSError("refused: %.60r" % answer)
+hosts = ["127.0.0.1", "localhost", "LOCALHOST.", "127.1", "127.0.1", "2130706433", "0x7f000001", "0177.0.0.1",
+         "0.0.0.0", "127.255.255.254", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]",
+         "[2002:7f00:1::]", "[fe80::1%lo]", "localhost\\0.example.com", "example.com@127.0.0.1", "169.254.169.254",
+         "[fd00:ec2::254]", "\\uff11\\uff12\\uff17.0.0.1"]
+for _, port in given["ports"]:
+    for host in hosts:
+        place = ("%s:%d" % (host, port)).encode()
+        attempt("CONNECT %s" % ascii(place), asks, b"CONNECT " + place + b" HTTP/1.1\\r\\n\\r\\n")
+        attempt("GET http://%s" % ascii(place), asks, b"GET http://" + place + b"/ HTTP/1.1\\r\\n\\r\\n")
+        name = host.strip("[]").encode()
+        asked = bytes((5, 1, 0, 3, len(name))) + name + port.to_bytes(2, "big")
+        attempt("SOCKS %s" % ascii(place), asks, bytes((5, 1, 0)), asked)
+""",
+        ports=target.bait.ports,
+        proxy=PROXY_PORT,
     )
 
 

@@ -131,7 +131,7 @@ class RunnerProcess:
                 self.output.setdefault((header["id"], header["stream"]), bytearray()).extend(payload)
                 if acknowledge:
                     self.send({"op": "ack", "id": header["id"], "n": len(payload)})
-            elif header.get("op") == "ack":
+            elif header.get("op") == "ack" and "id" in header:
                 self.acknowledged[header["id"]] = self.acknowledged.get(header["id"], 0) + header["n"]
             elif header.get("id") == call_id and "op" not in header:
                 return {**header, "payload": payload}
