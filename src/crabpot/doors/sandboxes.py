@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from crabpot import keeping
+from crabpot.backends import usage
 from crabpot.errors import CrabpotError
 from crabpot.model import Place
 from crabpot.placement.rules import sandbox_name
 
 if TYPE_CHECKING:
+    from crabpot.fleet import Live
     from crabpot.gateway import Gateway
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
     """List what lives."""
-    return [
-        {"scope_key": one.key[1], "place": one.key[0].value, "started": one.started, "busy": one.wire.busy}
-        for one in gateway.execution.fleet.listed()
-    ]
+    return [_shown(one) for one in gateway.execution.fleet.listed()]
+
+
+def _shown(one: Live) -> dict[str, Any]:
+    place, key = one.key
+    limits = None if one.scope is None else one.scope.agent.sandbox.limits
+    shown = limits and {"memory_bytes": limits.memory, "processes": limits.pids, "cpus": limits.cpus}
+    return {
+        "scope_key": key,
+        "place": place.value,
+        "started": one.started,
+        "busy": one.wire.busy,
+        "pid": one.opened.pid,
+        "limits": shown,
+    }
+
+
+def used(living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add what each uses now. For a thread: it reads a few files for every process."""
+    return [row | {"usage": None if row["pid"] is None else asdict(usage.of(row["pid"]))} for row in living]
 
 
 async def stop(gateway: Gateway, scope_key: str) -> bool:
@@ -61,7 +80,8 @@ def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "created": one["started"],
                 "used": None,
             }
-            found[key] = found.get(key, fresh) | {"state": "live"}
+            shown = {name: one[name] for name in ("started", "busy", "limits", "usage") if name in one}
+            found[key] = found.get(key, fresh) | {"state": "live"} | shown
     return sorted(found.values(), key=lambda row: str(row["name"]))
 
 

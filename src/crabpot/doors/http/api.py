@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
-from crabpot.doors.http import calling, openapi, operating
+from crabpot.doors.http import calling, dashboard, openapi, operating
 from crabpot.doors.http.refusals import Refusal, bad_request
 from crabpot.doors.inflight import ClientGone
 from crabpot.errors import CrabpotError
@@ -29,6 +29,7 @@ def application(house: House) -> FastAPI:
     # Onto the application's own router: what is included is not found by who looks for a path's other methods.
     calling.add_routes(app.router, house)
     operating.add_routes(app.router, house)
+    app.router.routes += dashboard.routes()
     app.openapi = lambda: openapi.described(app)  # type: ignore[method-assign]
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)

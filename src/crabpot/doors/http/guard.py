@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crabpot.doors.http import dashboard
 from crabpot.doors.http.limits import MOST_JSON, MOST_UPLOAD, TooMany
 from crabpot.doors.http.principals import SAME_USER
 from crabpot.doors.http.refusals import Refusal, bad_request, forbidden
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from crabpot.doors.http.principals import Principal
     from crabpot.doors.http.tokens import Tokens
 
-# Whoever watches over the process need not be let in.
-_OPEN = ("/health",)
+# Whoever watches over the process need not be let in, nor whoever opens the page, which holds nothing by itself.
+_OPEN = frozenset({"/health", *dashboard.PATHS})
 _SESSIONS = b"/v1/sessions/"
 # No token can be called so.
 _ANYBODY = "<anybody>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -13,6 +14,7 @@ from crabpot.audit.reading import AuditReader
 from crabpot.doors import sandboxes
 from crabpot.doors.http import openapi
 from crabpot.doors.http.asking import Key, object_of, operator, principal_of
+from crabpot.doors.http.events import Feed
 from crabpot.doors.http.house import House, as_json
 from crabpot.doors.http.metrics import CONTENT_TYPE
 from crabpot.doors.http.principals import Role
@@ -91,6 +93,10 @@ def add_routes(router: APIRouter, house: House) -> None:
             response_model=None,
             openapi_extra={"security": []} if path == "/health" else None,
         )
+    # A stream without an end: no client that reads descriptions could try it out.
+    router.add_api_route(
+        "/v1/events", Feed(house).events, methods=["GET"], include_in_schema=False, response_model=None
+    )
     router.add_api_route(
         "/v1/approvals/{request_id}",
         operating.answer,
@@ -179,12 +185,14 @@ class _Operating:
         before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="only records before this number")] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_RECORDS)] = 100,
         session: Annotated[str | None, Query(description="only records of this session")] = None,
+        text: Annotated[str | None, Query(description="only records with this in them, in any letter case")] = None,
     ) -> Response:
         """The last records, oldest first; `before` of one page is where the next one ends."""
         operator(request)
 
         def wanted(record: dict[str, Any]) -> bool:
-            return session is None or record.get("session") == session
+            mine = session is None or record.get("session") == session
+            return mine and (text is None or text.lower() in json.dumps(record, ensure_ascii=False).lower())
 
         reader = AuditReader(self._house.state)
         found = await asyncio.to_thread(reader.last, limit, before=before, wanted=wanted)

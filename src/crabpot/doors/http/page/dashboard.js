@@ -1,0 +1,336 @@
+// The dashboard. Everything shown came from sandboxes, agents or files: it becomes text nodes, never markup.
+
+const KEPT = "crabpot-token", SHOWN = 200, TOO_NEW_MS = 700;
+const byId = (id) => document.getElementById(id);
+
+// --- text -------------------------------------------------------------------------------------------------------
+
+// Controls, invisible and bidirectional characters, and halves of pairs, by their numbers.
+const DECEPTIVE = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u115F\u1160\u3164\uFFA0\u00AD\u034F\uFE00-\uFE0F]/gu;
+const visible = (text) =>
+  String(text ?? "").replace(DECEPTIVE, (char) => `<U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
+
+function h(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat(Infinity).map((child) => (child instanceof Node ? child : visible(child))));
+  return made;
+}
+
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
+const moment = (seconds) => new Date(seconds * 1000).toLocaleString();
+const megabytes = (bytes) => `${(bytes / 1048576).toFixed(1)} MB`;
+
+// --- the server -------------------------------------------------------------------------------------------------
+
+let token = sessionStorage.getItem(KEPT);
+// A link may bring the token behind the #, which no server and no log ever sees.
+if (location.hash.startsWith("#token=")) {
+  token = decodeURIComponent(location.hash.slice(7));
+  sessionStorage.setItem(KEPT, token);
+  history.replaceState(null, "", location.pathname);
+}
+
+async function ask(path, options = {}) {
+  const headers = { authorization: `Bearer ${token}`, ...(options.body ? { "content-type": "application/json" } : {}) };
+  const answer = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
+  if (answer.status === 401) { leave("This token is not known here."); throw new Error("401"); }
+  return answer;
+}
+
+async function told(path, options) {
+  const answer = await ask(path, options);
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error?.message ?? `status ${answer.status}`);
+  return body;
+}
+
+function leave(why) {
+  sessionStorage.removeItem(KEPT);
+  token = null;
+  byId("main").hidden = true;
+  byId("login").hidden = false;
+  byId("refused").textContent = visible(why);
+  byId("token").focus();
+}
+
+async function follow() {
+  for (let wait = 500; token !== null; wait = Math.min(wait * 2, 8000)) {
+    try {
+      const answer = await ask("/v1/events");
+      if (!answer.ok) { leave((await answer.json()).error?.message ?? "refused"); return; }
+      byId("main").hidden = false;
+      byId("login").hidden = true;
+      byId("status").textContent = "live";
+      wait = 500;
+      for await (const [kind, data] of events(answer.body)) SHOW[kind]?.(data);
+    } catch (error) {
+      if (token === null) return;
+    }
+    byId("status").textContent = "the gateway is away; trying again …";
+    await new Promise((resume) => setTimeout(resume, wait));
+  }
+}
+
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const whole = (rest + value).split("\n\n");
+    rest = whole.pop();
+    for (const one of whole) {
+      const lines = one.split("\n");
+      const kind = lines.find((line) => line.startsWith("event: "))?.slice(7);
+      const data = lines.find((line) => line.startsWith("data: "))?.slice(6);
+      if (kind && data) yield [kind, JSON.parse(data)];
+    }
+  }
+}
+
+// --- approvals --------------------------------------------------------------------------------------------------
+
+const cards = new Map();
+
+function showApprovals({ requests }) {
+  const ids = new Set(requests.map((one) => one.id));
+  for (const [id, card] of cards) if (!ids.has(id)) { card.remove(); cards.delete(id); }
+  for (const one of requests) {
+    if (cards.has(one.id)) continue;
+    const card = approval(one);
+    cards.set(one.id, card);
+    byId("requests").append(card);
+  }
+  byId("waiting").hidden = !ids.size;
+  byId("waiting").textContent = ids.size;
+  document.title = ids.size ? `(${ids.size}) Crabpot` : "Crabpot";
+  if (!ids.size) byId("requests").replaceChildren(h("p", { class: "soft" }, "Nothing waits for an answer."));
+  else byId("requests").querySelector(":scope > p")?.remove();
+}
+
+function approval(one) {
+  const born = Date.now();
+  const minutes = h("input", { type: "number", min: "1", max: "10080", value: "10", "aria-label": "minutes" });
+  const reason = h("input", { class: "reason", placeholder: "reason, shown to the agent", "aria-label": "reason" });
+  const send = async (answer, how) => {
+    try {
+      await told(`/v1/approvals/${encodeURIComponent(one.id)}`, { method: "POST", body: JSON.stringify(answer) });
+      byId("answered").textContent = `${visible(one.shown)}: ${how}`;
+    } catch (error) {
+      byId("answered").textContent = `${visible(one.shown)}: ${visible(error.message)}`;
+    }
+  };
+  const why = () => (reason.value ? { reason: reason.value } : {});
+  const keys = {
+    a: () => send({ allowed: true, grant: "once", ...why() }, "allowed once"),
+    s: () => send({ allowed: true, grant: "session", ...why() }, "allowed for this session"),
+    m: () => send({ allowed: true, grant: "minutes", minutes: Number(minutes.value), ...why() },
+      `allowed for ${minutes.value} minutes`),
+    d: () => send({ allowed: false, ...why() }, "denied"),
+  };
+  const rows = [
+    ["session", one.session], ["sender", one.sender ?? "not named"],
+    ["program", one.binary?.path], ["folder", one.folder?.path], ["bytes", one.shown_bytes],
+    ["by", one.pattern && `${one.pattern}  (${one.source})`],
+  ].filter(([, value]) => value);
+  const left = h("span", { class: "soft" });
+  const tick = () => { left.textContent = `${Math.max(0, Math.ceil(one.deadline - Date.now() / 1000))} s left, then denied`; };
+  tick();
+  const timer = setInterval(() => (card.isConnected ? tick() : clearInterval(timer)), 1000);
+  const card = h("article", { tabindex: "0", "aria-label": `request ${one.id}: ${visible(one.shown)}` },
+    h("h3", {}, one.kind === "connection" ? "Connect to" : "Run on the host"),
+    h("pre", {}, one.shown),
+    h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value)])),
+    one.dangers.length ? h("p", { class: "bad" }, `Dangerous: ${one.dangers.join("; ")}`) : "",
+    one.executes.length ? h("details", { open: true }, h("summary", { class: "warn" }, "It would run what the agent may have written"),
+      h("ul", {}, one.executes.map((item) => h("li", { class: "mono" }, item)))) : "",
+    h("p", {}, left),
+    h("div", { class: "answers" },
+      h("button", { class: "allow", onclick: keys.a }, "Allow once"),
+      h("button", { class: "allow", onclick: keys.s }, "Allow for this session"),
+      h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes,
+      h("button", { class: "deny", onclick: keys.d }, "Deny"), reason));
+  card.addEventListener("keydown", (event) => {
+    // Only on the request itself, and not on one that has just come under the fingers of somebody who types.
+    if (event.target !== card || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    event.preventDefault();
+    if (Date.now() - born > TOO_NEW_MS) keys[event.key]();
+  });
+  return card;
+}
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, textarea, select");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !["j", "k"].includes(event.key)) return;
+  const all = [...cards.values()];
+  const at = all.indexOf(document.activeElement.closest?.("article"));
+  const next = all[event.key === "j" ? Math.min(at + 1, all.length - 1) : Math.max(at - 1, 0)];
+  if (next) { next.focus(); event.preventDefault(); }
+});
+
+// --- sandboxes --------------------------------------------------------------------------------------------------
+
+const before = new Map();
+
+function showSandboxes({ sandboxes }) {
+  const now = Date.now() / 1000;
+  const rows = sandboxes.map((one) => {
+    const live = one.state === "live", limits = one.limits, usage = limits && one.usage;
+    const last = before.get(one.name);
+    const share = usage && last ? Math.max(0, (usage.cpu_s - last[0]) / (now - last[1])) : null;
+    if (usage) before.set(one.name, [usage.cpu_s, now]);
+    const bar = (value, most, text) => usage
+      ? [h("meter", { value: String(value), max: String(most), "aria-label": text }), ` ${text}`] : "";
+    return h("tr", {},
+      h("td", {}, h("span", { class: "mono" }, one.name), h("br"), h("span", { class: "soft" }, one.scope_key)),
+      h("td", { class: live ? "good" : "soft" }, live ? "live" : `kept since ${moment(one.created)}`),
+      h("td", {}, usage ? bar(usage.memory_bytes, limits.memory_bytes,
+        `${megabytes(usage.memory_bytes)} of ${megabytes(limits.memory_bytes)}`) : ""),
+      h("td", {}, usage ? bar(usage.processes, limits.processes, `${usage.processes} of ${limits.processes}`) : ""),
+      h("td", {}, share === null ? "" : `${Math.round(share * 100)} % of ${limits.cpus * 100} %`),
+      h("td", {}, live ? `${one.busy} running` : ""),
+      h("td", {}, live ? h("button", { onclick: () => told(`/v1/sandboxes/${one.name}/stop`, { method: "POST" }),
+        "aria-label": `stop ${visible(one.name)}` }, "Stop") : ""));
+  });
+  byId("living").replaceChildren(...(rows.length ? rows
+    : [h("tr", {}, h("td", { colspan: "7", class: "soft" }, "None yet; a session's first call makes one."))]));
+}
+
+// --- the feed of calls, and the last report -----------------------------------------------------------------------
+
+const what = (record) => {
+  const args = record.args ?? {};
+  return [record.tool ?? record.kind, args.command ?? args.path ?? args.pattern ?? record.shown ?? record.sandbox ?? ""].join(" ");
+};
+
+const outcome = (record) => {
+  if (record.kind === "call") {
+    return record.error ? ["bad", record.error] : record.success ? ["good", "ok"] : ["warn", `exit ${record.exit_code}`];
+  }
+  return ["soft", record.kind];
+};
+
+function row(record) {
+  const [style, word] = outcome(record);
+  return h("tr", {}, h("td", { class: "when" }, clock(record.time)), h("td", { class: style }, word),
+    h("td", { class: record.place === "host" ? "warn" : "" }, record.place ?? ""),
+    h("td", { class: "mono" }, what(record).slice(0, 300)),
+    h("td", { class: "when" }, record.duration_ms === undefined ? "" : `${record.duration_ms.toFixed(1)} ms`),
+    h("td", {}, record.session ?? "", h("br"), h("span", { class: "soft" }, record.because ?? "", record.rule ? ` (${record.rule})` : "")));
+}
+
+function showRecords({ records }) {
+  for (const record of records) if (record.kind === "verify") showReport(record);
+  if (byId("pause").checked) return;
+  const feed = byId("feed");
+  feed.prepend(...records.slice(-SHOWN).reverse().map(row));
+  while (feed.rows.length > SHOWN) feed.lastElementChild.remove();
+}
+
+function showReport(record) {
+  const counts = Object.entries(record.claims ?? {}).map(([state, count]) => `${count} ${state}`).join(", ");
+  byId("report").replaceChildren(
+    h("p", { class: record.held ? "good" : "bad" }, record.held ? "Every claim held." : "Not every claim held."),
+    h("p", {}, `${counts}; ${record.backend}, ${moment(record.time)}`, record.only?.length ? `; only ${record.only.join(", ")}` : ""),
+    record.failed?.length ? h("ul", {}, record.failed.map((name) => h("li", { class: "bad" }, name.replaceAll("_", " ")))) : "",
+    h("p", { class: "soft mono" }, `digest ${record.digest ?? ""}`));
+}
+
+async function findReport() {
+  const { records } = await told(`/v1/audit?limit=1&text=${encodeURIComponent('"kind": "verify"')}`);
+  if (records.length) showReport(records[0]);
+  else byId("report").replaceChildren(h("p", {}, "Nobody has attacked a sandbox of this gateway yet: ", h("code", {}, "crabpot verify")));
+}
+
+// --- explain ----------------------------------------------------------------------------------------------------
+
+byId("ask").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const command = byId("command").value;
+  const query = command ? `?command=${encodeURIComponent(command)}` : "";
+  try {
+    const answer = await told(`/v1/sessions/${encodeURIComponent(byId("session").value)}/explain${query}`);
+    byId("picture").replaceChildren(...picture(answer));
+  } catch (error) {
+    byId("picture").replaceChildren(h("p", { class: "bad" }, error.message));
+  }
+});
+
+function box(question, answer, because, style) {
+  return h("li", { class: style }, h("div", { class: "question" }, question), h("div", { class: "answer" }, answer),
+    h("div", { class: "soft" }, because));
+}
+
+function picture(answer) {
+  const { tools, placement, sandbox, elevated, command } = answer;
+  const inside = placement.where === "sandbox";
+  const patterns = elevated.patterns.filter((one) => one.reachable).map((one) => one.pattern);
+  const steps = [
+    box("Which tools", tools.effective.join(", ") || "none",
+      `profile ${tools.profile ?? "none"}; ${Object.keys(tools.denied).length} denied`, tools.effective.length ? "good" : "bad"),
+    box("Where", inside ? `${sandbox.backend} sandbox` : "the host", `${placement.because} (${placement.source})`, inside ? "good" : "warn"),
+    box("When out", patterns.length ? patterns.join(", ") : "never",
+      elevated.enabled ? "elevated is enabled" : "elevated is not enabled", patterns.length ? "warn" : "good"),
+  ];
+  const made = [h("ol", { class: "path", "aria-label": "the three questions" }, steps)];
+  if (command) {
+    const ends = { sandbox: ["stays in the sandbox", "good"], host: ["runs on the host", "warn"], blocked: ["is blocked", "bad"] };
+    const [end, style] = ends[command.where] ?? [command.where, "bad"];
+    made.push(h("h3", {}, "The path of the command"), h("ol", { class: "path", "aria-label": "the path of the command" },
+      box("Read as", command.argv ? command.argv.map((word) => JSON.stringify(word)).join(" ") : "not one simple command", "", ""),
+      command.approval ? box("A person", "must agree", "on the terminal, here, or crabpot approvals", "warn") : "",
+      box("And then", `it ${end}`, command.because, style)));
+  }
+  if (answer.warnings.length) made.push(h("ul", {}, answer.warnings.map((one) => h("li", { class: "warn" }, one))));
+  return made;
+}
+
+// --- the audit log ----------------------------------------------------------------------------------------------
+
+let page = null;
+
+async function search(older) {
+  const query = new URLSearchParams({ limit: "50" });
+  if (byId("text").value) query.set("text", byId("text").value);
+  if (byId("of").value) query.set("session", byId("of").value);
+  if (older && page) query.set("before", page);
+  try {
+    const { records, before: next } = await told(`/v1/audit?${query}`);
+    page = next;
+    byId("older").hidden = !next;
+    byId("found").textContent = records.length ? `${records.length} records` : "no record has that";
+    const rows = records.reverse().map((record) => h("tr", {}, h("td", {}, record.number), h("td", { class: "when" }, moment(record.time)),
+      h("td", {}, record.kind), h("td", { class: "mono" }, what(record).slice(0, 200)),
+      h("td", {}, h("details", {}, h("summary", {}, "show"), h("pre", {}, JSON.stringify(record, null, 1).split("\n").map((line) => [line, h("br")]))))));
+    byId("records").replaceChildren(...rows);
+  } catch (error) {
+    byId("found").textContent = visible(error.message);
+  }
+}
+
+byId("search").addEventListener("submit", (event) => { event.preventDefault(); search(false); });
+byId("older").addEventListener("click", () => search(true));
+
+// --- the way in -------------------------------------------------------------------------------------------------
+
+const SHOW = { approvals: showApprovals, sandboxes: showSandboxes, records: showRecords };
+
+byId("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = byId("token").value.trim();
+  sessionStorage.setItem(KEPT, token);
+  byId("token").value = "";
+  begin();
+});
+
+function begin() {
+  if (token === null) { leave(""); return; }
+  follow();
+  findReport().catch(() => {});
+}
+
+begin();

@@ -1,0 +1,311 @@
+"""The dashboard in a real browser: it shows what happens, answers requests, and nothing that it shows can act."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import async_playwright
+
+from crabpot.backends import usage
+from crabpot.doors.http.principals import Role
+from crabpot.elevation.requests import FolderIdentity, Request, new_id
+
+CHROMIUM = shutil.which("chromium")
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+PATIENCE_MS = 10_000
+SESSION = "agent:main:main"
+
+
+def request(**more):
+    import time
+
+    now = time.time()
+    given = {
+        "id": new_id(),
+        "session": SESSION,
+        "agent": "main",
+        "scope_key": SESSION,
+        "argv": ("git", "push"),
+        "folder": FolderIdentity(path="/srv/agent", dev=1, ino=2),
+        "pattern": "git push *",
+        "source": "tools.elevated.patterns[0]",
+        "asked_at": now,
+        "deadline": now + 120,
+    }
+    return Request(**{**given, **more})
+
+
+def operators_token(door):
+    with open(door.tokens.need_operator()) as file:
+        return file.read().strip()
+
+
+class Never:
+    """Somebody who is there and does not answer."""
+
+    async def ask(self, _request):
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+def page(door):
+    if CHROMIUM is None:
+        pytest.fail("chromium is needed: scripts/test-machine installs it")
+
+    @asynccontextmanager
+    async def make(*config, token="operator", **options):
+        async with door(*config) as open_door, async_playwright() as playwright:
+            open_door.desk.attach(Never())
+            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            try:
+                shown = await browser.new_page(**options)
+                shown.set_default_timeout(PATIENCE_MS)
+                shown.faults = []
+                shown.on("console", lambda message: shown.faults.append(message.text))
+                shown.on("pageerror", lambda error: shown.faults.append(str(error)))
+                shown.on("dialog", lambda dialog: shown.faults.append(dialog.message))
+                known = operators_token(open_door)
+                hash_ = "" if token is None else f"#token={known if token == 'operator' else token}"
+                await shown.goto(f"{open_door.url}/{hash_}")
+                if token == "operator":
+                    await shown.wait_for_selector("#main:not([hidden])")
+                yield open_door, shown
+            finally:
+                await browser.close()
+
+    return make
+
+
+async def test_calls_appear_as_they_happen_with_their_place_verdict_and_rule(page):
+    async with page() as (door, shown):
+        await door.made.gateway.call(SESSION, "exec", command="echo fed")
+        row = shown.locator("#feed tr", has_text="exec echo fed")
+        await row.wait_for()
+        text = await row.inner_text()
+        assert "ok" in text
+        assert SESSION in text
+        assert " ms" in text
+        await door.made.gateway.call(SESSION, "browser")
+        await shown.locator("#feed tr", has_text="browser").first.wait_for()
+        assert shown.faults == []
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed", "grant"), [("a", True, "once"), ("s", True, "session"), ("d", False, "once")]
+)
+async def test_a_request_is_answered_by_a_key(page, key, allowed, grant):
+    async with page() as (door, shown):
+        deciding = asyncio.create_task(door.desk.decide(request()))
+        card = shown.locator("article")
+        await card.wait_for()
+        for said in (
+            "git push",
+            "git push * (tools.elevated.patterns[0])",
+            "/srv/agent",
+            SESSION,
+            "s left, then denied",
+        ):
+            assert said in await card.inner_text()
+        await shown.wait_for_timeout(800)
+        await shown.keyboard.press("j")
+        await shown.keyboard.press(key)
+        answer = await deciding
+        assert (answer.allowed, answer.grant) == (allowed, grant)
+        assert answer.by.startswith("http ")
+        await card.wait_for(state="detached")
+
+
+async def test_a_request_is_answered_by_buttons_with_minutes_and_with_a_reason(page):
+    async with page() as (door, shown):
+        deciding = asyncio.create_task(door.desk.decide(request()))
+        await shown.fill("article input[type=number]", "7")
+        await shown.click("text=Allow for minutes")
+        assert (await deciding).minutes == 7
+        deciding = asyncio.create_task(door.desk.decide(request(argv=("git", "fetch"))))
+        await shown.fill("article .reason", "not today")
+        await shown.click("article button.deny")
+        answer = await deciding
+        assert (answer.allowed, answer.reason) == (False, "not today")
+
+
+async def test_a_key_that_was_meant_for_something_else_answers_nothing(page):
+    async with page() as (door, shown):
+        await shown.keyboard.press("a")
+        deciding = asyncio.create_task(door.desk.decide(request()))
+        await shown.locator("article").wait_for()
+        # Typed before the request could be read, not on it, or into a field of it.
+        await shown.locator("article").focus()
+        await shown.keyboard.press("a")
+        await shown.locator("body").click(position={"x": 1, "y": 1})
+        await shown.keyboard.press("a")
+        await shown.locator("article .reason").focus()
+        await shown.keyboard.press("a")
+        await shown.wait_for_timeout(500)
+        assert not deciding.done()
+        assert [one.argv for one in door.desk.pending()] == [("git", "push")]
+        deciding.cancel()
+
+
+async def test_what_comes_from_sandboxes_is_text_and_never_markup(page):
+    async with page() as (door, shown):
+        await door.made.gateway.call(SESSION, "exec", command=f"echo '{HOSTILE}'")
+        await door.made.gateway.call(f"agent:main:{HOSTILE}", "read", path=HOSTILE)
+        asking = asyncio.create_task(
+            door.desk.decide(
+                request(argv=("git", HOSTILE, "\u202egpj\x1b[2J"), dangers=(HOSTILE,), executes=(HOSTILE,))
+            )
+        )
+        card = shown.locator("article")
+        await card.wait_for()
+        assert HOSTILE in await card.inner_text()
+        assert "\u202e" not in await shown.content()
+        assert "\x1b" not in await shown.content()
+        await shown.locator("#feed tr", has_text=HOSTILE).first.wait_for()
+        await shown.fill("#text", "onerror")
+        await shown.click("#search button >> nth=0")
+        await shown.locator("#records summary").first.click()
+        await shown.fill("#session", f"agent:main:{HOSTILE}")
+        await shown.fill("#command", HOSTILE)
+        await shown.click("#ask button")
+        await shown.locator("ol.path").first.wait_for()
+        assert await shown.locator("main script, main img, main iframe").count() == 0
+        assert "owned" not in await shown.title()
+        assert shown.faults == []
+        asking.cancel()
+
+
+async def test_live_sandboxes_show_their_use_and_can_be_stopped(page):
+    async with page() as (door, shown):
+        started = await door.made.gateway.call(SESSION, "exec", command="sleep 1000", background=True)
+        assert started.success
+        row = shown.locator("#living tr", has_text="agent:main:main")
+        await row.wait_for()
+        if await row.locator("meter").count():
+            assert "of 100" in await row.inner_text()
+
+
+async def test_explain_is_a_picture_of_three_questions_and_the_path_of_a_command(page):
+    elevated = {"tools": {"elevated": {"enabled": True, "patterns": ["git push *"]}}}
+    async with page(json.dumps(elevated)) as (_, shown):
+        await shown.fill("#command", "git push origin main")
+        await shown.click("#ask button")
+        pictures = shown.locator("ol.path")
+        await pictures.first.wait_for()
+        questions = await pictures.nth(0).inner_text()
+        for said in ("which tools", "where", "when out", "git push *"):
+            assert said in questions.lower()
+        path = await pictures.nth(1).inner_text()
+        assert '"git" "push" "origin" "main"' in path
+        assert "must agree" in path
+        assert "it runs on the host" in path
+        await shown.fill("#command", "git push; id")
+        await shown.click("#ask button")
+        await shown.locator("text=it stays in the sandbox").wait_for()
+
+
+async def test_the_last_report_of_verify_is_shown(page):
+    async with page() as (door, shown):
+        await shown.locator("text=Nobody has attacked").wait_for()
+        door.made.gateway.audit.record(
+            {
+                "kind": "verify",
+                "held": False,
+                "claims": {"held": 97, "broken": 1},
+                "failed": ["cannot_fly"],
+                "backend": "b",
+            }
+        )
+        await shown.locator("text=Not every claim held.").wait_for()
+        assert "cannot fly" in await shown.inner_text("#report")
+
+
+async def test_without_a_right_token_nobody_sees_anything(page):
+    async with page(token="wrong") as (door, shown):
+        await shown.locator("text=This token is not known here.").wait_for()
+        assert not await shown.locator("#main").is_visible()
+        agent = door.tokens.add("one", Role.AGENT, sessions=("agent:main:*",))
+        await shown.fill("#token", agent)
+        await shown.click("#login button")
+        await shown.locator("text=this is for operators").wait_for()
+        await shown.fill("#token", operators_token(door))
+        await shown.keyboard.press("Enter")
+        await shown.locator("#main:not([hidden])").wait_for()
+        assert "token" not in shown.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_it_fits_a_phone_in_light_and_dark(page, scheme):
+    options = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
+    async with page(**options) as (door, shown):
+        asking = asyncio.create_task(door.desk.decide(request(argv=("git", "push", "x" * 200))))
+        await shown.locator("article").wait_for()
+        assert await shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        colours = await shown.evaluate(
+            "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+        )
+        ink, paper = (sum(int(part) for part in one[4:-1].split(",")) for one in colours)
+        assert (ink > paper) == (scheme == "dark")
+        asking.cancel()
+
+
+async def test_every_control_has_a_name_and_the_sections_are_landmarks(page):
+    async with page() as (door, shown):
+        asking = asyncio.create_task(door.desk.decide(request()))
+        await shown.locator("article").wait_for()
+        nameless = await shown.evaluate(
+            """[...document.querySelectorAll("input, button")].filter(one => !(one.labels?.length
+               || one.getAttribute("aria-label") || one.textContent.trim())).map(one => one.outerHTML)"""
+        )
+        assert nameless == []
+        regions = await shown.get_by_role("region").all()
+        assert len(regions) == 6
+        assert await shown.get_by_role("banner").count() == 1
+        assert await shown.get_by_role("navigation").count() == 1
+        asking.cancel()
+
+
+async def test_the_page_may_load_and_send_nothing_elsewhere(door):
+    async with door() as open_door:
+        for path in ("/", "/dashboard.css", "/dashboard.js", "/dashboard.svg"):
+            answer = await open_door.stranger.get(path)
+            assert answer.status_code == 200
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "http" not in policy
+        assert (await open_door.stranger.get("/dashboard.py")).status_code in (401, 404)
+        assert (await open_door.stranger.get("/v1/events")).status_code == 401
+        agent = open_door.client(open_door.tokens.add("one", Role.AGENT, sessions=("agent:main:*",)))
+        assert (await agent.get("/v1/events")).status_code == 403
+
+
+async def test_what_a_tree_of_processes_uses_is_added_up():
+    process = await asyncio.create_subprocess_exec("sh", "-c", "sleep 100 & sleep 100 & wait")
+    try:
+        found = usage.of(process.pid)
+        for _ in range(200):
+            if found.processes == 3:
+                break
+            await asyncio.sleep(0.02)
+            found = usage.of(process.pid)
+        assert found.processes == 3
+        assert 0 < found.memory_bytes < 10**8
+    finally:
+        for child in usage_children(process.pid):
+            import os
+            import signal
+
+            os.kill(child, signal.SIGKILL)
+        process.kill()
+        await process.wait()
+    assert usage.of(process.pid) == usage.Usage(memory_bytes=0, processes=0, cpu_s=0.0)
+
+
+def usage_children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(one) for one in file.read().split()]
