@@ -28,7 +28,7 @@ _LARGEST = 2**63 - 1
 
 
 def _answer(allowed: bool, grant: str, **more: dict[str, Any]) -> dict[str, Any]:  # noqa: FBT001
-    lasting = {} if grant == "once" else {"keep": {"type": "boolean"}}
+    lasting = {"keep": {"type": "boolean"}} if grant in ("session", "minutes") else {}
     return {
         "type": "object",
         "properties": {
@@ -50,6 +50,7 @@ _ANSWER: dict[str, Any] = {
         _answer(True, "once"),
         _answer(True, "session"),
         _answer(True, "minutes", minutes=_MINUTES),
+        _answer(True, "config"),
     ]
 }
 _ANSWERS = frozenset({"allowed", "grant", "minutes", "reason", "keep"})
@@ -175,7 +176,12 @@ class _Operating:
             answer = Answer.from_json({**given, "by": f"http {principal.name}"})
         except ValueError as error:
             raise bad_request(str(error)) from None
-        if not await asyncio.to_thread(self._house.gateway.desk.answer, request_id, answer):
+        desk = self._house.gateway.desk
+        if answer.grant == "config":
+            waiting = {one.id: one for one in await asyncio.to_thread(desk.pending)}
+            if request_id in waiting and waiting[request_id].kind == "command":
+                raise bad_request("only a connection can be written into the configuration")
+        if not await asyncio.to_thread(desk.answer, request_id, answer):
             raise Refusal(409, "not_pending", f"the request {request_id} does not wait for an answer")
         return as_json({"answered": request_id, "allowed": answer.allowed})
 
