@@ -75,7 +75,13 @@ def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Sur
     """List what could be swapped for a link to anywhere: what lies inside a folder that some sandbox may write."""
     written = [folder for one in agents for _, folder, writes in shown(one, around) if writes]
     forms = dict.fromkeys(form for folder in written for form in (folder, os.path.realpath(folder)))
-    for path, folder, _ in shown(agent, around):
+    files = [rule.value_from.file for rule in agent.sandbox.network.inject]
+    secrets = [
+        (f"sandbox.network.inject[{index}].valueFrom.file", binds.normal(binds.expand(file, around.home)))
+        for index, file in enumerate(files)
+        if file is not None
+    ]
+    for path, folder in [*((path, folder) for path, folder, _ in shown(agent, around)), *secrets]:
         tree = next((tree for tree in forms if binds.is_under(folder, tree)), None)
         if tree is not None:
             why = "an agent could swap it for a link to anywhere"
@@ -133,7 +139,7 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
     elif refusal := _workspace_refusal(agent, workspace, around):
         yield "workspace", refusal
     yield from _bind_problems(sandbox, around)
-    yield from _network_problems(sandbox)
+    yield from network.problems(sandbox.network)
     if sandbox.user is not None and (wrong := _wrong(parse_user, sandbox.user)):
         yield "sandbox.user", wrong
     for key, value in sandbox.env.items():
@@ -161,27 +167,6 @@ def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str
             continue
         if targets.setdefault(one.target, one) != one:
             yield path, f'"{text}": another bind already lands at {one.target}'
-
-
-def _network_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
-    chosen = sandbox.network
-    if chosen.name != "allow" and (wrong := network.problem_with_name(chosen.name)):
-        yield "sandbox.network", wrong
-    for index, place in enumerate(chosen.allow):
-        if wrong := _wrong(network.canonical_place, place):
-            yield f"sandbox.network.allow[{index}]", wrong
-    for index, rule in enumerate(chosen.inject):
-        path = f"sandbox.network.inject[{index}]"
-        given = [name for name in (rule.value_from.env, rule.value_from.file, rule.value_from.keyring) if name]
-        if len(given) != 1:
-            yield f"{path}.valueFrom", "needs exactly one of env, file and keyring"
-        if wrong := network.problem_with_header(rule.header):
-            yield f"{path}.header", wrong
-        if wrong := _wrong(network.canonical_place, rule.host) or network.problem_with_injection(rule.host, chosen):
-            yield f"{path}.host", wrong
-        file = rule.value_from.file
-        if file is not None and not file.startswith(("/", "~/")):
-            yield f"{path}.valueFrom.file", f'"{file}" must be an absolute path or start with ~/'
 
 
 def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from crabpot.suggest import closest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crabpot.settings import Network, ValueFrom
 
 Kind = Literal["none", "internet", "host", "bridge", "named", "allow"]
@@ -68,6 +70,35 @@ def _mark(source: ValueFrom) -> str:
     import hashlib  # noqa: PLC0415  only who injects something pays for it
 
     return hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def problems(chosen: Network) -> Iterator[tuple[str, str]]:
+    """List what is wrong with an agent's network, as (merged path, message)."""
+    if chosen.name != "allow" and (wrong := problem_with_name(chosen.name)):
+        yield "sandbox.network", wrong
+    for index, place in enumerate(chosen.allow):
+        if wrong := _problem_with_place(place):
+            yield f"sandbox.network.allow[{index}]", wrong
+    for index, rule in enumerate(chosen.inject):
+        path = f"sandbox.network.inject[{index}]"
+        given = [name for name in (rule.value_from.env, rule.value_from.file, rule.value_from.keyring) if name]
+        if len(given) != 1:
+            yield f"{path}.valueFrom", "needs exactly one of env, file and keyring"
+        if wrong := problem_with_header(rule.header):
+            yield f"{path}.header", wrong
+        if wrong := _problem_with_place(rule.host) or problem_with_injection(rule.host, chosen):
+            yield f"{path}.host", wrong
+        file = rule.value_from.file
+        if file is not None and not file.startswith(("/", "~/")):
+            yield f"{path}.valueFrom.file", f'"{file}" must be an absolute path or start with ~/'
+
+
+def _problem_with_place(text: str) -> str | None:
+    try:
+        canonical_place(text)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def problem_with_name(name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -272,3 +273,32 @@ def test_an_injected_header_is_checked(rule: str, path: str, said: str, refused:
 @pytest.mark.parametrize("header", ["Authorization", "x-api-key", "A"])
 def test_an_ordinary_header_is_no_problem(header: str) -> None:
     assert problem_with_header(header) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "allow", "told"),
+    [
+        ({"host": "a.example"}, ["a.example:443"], "HTTPS requests cannot be given a header yet"),
+        ({"host": "a.example:443"}, ["a.example"], "HTTPS requests cannot be given a header yet"),
+        ({"host": "b.example"}, ["a.example"], "not listed for plain HTTP"),
+        ({"host": "*.example"}, ["*.example"], "a secret is for one host"),
+        ({"host": "a.example", "valueFrom": {"file": "token"}}, ["a.example"], "must be an absolute path"),
+        ({"host": "a.example", "valueFrom": {"file": "/srv/ws/token"}}, ["a.example"], "which a sandbox may write"),
+        ({"host": "a.example", "valueFrom": {}}, ["a.example"], "exactly one of"),
+        ({"host": "a.example", "header": "X: y"}, ["a.example"], "cannot be the name of a header"),
+    ],
+)
+def test_a_secret_that_could_not_be_added_or_kept_is_an_error(refused, rule, allow, told) -> None:
+    whole = {"header": "X-Key", "valueFrom": {"env": "KEY"}, **rule}
+    sandbox = {"workspace": "rw", "network": {"allow": allow, "inject": [whole]}}
+    defaults = {"workspace": "/srv/ws", "sandbox": sandbox}
+    assert told in refused(json.dumps({"agents": {"defaults": defaults}}))
+
+
+def test_a_secret_for_plain_http_to_a_listed_host_loads(agent_of) -> None:
+    for allow in (["a.example"], ["*.example:80"], ["a.example:8080"]):
+        port = ":8080" if "8080" in allow[0] else ""
+        rule = {"host": f"a.example{port}", "header": "X-Key", "valueFrom": {"file": "~/token"}}
+        network = {"allow": allow, "inject": [rule]}
+        agent = agent_of(json.dumps({"agents": {"defaults": {"sandbox": {"network": network}}}}))
+        assert agent.sandbox.network.inject[0].value_from.file == "~/token"
