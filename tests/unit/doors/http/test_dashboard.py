@@ -132,6 +132,16 @@ async def test_a_request_is_answered_by_buttons_with_minutes_and_with_a_reason(p
         assert (answer.allowed, answer.reason) == (False, "not today")
 
 
+async def test_a_connection_can_be_written_into_the_configuration(page):
+    async with page() as (door, shown):
+        asked = request(kind="connection", argv=(), folder=None, host="api.example.com", port=443)
+        deciding = asyncio.create_task(door.desk.decide(asked))
+        await shown.locator("article", has_text="api.example.com:443").wait_for()
+        await shown.click("text=Allow and add to the configuration")
+        answer = await deciding
+        assert (answer.allowed, answer.grant) == (True, "config")
+
+
 async def test_a_key_that_was_meant_for_something_else_answers_nothing(page):
     async with page() as (door, shown):
         await shown.keyboard.press("a")

@@ -132,6 +132,8 @@ function approval(one) {
       `allowed for ${minutes.value} minutes`),
     d: () => send({ allowed: false, ...why() }, "denied"),
   };
+  const lists = one.kind === "connection";
+  if (lists) keys.c = () => send({ allowed: true, grant: "config", ...why() }, "allowed, and written into the configuration");
   const rows = [
     ["session", one.session], ["sender", one.sender ?? "not named"],
     ["program", one.binary?.path], ["folder", one.folder?.path], ["bytes", one.shown_bytes],
@@ -153,6 +155,7 @@ function approval(one) {
       h("button", { class: "allow", onclick: keys.a }, "Allow once"),
       h("button", { class: "allow", onclick: keys.s }, "Allow for this session"),
       h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes,
+      lists ? h("button", { class: "allow", onclick: keys.c }, "Allow and add to the configuration") : "",
       h("button", { class: "deny", onclick: keys.d }, "Deny"), reason));
   card.addEventListener("keydown", (event) => {
     // Only on the request itself, and not on one that has just come under the fingers of somebody who types.
