@@ -47,6 +47,9 @@ _REFUSED = {
     re.compile(
         r"remote\..*\.(uploadpack|receivepack)", re.DOTALL
     ): "git takes the first value, so that no other can replace it",
+    re.compile(
+        r"gc\.recentobjectshook|hook\..*", re.DOTALL
+    ): "git runs every value of it, so that none replaces another",
 }
 
 # In order; the first that matches gives what takes the key's place where the operator has no value of their own.
@@ -73,7 +76,8 @@ _NEUTRAL = [
         (r"submodule\..*\.update", "checkout"),
         (r"submodule\..*\.fetchrecursesubmodules", "false"),
         (r"http\.(.*\.)?sslverify", "true"),
-        (r"hook\..*\.enabled", "false"),
+        # send-email has a shell run the command before its arguments: with none, the first of them.
+        (r".*(cmd|command)", "false"),
     )
 ]
 
@@ -81,7 +85,9 @@ _NEUTRAL = [
 _UNSAFE = re.compile(
     r"diff\.(external|tool|guitool|orderfile|.*\.(command|textconv|cachetextconv))"
     r"|merge\.(tool|guitool|.*\.(driver|recursive))"
-    r"|branch\..*\.mergeoptions|commit\.template|fetch\.bundleuri|blame\.ignorerevsfile",
+    r"|branch\..*\.mergeoptions|commit\.template|fetch\.bundleuri|blame\.ignorerevsfile"
+    # A line break in it begins a step of its own, which may be to run a program.
+    r"|rebase\.instructionformat",
     re.DOTALL,
 )
 

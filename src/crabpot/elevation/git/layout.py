@@ -6,6 +6,8 @@ Looked at by the letter of the disk while the sandboxes that could change it sta
 from __future__ import annotations
 
 import os
+import re
+import stat
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 1_000_000
 _MOST_NESTED = 100
 _DEEPEST_ALTERNATES = 5
+_LONGEST_PLAN = 1 << 20
+
+_STRATEGIES = frozenset({"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"})
+_STRATEGY = re.compile(r"strategy\s*=\s*(.*)", re.IGNORECASE)
 
 
 def is_in(path: str, tree: str) -> bool:
@@ -59,14 +65,45 @@ def hooks(git_dir: str) -> list[str]:
     return [entry.name for entry in found if not entry.name.endswith(".sample") and os.access(entry.path, os.X_OK)]
 
 
-def planned_steps(git_dir: str) -> list[str]:
-    """List the programs that a begun rebase would run when it goes on."""
+def begun(git_dir: str) -> str | None:
+    """Say what a begun rebase, cherry-pick or revert would run when it goes on, or None."""
+    for step in _lines(f"{git_dir}/rebase-merge/git-rebase-todo"):
+        if step.split()[:1] in (["x"], ["exec"]):
+            return step
+    # Another strategy is a program by its name, which may have slashes in it.
+    strategies = _lines(f"{git_dir}/rebase-merge/strategy")
+    strategies += [value for line in _lines(f"{git_dir}/sequencer/opts") for value in _STRATEGY.findall(line)]
+    return next((f"the strategy {name}" for name in strategies if name not in _STRATEGIES), None)
+
+
+def _lines(path: str) -> list[str]:
     try:
-        with open(f"{git_dir}/rebase-merge/git-rebase-todo", encoding="utf-8", errors="replace") as file:
-            lines = [line.strip() for line in file]
-    except OSError:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            text = file.read(_LONGEST_PLAN) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+            if text is None or file.read(1):
+                raise HostRefused("denied", f"{path} is no plan that anybody could read")
+            return [line.decode("utf-8", "replace").strip() for line in re.split(rb"[\r\n]", text)]
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return [line for line in lines if line.split(" ")[0] in ("x", "exec")]
+    except OSError as error:
+        raise HostRefused("denied", f"{path} cannot be read: {error.strerror}") from None
+
+
+def kept(common_dir: str) -> list[str]:
+    """List the git folders that lie in another: of submodules, checked out or not, and of further work trees."""
+    found = []
+    for top in (f"{common_dir}/modules", f"{common_dir}/worktrees"):
+        for folder, folders, files in os.walk(top):
+            for path in (folder, *(f"{folder}/{name}" for name in folders)):
+                if os.path.islink(path):
+                    raise HostRefused("denied", f"{path} is a link, which git would follow to another repository")
+            if "HEAD" in files:
+                found.append(folder)
+                folders[:] = [name for name in folders if name == "modules"]
+            if len(found) > _MOST_NESTED:
+                raise HostRefused("denied", f"{common_dir} holds more than {_MOST_NESTED} other repositories")
+    return sorted(found)
 
 
 def nested(top: str) -> list[str]:

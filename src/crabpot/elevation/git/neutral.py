@@ -17,7 +17,7 @@ from crabpot.elevation.git.reading import Git
 from crabpot.errors import HostRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from crabpot.elevation.folders import Folder
     from crabpot.elevation.git.reading import Repository
@@ -82,18 +82,31 @@ class Look:
         if found is None:
             return Neutral(env={**base, **overrides(ALWAYS)}, lines=(), config=())
         await asyncio.to_thread(self._check_outer, found)
-        local, lines = [*found.local], self._told(found.git_dir)
-        for path in await asyncio.to_thread(layout.nested, found.top) if found.top else ():
-            inner = await asked.repository(path, ())
-            if inner is not None and inner.git_dir != found.git_dir and self._is_written(path):
-                await asyncio.to_thread(self._check_inner, path, inner)
-                local += inner.local
+        local, lines = [*found.local], _told(found.git_dir)
+        async for inner in self._inner(asked, found):
+            local += inner.local
         kept_out = _judged(local)
         lines += [f"git config {key} = {_short(value)} (kept out)" for key, value in kept_out]
         lines += [f"git config {key} = {_short(value)}" for key, value in local if keys.says_where(key)]
         # Another user's settings are not the gateway's to give.
         pairs = [*ALWAYS, *_stand_ins(kept_out, () if self.state is None else found.operators)]
         return Neutral(env={**base, **overrides(pairs)}, lines=tuple(dict.fromkeys(lines)), config=tuple(local))
+
+    async def _inner(self, asked: Git, found: Repository) -> AsyncIterator[Repository]:
+        """Give the repositories in a repository, checked out or not: git may go into each."""
+        nested = await asyncio.to_thread(layout.nested, found.top) if found.top else []
+        looks: list[tuple[str, tuple[str, ...]]] = [(path, ()) for path in nested]
+        seen = {found.git_dir}
+        looks += [(path, ("--git-dir=.",)) for path in await asyncio.to_thread(layout.kept, found.common_dir)]
+        for path, leading in looks:
+            inner = await asked.repository(path, leading)
+            if inner is None or inner.git_dir in seen or not self._is_written(path):
+                continue
+            seen.add(inner.git_dir)
+            await asyncio.to_thread(self._check_inner, path, inner)
+            if not leading:
+                looks += [(one, ("--git-dir=.",)) for one in await asyncio.to_thread(layout.kept, inner.common_dir)]
+            yield inner
 
     async def _serving(self, asked: Git) -> dict[str, str]:
         """See that no repository of an agent's is served: by programs of ours, or by serving none from a path."""
@@ -124,15 +137,19 @@ class Look:
 
     def _check_inner(self, path: str, inner: Repository) -> None:
         root = self.folder.root
-        for what, where in ((f"{path}/.git", inner.git_dir), (f"the work tree of {path}", inner.top or path)):
+        parts = (f"{path}/.git", inner.git_dir), ("its common git folder", inner.common_dir)
+        for what, where in (*parts, (f"the work tree of {path}", inner.top or path)):
             layout.check_inside(what, where, root)
-        layout.check_git_dir(inner.git_dir, root)
+        for folder in dict.fromkeys((inner.git_dir, inner.common_dir)):
+            layout.check_git_dir(folder, root)
+        _told(inner.git_dir)
 
-    def _told(self, git_dir: str) -> list[str]:
-        steps = layout.planned_steps(git_dir) if self.words.command == "rebase" else []
-        if steps:
-            raise HostRefused("denied", f"a begun rebase would run what {git_dir} says: {_short(steps[0])}")
-        return [f"git hook {name} (kept out)" for name in layout.hooks(git_dir)]
+
+def _told(git_dir: str) -> list[str]:
+    runs = layout.begun(git_dir)
+    if runs is not None:
+        raise HostRefused("denied", f"a begun rebase or cherry-pick would run what {git_dir} says: {_short(runs)}")
+    return [f"git hook {name} (kept out)" for name in layout.hooks(git_dir)]
 
 
 def overrides(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

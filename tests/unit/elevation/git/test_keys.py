@@ -18,8 +18,8 @@ HARMFUL = (
     "core.alternaterefscommand core.attributesfile diff.external diff.x.command diff.x.textconv filter.x.clean "
     "filter.a.b.process filter..smudge merge.x.driver merge.tool mergetool.x.cmd difftool.x.cmd alias.st "
     "credential.helper credential.https://x.helper gpg.program gpg.ssh.program gpg.ssh.defaultkeycommand tar.x.command "
-    "trailer.x.cmd interactive.difffilter pager.log sequence.editor submodule.x.update hook.x.command "
-    "gc.recentobjectshook remote.x.vcs remote.x.proxy http.proxy http.https://x.sslverify sendemail.smtpserver "
+    "trailer.x.cmd interactive.difffilter pager.log sequence.editor submodule.x.update rebase.instructionformat "
+    "remote.x.vcs remote.x.proxy http.proxy http.https://x.sslverify sendemail.smtpserver "
     "imap.tunnel man.x.cmd browser.x.cmd web.browser ssh.variant branch.x.mergeoptions init.templatedir lfs.url "
     "lfs.customtransfer.x.path uploadpackx.y guitool.x.cmd core.a.filemode fsmonitor.socketdir unheard.of"
 ).split()
@@ -43,6 +43,16 @@ def test_a_section_that_nobody_knows_is_kept_out_whatever_it_is_called(name: str
     assert judge(f"merge.{name}.driver").fate == "kept out"
     assert judge(f"remote.{name}.receivepack").fate == "refused"
     assert judge(f"includeif.{name}.path").fate == "refused"
+
+
+def test_what_git_runs_every_value_of_is_refused_since_no_value_replaces_another() -> None:
+    for key in ("gc.recentobjectshook", "hook.x.command", "hook.x.event"):
+        assert judge(key).fate == "refused"
+
+
+def test_a_command_is_never_replaced_by_nothing_for_a_shell_would_run_its_arguments() -> None:
+    for key in ("trailer.x.cmd", "trailer.x.command", "sendemail.tocmd", "core.alternaterefscommand", "tar.x.command"):
+        assert judge(key).neutral == "false"
 
 
 def test_where_a_push_goes_is_said() -> None:

@@ -180,6 +180,47 @@ def serving_hooks(planted: Planted) -> None:
     planted.ran()
 
 
+def diverged(planted: Planted) -> None:
+    """Two branches, so that there is something to rebase."""
+    planted.git("checkout", "-q", "-b", "side")
+    planted.write("b", "side\n")
+    planted.commit("side")
+    planted.git("checkout", "-q", "main")
+    planted.write("c", "main\n")
+    planted.commit("main")
+
+
+def steps_in_a_format(planted: Planted) -> None:
+    diverged(planted)
+    planted.config("rebase.instructionFormat", f"%s%nexec {planted.evil}")
+    planted.config("branch.main.remote", ".")
+    planted.config("branch.main.merge", "refs/heads/side")
+    planted.config("pull.rebase", "true")
+
+
+def kept_submodule(planted: Planted) -> None:
+    """Not checked out, so that nothing of it is in the work tree yet."""
+    submodule(planted)
+    planted.config("submodule.sub.url", f"file://{planted.folder}/sub")
+    assert planted.git("submodule", "absorbgitdirs").returncode == 0
+    assert planted.git("submodule", "deinit", "-f", "sub").returncode == 0
+    planted.config("submodule.sub.url", f"file://{planted.folder}/sub")
+    planted.git("config", "-f", ".git/modules/sub/config", "filter.inner.smudge", planted.evil)
+    planted.ran()
+
+
+def other_work_tree(planted: Planted) -> None:
+    planted.config("extensions.worktreeConfig", "true")
+    assert planted.git("worktree", "add", "-q", str(planted.folder / "deep" / "er"), "-b", "other").returncode == 0
+    planted.git("config", "--worktree", "filter.evil.clean", planted.evil, cwd="deep/er")
+    planted.write("deep/er/a.x", "two\n")
+    (planted.folder / "deep" / "er" / ".git").rename(planted.folder / "pointer")
+    planted.write("pointer", f"gitdir: {planted.folder}/.git/worktrees/er\n")
+    planted.write(".git/worktrees/er/gitdir", f"{planted.folder}/deep/er/.git\n")
+    (planted.folder / "pointer").rename(planted.folder / "deep" / "er" / ".git")
+    planted.ran()
+
+
 PUSH = ("push", "origin", "main")
 ATTACKS: dict[str, tuple[Callable[[Planted], None], tuple[str, ...]]] = {
     "hook pre-push": (hooks("pre-push"), PUSH),
@@ -220,6 +261,10 @@ ATTACKS: dict[str, tuple[Callable[[Planted], None], tuple[str, ...]]] = {
     "a remote in the folder, with hooks of its own": (serving_hooks, PUSH),
     "filter of a submodule": (submodule_filter, ("status",)),
     "core.fsmonitor of a submodule": (submodule_monitor, ("status",)),
+    "steps of a rebase by their format": (steps_in_a_format, ("rebase", "side")),
+    "steps of a pull by their format": (steps_in_a_format, ("pull",)),
+    "filter of a submodule that is not checked out": (kept_submodule, ("submodule", "update")),
+    "filter of another work tree": (other_work_tree, ("worktree", "remove", "deep/er")),
     "submodule update": (submodule_update, ("submodule", "update")),
 }
 
@@ -302,6 +347,8 @@ UNYIELDING = [
     "includeIf.gitdir:/**.path",
     "remote.origin.uploadpack",
     "remote.any.receivepack",
+    "gc.recentObjectsHook",
+    "hook.any.command",
 ]
 
 
@@ -370,12 +417,50 @@ async def test_a_git_folder_elsewhere_is_refused_and_so_are_work_trees_and_objec
             await planted.machine.plan("git", *words)
 
 
-async def test_a_begun_rebase_that_would_run_programs_is_refused(planted: Planted) -> None:
-    todo = planted.folder / ".git" / "rebase-merge"
-    todo.mkdir()
-    (todo / "git-rebase-todo").write_text(f"exec {planted.evil}\n")
+BEGUN = {
+    "a step": ("rebase-merge/git-rebase-todo", "pick 1\nexec EVIL\n"),
+    "a step by its letter": ("rebase-merge/git-rebase-todo", "  x EVIL\n"),
+    "a step after a tabulator": ("rebase-merge/git-rebase-todo", "exec\tEVIL\n"),
+    "the strategy of a rebase": ("rebase-merge/strategy", "x/evil\n"),
+    "the strategy of a cherry-pick": ("sequencer/opts", "[options] Strategy=x/evil\n"),
+    "one that is quoted": ("sequencer/opts", '[options]\n\tstrategy = "ort"x/evil\n'),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+@pytest.mark.parametrize("words", [("rebase", "--continue"), ("cherry-pick", "--skip"), ("an-alias-of-the-operators",)])
+async def test_whatever_goes_on_with_what_was_begun_is_refused_where_that_runs_programs(
+    planted: Planted, name: str, words: tuple[str, ...]
+) -> None:
+    path, text = BEGUN[name]
+    file = planted.folder / ".git" / path
+    file.parent.mkdir()
+    file.write_text(text.replace("EVIL", planted.evil))
     with pytest.raises(HostRefused, match="begun rebase"):
-        await planted.machine.plan("git", "rebase", "--continue")
+        await planted.machine.plan("git", *words)
+
+
+async def test_a_begun_rebase_that_runs_nothing_goes_on(planted: Planted) -> None:
+    planted.git("checkout", "-q", "-b", "side")
+    planted.write("b", "side\n")
+    planted.commit("side")
+    planted.git("checkout", "-q", "main")
+    planted.write("b", "main\n")
+    planted.commit("main")
+    assert planted.git("rebase", "-s", "ort", "side").returncode != 0
+    planted.write("b", "both\n")
+    planted.git("add", "b")
+    reply = await planted.machine.run("git", "-c", "core.editor=true", "rebase", "--skip")
+    assert reply.exit_code == 0, reply
+
+
+@pytest.mark.parametrize("what", ["modules", "modules/sub"])
+async def test_no_link_leads_git_to_a_repository_that_was_not_looked_at(planted: Planted, what: str) -> None:
+    kept_submodule(planted)
+    (planted.folder / ".git" / what).rename(planted.folder / "elsewhere")
+    (planted.folder / ".git" / what).symlink_to(planted.folder / "elsewhere")
+    with pytest.raises(HostRefused, match="is a link"):
+        await planted.machine.plan("git", "submodule", "update")
 
 
 async def test_a_bare_repository_in_the_folder_is_not_entered_by_itself(planted: Planted) -> None:
