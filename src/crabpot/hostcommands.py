@@ -119,7 +119,7 @@ def _turns(caller: Live, plan: Plan, link: _Link) -> Turns | None:
     """Let the sandbox that waits move by turns with its command, if it could change the folder."""
     if plan.hop is not None or not caller.can_reach(plan.folder.path):
         return None
-    return Turns(caller, lambda: host.check(plan), waits=lambda: link.behind > 0)
+    return Turns(caller, lambda: host.check(plan), writes=caller.writes, waits=lambda: link.behind > 0)
 
 
 class _Link:

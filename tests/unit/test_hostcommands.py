@@ -280,6 +280,30 @@ async def test_nothing_inside_moves_while_a_command_has_its_turn(opened: Any) ->
         assert moved[0] == moved[1]
 
 
+SWAPS = {
+    "for a link": "mv out old; ln -s {outside} out",
+    "for a link, and hangs up": "mv out old; ln -s {outside} out; kill -9 $tool",
+    "for one that has a link in it": "mv out old; mkdir new; ln -s {outside} new/deep; mv new out",
+}
+
+
+@pytest.mark.parametrize("how", SWAPS)
+async def test_a_folder_that_is_swapped_while_a_command_writes_into_it_leads_nowhere(
+    opened: Any, folder: Path, how: str
+) -> None:
+    outside = folder / "operators"
+    outside.mkdir()
+    async with opened() as desk:
+        desk.script(
+            "tool",
+            "#!/bin/sh\nmkdir -p -m 777 out/deep\nn=0\nwhile [ $n -lt 200000 ]; do n=$((n+1)); echo > out/$n; echo > out/deep/$n; done\n",
+        )
+        swap = SWAPS[how].format(outside=outside)
+        await desk.exec(f"tool & tool=$!; until [ -e out/deep/9 ]; do :; done; {swap}; wait")
+        assert (desk.workspace / "out" / "deep").is_symlink() or (desk.workspace / "out").is_symlink()
+    assert list(outside.iterdir()) == []
+
+
 async def test_all_of_it_is_in_the_audit_log(opened: Any, folder: Path) -> None:
     async with opened() as desk:
         desk.script("tool", "#!/bin/sh\n")

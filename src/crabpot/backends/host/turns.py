@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from crabpot.backends.bubblewrap import freezing
+from crabpot.elevation import shape
 from crabpot.errors import HostRefused
 
 if TYPE_CHECKING:
@@ -44,20 +45,31 @@ class Freezable(Protocol):
 class Turns:
     """Those of one command and one sandbox, which is frozen when this begins and when it ends."""
 
-    def __init__(self, sandbox: Freezable, check: Callable[[], Awaitable[None]], *, waits: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        sandbox: Freezable,
+        check: Callable[[], Awaitable[None]],
+        *,
+        writes: tuple[str, ...],
+        waits: Callable[[], bool],
+    ) -> None:
         self._sandbox = sandbox
         self._check = check
+        self._writes = writes
         self._waits = waits
 
     async def take(self, pid: int) -> None:
-        """Alternate until cancelled. HostRefused, with the command killed, if the folder changed in between."""
+        """Alternate until cancelled. HostRefused, with the command killed, if what it rests on changed in between."""
         for count in range(1 << 62):
             await asyncio.sleep(_TURNS_S[min(count, len(_TURNS_S) - 1)])
             try:
                 await _stop(pid)
+                before = await asyncio.to_thread(shape.look, self._writes)
                 await self._sandboxs_turn()
+                shape.check(before, await asyncio.to_thread(shape.look, self._writes))
                 await self._check()
-            except HostRefused:
+            except BaseException:
+                # Cancelled, too: who hangs up after a change must not have the command go on in it for a moment.
                 _kill_below(pid)
                 raise
             finally:
