@@ -82,7 +82,7 @@ class Departure:
             return call.failed("sandbox_unavailable", str(error))
         try:
             request = _request(call, agent, placed, leaving, plan)
-            answer = await self._answer(request, leaving)
+            answer = await self._answer(request, leaving, plan)
             if not answer.allowed:
                 return call.failed(answer.code, _refusal(request, leaving, answer, agent))
             self.audit.record(of_departure(call, agent.id, leaving, request.as_json(), answer.by))
@@ -115,8 +115,8 @@ class Departure:
             await self.execution.acquire(agent, placed)
         return await self.host.prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
 
-    async def _answer(self, request: Request, leaving: Verdict[Elevation]) -> Answer:
-        if leaving.answer.exit is Exit.GOES_OUT:
+    async def _answer(self, request: Request, leaving: Verdict[Elevation], plan: Plan) -> Answer:
+        if leaving.answer.exit is Exit.GOES_OUT and not _hands_over_more(plan, request.pattern):
             return Answer(allowed=True, by="config")
         self.audit.record(of_request(request.as_json()))
         try:
@@ -158,6 +158,14 @@ def _request(
         asked_at=now,
         deadline=now + agent.tools.elevated.approval_timeout,
     )
+
+
+def _hands_over_more(plan: Plan, pattern: str) -> bool:
+    """Tell whether git was given, where a pattern has a `*`, an option that runs or writes what its value names.
+
+    Whoever wrote `git push *` did not agree to `git push --receive-pack=./evil`, so that a person is asked after all.
+    """
+    return plan.argv[0] == "git" and bool(plan.dangers) and pattern != "git *" and tuple(pattern.split()) != plan.argv
 
 
 def _refusal(request: Request, leaving: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:

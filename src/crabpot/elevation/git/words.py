@@ -10,9 +10,25 @@ _WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 _LEADS = ("-C", "--git-dir", "--work-tree", "--bare", "--namespace")
 _SETS = ("-c", "--config-env", "--exec-path")
 
-# Options of commands that name a program to run, as far as they are known.
-_RUNS = ("--receive-pack", "--upload-pack", "--exec", "--config", "--extcmd", "--ext-diff", "--open-files-in-pager")
-_RUNS_SHORT = {"rebase": ("-x",), "clone": ("-u", "-c"), "difftool": ("-x",), "grep": ("-O",)}
+# Options of commands that name a program to run, or a file to write, as far as they are known. Git takes any beginning
+# of one for the whole.
+_RUNS = (
+    *("--receive-pack", "--upload-pack", "--exec", "--config", "--extcmd", "--ext-diff", "--open-files-in-pager"),
+    # A strategy that git does not know is a program, which may lie in the folder: git-merge-x/y.
+    "--strategy",
+    *("--template", "--to-cmd", "--cc-cmd", "--header-cmd", "--sendmail-cmd", "--smtp-server", "--tree-filter"),
+    *("--index-filter", "--msg-filter", "--env-filter", "--commit-filter", "--parent-filter", "--tag-name-filter"),
+)
+_WRITES = ("--output", "--output-directory", "--separate-git-dir", "--global", "--system")
+_RUNS_LETTERS = {
+    "rebase": "xs",
+    "clone": "uc",
+    "difftool": "x",
+    "grep": "O",
+    "ls-remote": "u",
+    "pull": "s",
+    "merge": "s",
+}
 _RUNS_WORD = {"bisect": "run", "submodule": "foreach"}
 
 
@@ -46,11 +62,20 @@ def read(argv: tuple[str, ...]) -> GitWords:
         at += size
     command = argv[at] if at < len(argv) else None
     rest = argv[at + 1 :]
-    short = _RUNS_SHORT.get(command or "", ())
-    runs = [
-        word
-        for word in rest
-        if word.partition("=")[0] in _RUNS or word[:2] in short or word == _RUNS_WORD.get(command or "")
+    dangers += [f"git {command} {word} names a program to run" for word in rest if _runs(command or "", word)]
+    dangers += [
+        f"git {command} {word} names a file or folder to write" for word in rest if _is_short_for(word, _WRITES)
     ]
-    dangers += [f"git {command} {word} names a program to run" for word in runs]
     return GitWords(leading=tuple(leading), pointer=pointer, command=command, dangers=tuple(dangers))
+
+
+def _runs(command: str, word: str) -> bool:
+    letters = _RUNS_LETTERS.get(command, "")
+    # Behind other letters too: which of them takes the rest as its value is not known here.
+    bundled = word.startswith("-") and not word.startswith("--") and any(letter in word for letter in letters)
+    return bundled or word == _RUNS_WORD.get(command) or _is_short_for(word, _RUNS)
+
+
+def _is_short_for(word: str, options: tuple[str, ...]) -> bool:
+    name = word.partition("=")[0]
+    return word.startswith("--") and word != "--" and any(option.startswith(name) for option in options)

@@ -502,12 +502,35 @@ async def test_programs_that_use_git_get_the_same_walls(planted: Planted) -> Non
         (("rebase", "-x", "make"), "-x names a program"),
         (("bisect", "run", "x"), "run names a program"),
         (("submodule", "foreach", "x"), "foreach names a program"),
+        (("push", "--rec=x"), "--rec=x names a program"),
+        (("push", "--exe", "x"), "--exe names a program"),
+        (("rebase", "-qx", "make"), "-qx names a program"),
+        (("clone", "-qu", "x", "y"), "-qu names a program"),
+        (("cherry-pick", "--strategy=x/evil", "y"), "--strategy=x/evil names a program"),
+        # `--` is the value of -o here, and ends nothing.
+        (("push", "-o", "--", "--receive-pack=x"), "--receive-pack=x names a program"),
+        (("rebase", "-sx/evil", "y"), "-sx/evil names a program"),
+        (("log", "--output=/home/me/.profile"), "names a file or folder to write"),
+        (("diff", "--outp=x"), "names a file or folder to write"),
+        (("config", "--glob", "a.b", "c"), "names a file or folder to write"),
     ],
 )
 async def test_words_of_git_that_name_programs_are_marked(planted: Planted, words: tuple[str, ...], said: str) -> None:
     assert any(said in line for line in (await planted.machine.plan("git", *words)).dangers)
 
 
-@pytest.mark.parametrize("words", [("status",), ("push", "origin", "main"), ("log", "-x"), ("add", "run")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("push", "origin", "main"),
+        ("log", "-x"),
+        ("add", "run"),
+        ("push", "--force-with-lease", "--tags"),
+        ("log", "--oneline", "--stat", "--", "a.x"),
+        ("commit", "-am", "--exec is text"),
+        ("cherry-pick", "-x", "-s", "a"),
+    ],
+)
 async def test_ordinary_words_are_not(planted: Planted, words: tuple[str, ...]) -> None:
     assert (await planted.machine.plan("git", *words)).dangers == ()
