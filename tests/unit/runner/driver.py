@@ -57,6 +57,7 @@ class RunnerProcess:
         self._reader = FrameReader()
         self._frames: list[tuple[dict[str, Any], bytes]] = []
         self._ids = 0
+        self._ended: dict[str, dict[str, Any]] = {}
         self.output: dict[tuple[str, str], bytearray] = {}
         self.acknowledged: dict[str, int] = {}
         self.hello = {
@@ -125,7 +126,7 @@ class RunnerProcess:
 
     def result(self, call_id: str, *, acknowledge: bool = True) -> dict[str, Any]:
         """The result of a call; output frames on the way are kept in `output`, and taken unless told otherwise."""
-        while True:
+        while call_id not in self._ended:
             header, payload = self.receive()
             if header.get("op") == "output":
                 self.output.setdefault((header["id"], header["stream"]), bytearray()).extend(payload)
@@ -133,8 +134,10 @@ class RunnerProcess:
                     self.send({"op": "ack", "id": header["id"], "n": len(payload)})
             elif header.get("op") == "ack" and "id" in header:
                 self.acknowledged[header["id"]] = self.acknowledged.get(header["id"], 0) + header["n"]
-            elif header.get("id") == call_id and "op" not in header:
-                return {**header, "payload": payload}
+            elif "op" not in header:
+                # Calls end in any order: what one call does may end another before itself.
+                self._ended[header["id"]] = {**header, "payload": payload}
+        return self._ended.pop(call_id)
 
     def call(self, tool: str, args: Any = None, **fields: Any) -> dict[str, Any]:
         """One call from its start to its result."""
