@@ -112,7 +112,10 @@ class Gateway:
         key = sessions.parse(session, default_agent=self.settings.default_agent)
         agent = self.settings.agent(key.agent)
         placed = placement.decide(key, agent)
-        return agent, placed, policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
+        allowed = policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
+        if tool and tool not in BUILT_IN:
+            placed = placement.of_host_tool(allowed.source)
+        return agent, placed, allowed
 
     async def _run(
         self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None

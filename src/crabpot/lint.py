@@ -72,6 +72,7 @@ def check(settings: Settings, around: Surroundings) -> list[Finding]:
 def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:
     """Look at one agent's settings."""
     return [
+        *_mode(agent),
         *_patterns(agent),
         *_undone(agent),
         *_globs(agent),
@@ -123,6 +124,12 @@ def _commands(settings: Settings) -> Iterator[Finding]:
     if not settings.runner.commands:
         message = "the list is empty, so that `crabpot runner` does not start"
         yield Finding(severity="error", path="runner.commands", message=message, fix="name a command, or take it out")
+
+
+def _mode(agent: AgentSettings) -> Iterator[Finding]:
+    if agent.sandbox.mode == "off":
+        message = "no session is sandboxed: every call runs on the host as the gateway's user"
+        yield _warn(agent.source("sandbox.mode"), message, 'use "non-main" or "all", unless you trust every sender')
 
 
 def _patterns(agent: AgentSettings) -> Iterator[Finding]:
@@ -203,9 +210,7 @@ def _socket(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
     folder = os.path.dirname(binds.expand(agent.sandbox.socket, around.home))
     source = agent.source("sandbox.backend")
     message = "who started that runner confines it: limits, network and walls of this file do not reach it"
-    yield _warn(
-        source, message, "render runner-compose prints a hardened container for it; explain shows what is known"
-    )
+    yield _warn(source, message, "render runner-compose prints a hardened container; explain shows what is known")
     try:
         open_to_all = os.stat(folder).st_mode & stat.S_IWOTH
     except OSError:

@@ -8,8 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_LONGEST = 64
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """Give `; did you mean "…"?`, or nothing when no name is near."""
+    if len(word) > _LONGEST:
+        # No name is as long, and an agent that sends megabytes must not make the gateway compare them.
+        return ""
     from difflib import get_close_matches  # noqa: PLC0415  only an error pays for it
 
     lowered = {name.lower(): name for name in known}

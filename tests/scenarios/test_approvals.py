@@ -76,10 +76,8 @@ class Pane:
         return self.until(seen, 60)
 
     def asked(self):
-        """Wait until the question stands, and what was typed before it has been thrown away."""
-        shown = self.shows(PROMPT)
-        time.sleep(0.8)  # The moment in which a question is deaf: there is nothing to see of its end.
-        return shown
+        """Wait until the question stands: what was typed before its prompt has been thrown away, what is typed now is heard."""
+        return self.shows(PROMPT)
 
     def answer(self, text):
         self.asked()

@@ -98,6 +98,31 @@ def test_a_command_line_that_asks_for_nothing_there_is(arguments: tuple[str, ...
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("exlain",), 2, 'did you mean "explain"?'),
+        (("approvals", "alow", "x"), 2, 'did you mean "allow"?'),
+        (("render", "docker-rum"), 2, 'did you mean "docker-run"?'),
+        (("mcp", "--print-config", "claude"), 2, 'did you mean "claude-code"?'),
+        (("serve", "--listen", "0.0.0.0:80"), 2, "is not the loopback"),
+        (("serve", "--listen", "8080"), 2, '"8080" is no address of this machine\'s loopback; write 127.0.0.1:8080'),
+        (("call", "raed"), 126, 'did you mean \\"read\\"?'),
+    ],
+)
+def test_what_was_mistyped_is_told_with_what_is_near(
+    arguments: tuple[str, ...], code: int, said: str, crabpot: Any
+) -> None:
+    ended = crabpot(*arguments)
+    assert ended.code == code
+    assert said in ended.err + ended.out
+
+
+def test_a_group_of_commands_says_what_it_is_for(crabpot: Any) -> None:
+    for group in ("approvals", "leases", "config", "tokens", "render", "image", "audit"):
+        assert len(re.split(r"\n\n", crabpot(group, "--help").out)) == 5, group
+
+
 def test_help_names_every_command_of_deciding(crabpot: Any) -> None:
     ended = crabpot("--help")
     assert ended.code == 0

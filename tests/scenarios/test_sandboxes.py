@@ -66,6 +66,7 @@ def test_those_that_are_stale_are_pruned_and_no_other(sandboxed):
     sandboxed("exec", "--session", "agent:main:other", "--", "true")
     assert sandboxed("sandboxes", "prune").out == "pruned 0: nothing was stale\n"
     (old,) = [row for row in rows(sandboxed) if row["scope_key"] == "agent:main:main"]
+    assert json.loads(sandboxed("sandboxes", "prune", "--json").out) == {"pruned": []}
     note = sandboxed.state / "sandboxes" / f"{old['name']}.json"
     os.utime(note, (0, time.time() - 25 * 3600))
     assert sandboxed("sandboxes", "prune").out == f"pruned 1: {old['name']}\n"

@@ -444,6 +444,36 @@ async def test_a_host_tool_that_raises_is_a_result(bench, fault):
         assert [record["kind"] for record in await records(made)] == ["intent", "call"]
 
 
+async def test_the_record_of_a_host_tool_says_where_it_ran_and_by_which_rule(bench):
+    async with bench(EXTRA) as made:
+        made.gateway.register("greet", lambda: None)
+        await made.gateway.call(S, "greet")
+        intent, call = await records(made)
+        because = "a host tool runs in the program that registered it"
+        assert (call["place"], call["because"]) == ("host", because)
+        assert (intent["because"], intent["rule"], call["rule"]) == (
+            because,
+            'tools.profile "full" (default)',
+            intent["rule"],
+        )
+
+
+async def test_a_host_tool_that_is_cancelled_was_on_the_host(bench):
+    started = asyncio.Event()
+
+    async def hang():
+        started.set()
+        await asyncio.Event().wait()
+
+    async with bench(EXTRA) as made:
+        made.gateway.register("greet", hang)
+        calling = asyncio.ensure_future(made.gateway.call(S, "greet"))
+        await started.wait()
+        calling.cancel()
+        await asyncio.wait([calling])
+        assert [record.get("place") for record in await records(made)] == [None, "host"]
+
+
 async def test_a_host_tool_that_nobody_registered_is_not_found(bench):
     async with bench(EXTRA) as made:
         result = await made.gateway.call(S, "greet", name="x")

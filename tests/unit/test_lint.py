@@ -34,6 +34,8 @@ PATTERNS, BINDS, NETWORK = (
 )
 
 FIRES = [
+    (sandbox("mode: 'off'"), "agents.defaults.sandbox.mode", "every call runs on the host", 'use "non-main" or "all"'),
+    ("{sandbox: {enabled: false}}", "sandbox.enabled", "every call runs on the host", 'use "non-main" or "all"'),
     (
         sandbox("backend: 'socket', socket: '/run/x/s'"),
         "agents.defaults.sandbox.backend",
@@ -228,7 +230,8 @@ def test_a_writable_folder_that_holds_what_the_host_executes_is_told(
     (one,) = found("rw")
     assert (one.path, name in one.message) == ("agents.defaults.sandbox.workspace", True)
     assert 'workspace: "ro"' in one.fix
-    assert found("ro") == found("none") == found("rw", "off") == []
+    assert found("ro") == found("none") == []
+    assert not any(name in finding.message for finding in found("rw", "off"))
     (bound,) = lint.findings(agent_of(sandbox(f"binds: ['{tmp_path}:/x:rw']")), around)
     assert name in bound.message
 

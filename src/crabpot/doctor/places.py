@@ -62,14 +62,17 @@ def look(own: Own) -> Iterator[Line]:
 
 
 def _private(own: Own, place: Place, name: str, *, readable: bool) -> Line:
-    """Others may read a configuration, which holds no secret; write nothing, and enter nothing."""
+    """Others may read a configuration, which holds no secret; write nothing, and list nothing.
+
+    They may pass through: root's sandboxes are somebody else, and their folders lie in root's state.
+    """
     if place.uid not in (own.uid, 0):
         says = f"{place.path} belongs to user {place.uid}, who can change it"
         return Line(area="crabpot", name=name, state="problem", says=says, fix=f"sudo chown {own.uid} {place.path}")
     if place.mode & (stat.S_IWGRP | stat.S_IWOTH):
         says = f"others can write {place.path}, and so decide what an agent may do"
         return Line(area="crabpot", name=name, state="problem", says=says, fix=f"chmod go-w {place.path}")
-    if not readable and place.mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if not readable and place.mode & (stat.S_IRGRP | stat.S_IROTH):
         says = f"others can look into {place.path}"
         return Line(area="crabpot", name=name, state="warning", says=says, fix=f"chmod go= {place.path}")
     return Line(area="crabpot", name=name, state="ok", says=f"{place.path}, ours alone to change")

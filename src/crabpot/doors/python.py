@@ -7,9 +7,11 @@ import json
 import os
 import uuid
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot import app, gateway, keeping
+from crabpot.errors import ConfigError
 from crabpot.settings import camel
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
     Callback = Callable[[Request], Awaitable[Answer | None]]
+
+_SETTINGS = "agents.defaults.sandbox."
 
 
 class Gateway(gateway.Gateway):
@@ -72,6 +76,16 @@ class Box:
         return await self._gateway.call(self.session, tool, args)
 
 
+def _as_arguments(error: ConfigError) -> ConfigError:
+    """Tell of what was wrong by the names that the program wrote: there is no file, and no line in it."""
+    return ConfigError(
+        *(
+            replace(problem, file="crabpot.sandbox()", line=None, path=problem.path.removeprefix(_SETTINGS))
+            for problem in error.problems
+        )
+    )
+
+
 @asynccontextmanager
 async def sandbox(folder: str | None = None, *, state: str | None = None, **settings: Any) -> AsyncIterator[Box]:
     """Give a sandbox without agents and policy.
@@ -85,7 +99,10 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
     if folder is not None:
         defaults["workspace"] = os.path.abspath(folder)
     wired = app.start(config=None, state=state, environ=os.environ)
-    made = wired.gateway(json.dumps({"agents": {"defaults": defaults}}))
+    try:
+        made = wired.gateway(json.dumps({"agents": {"defaults": defaults}}))
+    except ConfigError as error:
+        raise _as_arguments(error) from None
     box = Box(made)
     try:
         yield box

@@ -25,7 +25,7 @@ class Placement:
 
 
 def decide(session: Session, agent: AgentSettings) -> Verdict[Placement]:
-    """Decide one session. Nothing else ever puts a call on the host."""
+    """Decide one session. Nothing else ever puts a call of our own tools on the host."""
     mode = agent.sandbox.mode
     source = agent.source("sandbox.mode")
     if mode == "off":
@@ -35,6 +35,12 @@ def decide(session: Session, agent: AgentSettings) -> Verdict[Placement]:
     because = "every session is sandboxed" if mode == "all" else "not the main session"
     inside = Placement(where=Place.SANDBOX, scope_key=scope_key(session, agent))
     return Verdict(answer=inside, because=because, source=source)
+
+
+def of_host_tool(source: str) -> Verdict[Placement]:
+    """Place a tool that is not ours: wherever its session is, the program that registered it runs it itself."""
+    because = "a host tool runs in the program that registered it"
+    return Verdict(answer=Placement(where=Place.HOST), because=because, source=source)
 
 
 def scope_key(session: Session, agent: AgentSettings) -> str:

@@ -58,7 +58,8 @@ def decide(tool: str, agent: AgentSettings, *, sandboxed: bool) -> Verdict[bool]
     """Decide one tool. The strictest rule speaks: a deny before an allow, an earlier layer before a later one."""
     name = canonical(tool)
     if not _known(name, agent):
-        return Verdict(answer=False, because="no such tool", source="catalogue")
+        near = closest(name, effective(agent, sandboxed=sandboxed))
+        return Verdict(answer=False, because=f"no such tool{near}", source="catalogue")
     denied = _first(_denials(agent, sandboxed=sandboxed), name)
     if denied is not None:
         return Verdict(answer=False, because=DENIED, source=denied.shown)

@@ -81,21 +81,22 @@ CLAIMS: tuple[Claim, ...] = tuple(
 
 
 def chosen(only: Collection[str] | None) -> tuple[Claim, ...]:
-    """Give the claims of these names or groups, where `*` stands for anything; all of them for None.
+    """Give the claims of these names (as in code, or as shown) or groups, where `*` stands for anything; all for None.
 
     A word that is neither is an error: nobody may believe that something was tried which does not exist.
     """
     if only is None:
         return CLAIMS
-    known = {claim.name for claim in CLAIMS} | {claim.group for claim in CLAIMS}
+    known = {name: None for claim in CLAIMS for name in (claim.text, claim.name, claim.group)}
     wanted = []
     for word in only:
         shape = re.compile(".*".join(map(re.escape, word.split("*"))))
         if not any(shape.fullmatch(name) for name in known):
-            raise CrabpotError(f'there is no claim and no group "{word}"{closest(word, known)}')
+            groups = f"; the groups are: {', '.join(GROUPS)}"
+            raise CrabpotError(f'there is no claim and no group "{word}"{closest(word, known) or groups}')
         wanted.append(shape)
     return tuple(
         claim
         for claim in CLAIMS
-        if any(shape.fullmatch(claim.name) or shape.fullmatch(claim.group) for shape in wanted)
+        if any(shape.fullmatch(name) for shape in wanted for name in (claim.text, claim.name, claim.group))
     )

@@ -153,6 +153,10 @@ async def test_two_sandboxes_see_nothing_of_each_other(open_folder):
 
 
 async def test_a_setting_that_there_is_not_is_an_error(tmp_path):
-    with pytest.raises(crabpot.ConfigError, match="colour"):
-        async with crabpot.sandbox(state=str(tmp_path / "state"), colour="red"):
+    with pytest.raises(crabpot.ConfigError) as told:
+        async with crabpot.sandbox(state=str(tmp_path / "state"), limits={"memry": "1g"}, colour="red"):
             pass
+    assert str(told.value).splitlines() == [
+        'crabpot.sandbox(): limits.memry: unknown key; did you mean "memory"?',
+        "crabpot.sandbox(): colour: unknown key",
+    ]

@@ -55,13 +55,31 @@ def test_names_are_trimmed_lower_cased_and_aliased(name: str, expected: str) -> 
 )
 def test_what_only_looks_like_a_name_is_no_such_tool(name: str) -> None:
     verdict = decide(name, agent(), sandboxed=True)
-    assert (verdict.answer, verdict.because) == (False, "no such tool")
+    assert not verdict.answer
+    assert verdict.because.startswith("no such tool")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raed", 'no such tool; did you mean "read"?'),
+        ("exce", 'no such tool; did you mean "exec"?'),
+        ("nonsense", "no such tool"),
+        ("rea" + "d" * 1_000_000, "no such tool"),
+    ],
+)
+def test_a_name_that_is_near_a_tools_is_told_so(name: str, said: str) -> None:
+    assert decide(name, agent(), sandboxed=True).because == said
+
+
+def test_nobody_is_told_the_name_of_a_tool_that_is_denied() -> None:
+    assert decide("raed", agent(deny=("read",)), sandboxed=True).because == "no such tool"
 
 
 def test_a_letter_that_folds_to_an_ascii_one_names_no_tool() -> None:
     pager = agent(extra=("kill",))
     assert decide("KILL", pager, sandboxed=True).answer
-    assert decide("\u212aill", pager, sandboxed=True).because == "no such tool"
+    assert decide("\u212aill", pager, sandboxed=True).because == 'no such tool; did you mean "kill"?'
     assert problem_with("\u212aill", ["kill"])
 
 

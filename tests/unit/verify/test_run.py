@@ -91,12 +91,16 @@ def test_claims_are_chosen_by_name_or_group() -> None:
     assert {claim.name for claim in chosen(["network"])} == network
     assert [claim.name for claim in chosen(["is_not_root"])] == ["is_not_root"]
     assert {claim.name for claim in chosen(["net*"])} == network
+    assert chosen(["cannot see the host's processes"]) == chosen(["cannot_see_the_hosts_processes"])
+    assert set(chosen(["cannot write*"])) == {claim for claim in CLAIMS if claim.name.startswith("cannot_write")}
     assert chosen(["*"]) == chosen(None) == CLAIMS
 
 
 def test_a_claim_that_does_not_exist_is_an_error_with_a_hint() -> None:
-    with pytest.raises(CrabpotError, match='did you mean "is_not_root"'):
+    with pytest.raises(CrabpotError, match=r'did you mean "is[_ ]not[_ ]root"'):
         chosen(["is_not_rot"])
+    with pytest.raises(CrabpotError, match="the groups are: filesystem, "):
+        chosen(["nonsense"])
 
 
 def test_few_words_of_many() -> None:

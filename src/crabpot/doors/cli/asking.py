@@ -138,11 +138,12 @@ class _Question:
             self._say(text)
         self._say(question.KEEPING)
         self._say(question.choices(self._request))
-        self._prompt()
         await asyncio.sleep(_DEAF_S)
         termios.tcflush(self._fd, termios.TCIFLUSH)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._fd, self._read)
+        # Only now: whoever types when the prompt stands there is heard.
+        self._prompt()
         try:
             while not self._answered.done():
                 await asyncio.wait([self._answered], timeout=1)

@@ -39,7 +39,8 @@ async def _sandboxes(app: App, options: Namespace) -> int:
             pruned = await remote.inquire("prune") if remote else None
             if pruned is None:
                 pruned = [kept.name for kept in keeping.prune(app.around.state, settings, now=time.time())]
-            print(f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}")
+            said = f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}"
+            print(json.dumps({"pruned": pruned}, indent=2) if options.json else said)
             return OK
         one = kept_and_live.find(rows, options.name)
         stopped = await remote.inquire("stop", scope_key=one["scope_key"]) if remote else False

@@ -25,11 +25,18 @@ _ELICIT = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where a command of the user's own stands, which is what an unknown option most often is a part of."""
+    """Says which word was meant, and where a command of the user's own stands: of one, most unknown options are."""
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.startswith("unrecognized arguments")
-        super().error(f"{message}; a command of your own stands after --, as in: exec -- ls -l" if unknown else message)
+        from crabpot.suggest import closest  # noqa: PLC0415  only an error pays for it
+
+        if message.startswith("unrecognized arguments"):
+            message += "; a command of your own stands after --, as in: exec -- ls -l"
+        wrong, _, known = message.partition(" (choose from ")
+        if known:
+            choices = known.strip(")").replace("'", "").split(", ")
+            message += closest(wrong.partition("invalid choice: ")[2].strip("'"), choices)
+        super().error(message)
 
 
 def _positive(text: str) -> int:
@@ -64,6 +71,12 @@ def _add(commands: Adder, name: str, body: str, text: str) -> _Parser:
     made = commands.add_parser(name, help=text, description=text, epilog=_EPILOG, allow_abbrev=False)
     made.set_defaults(body=body)
     return made
+
+
+def _group(commands: Adder, name: str, text: str, metavar: str = "ACTION") -> Adder:
+    """Add a command that is several."""
+    made = commands.add_parser(name, help=text, description=text, epilog=_EPILOG, allow_abbrev=False)
+    return made.add_subparsers(metavar=metavar, required=True)
 
 
 def _calling(commands: Adder) -> None:
@@ -134,8 +147,7 @@ def _listening(commands: Adder) -> None:
 
 
 def _tokens(commands: Adder) -> None:
-    group = commands.add_parser("tokens", help="who may come in by HTTP on the loopback", epilog=_EPILOG)
-    actions = group.add_subparsers(metavar="ACTION", required=True)
+    actions = _group(commands, "tokens", "who may come in by HTTP on the loopback")
     one = _add(actions, "list", "tokens:list_tokens", "list the tokens; their secrets are kept nowhere")
     one.add_argument("--json", action="store_true", help="print JSON")
     one = _add(actions, "add", "tokens:add", "make a token and print its secret, once")
@@ -158,8 +170,7 @@ def _showing(commands: Adder) -> None:
 
 def _rendering(commands: Adder) -> None:
     text = "print files and commands for use without Crabpot, hardened as a live sandbox is"
-    group = commands.add_parser("render", help=text, description=text, epilog=_EPILOG)
-    artefacts = group.add_subparsers(metavar="ARTEFACT", required=True)
+    artefacts = _group(commands, "render", text, "ARTEFACT")
     _container(_add(artefacts, "docker-run", "rendering:as_docker_run", "a docker run command, to paste into a shell"))
     _container(_add(artefacts, "compose", "rendering:as_compose", "a compose file with the container as its service"))
     text = "the seccomp profile of the session's sandboxes, as docker takes it"
@@ -181,8 +192,7 @@ def _rendering(commands: Adder) -> None:
 
 def _imaging(commands: Adder) -> None:
     text = "make the image of docker sandboxes, or list those that were made"
-    group = commands.add_parser("image", help=text, description=text, epilog=_EPILOG)
-    actions = group.add_subparsers(metavar="ACTION", required=True)
+    actions = _group(commands, "image", text)
     one = _add(actions, "build", "imaging:build", "make the image that the configuration names")
     _contents(one)
     one.add_argument("--tag", metavar="IMAGE", help="another name for it")
@@ -263,8 +273,7 @@ def _deciding(commands: Adder) -> None:
 
 
 def _approving(commands: Adder) -> None:
-    group = commands.add_parser("approvals", help="what waits for an operator's word, and giving it", epilog=_EPILOG)
-    actions = group.add_subparsers(metavar="ACTION", required=True)
+    actions = _group(commands, "approvals", "what waits for an operator's word, and giving it")
     one = _add(actions, "list", "approving:list_requests", "what waits for an answer, of every gateway of this state")
     one.add_argument("--json", action="store_true", help="print JSON")
     one = _add(actions, "show", "approving:show_request", "one request, whole, as JSON")
@@ -280,8 +289,7 @@ def _approving(commands: Adder) -> None:
     one = _add(actions, "deny", "approving:deny", "refuse")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     one.add_argument("--reason", metavar="TEXT", help="why; the agent is told")
-    group = commands.add_parser("leases", help="what was allowed for longer than once", epilog=_EPILOG)
-    actions = group.add_subparsers(metavar="ACTION", required=True)
+    actions = _group(commands, "leases", "what was allowed for longer than once")
     one = _add(actions, "list", "approving:list_leases", "the leases in force")
     one.add_argument("--json", action="store_true", help="print JSON")
     one = _add(actions, "revoke", "approving:revoke", "end a lease at once")
@@ -290,8 +298,7 @@ def _approving(commands: Adder) -> None:
 
 def _configuring(commands: Adder) -> None:
     _add(commands, "init", "configuring:init", "write a commented configuration to start from")
-    group = commands.add_parser("config", help="read or change one value of the configuration", epilog=_EPILOG)
-    actions = group.add_subparsers(metavar="ACTION", required=True)
+    actions = _group(commands, "config", "read or change one value of the configuration")
     one = _add(actions, "get", "configuring:get", "print one value, as written or by default")
     one.add_argument("path", metavar="PATH", help="such as agents.defaults.sandbox.mode or tools.deny[1]")
     one = _add(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.doors import sandboxes, tools
 from crabpot.doors import serve as door
 from crabpot.doors.cli.approving import Queue
-from crabpot.doors.cli.frame import OK
+from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ def serve(frame: Frame, options: Namespace) -> int:
     # The doors for other programs take a second to import: only a gateway that serves pays for it.
     from crabpot.doors.http.listening import address  # noqa: PLC0415
 
-    at = None if options.listen is None else address(options.listen)
+    try:
+        at = None if options.listen is None else address(options.listen)
+    except CrabpotError as error:
+        raise UsageError(str(error)) from None
     asyncio.run(_serve(frame.app(), at))
     return OK
 

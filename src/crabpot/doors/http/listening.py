@@ -52,7 +52,7 @@ def address(text: str) -> Address:
     try:
         loopback = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise CrabpotError(f'"{host}" is no address of this machine\'s loopback; write 127.0.0.1:{port}') from None
+        raise CrabpotError(f'"{text}" is no address of this machine\'s loopback; write 127.0.0.1:{port}') from None
     if not loopback.is_loopback:
         raise CrabpotError(f"{host} is not the loopback; Crabpot listens on 127.0.0.1 or ::1 only")
     return Address(host=str(loopback), port=int(port))
