@@ -83,9 +83,12 @@ _TEXT_LETTERS: dict[str, tuple[str, str]] = {
 _TEXT_OPTIONS = frozenset(
     "message author date grep committer format pretty since until after before trailer cleanup subject-prefix "
     "in-reply-to grep-reflog glob exclude decorate-refs decorate-refs-exclude abbrev sort contains no-contains merged "
-    "no-merged points-at initial-branch branch origin depth strategy strategy-option pathspec-file-nul "
+    "no-merged points-at initial-branch branch origin depth strategy-option pathspec-file-nul "
     "word-diff-regex src-prefix dst-prefix line-prefix prefix namespace signature max-count skip".split()
 )
+# Another strategy is a program by its name, which may lie in the folder: git-merge-x/y.
+STRATEGIES = frozenset((b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"))
+_STRATEGY_COMMANDS = frozenset(("merge", "pull", "rebase"))
 # Remote helpers by name (`ext::sh -c …`), and addresses with a scheme.
 _HELPER = re.compile(rb"[A-Za-z0-9+.-]+::")
 _SAYS_PATTERN = re.compile(rb"-[A-Za-z0-9]*[ef]")
@@ -168,6 +171,9 @@ def _long(command: str, arg: bytes, rest: list[bytes], folder: bytes, roots: Roo
     for refused in _REFUSED_FOR.get(command, ()):
         if refused.startswith(name):
             raise _refused("--" + name, "it brings a configuration along")
+    # As a beginning it stands for --strategy-option too, and git takes it for neither.
+    if name and "strategy".startswith(name):
+        _check_strategy(value if equals else rest[0] if rest else b"")
     if name in _TEXT_OPTIONS:
         if not equals and name in ("message", "author", "date", "grep") and rest:
             del rest[0]
@@ -180,6 +186,8 @@ def _short(command: str, arg: bytes, rest: list[bytes], folder: bytes, roots: Ro
     letters = arg[1:].decode("latin-1")
     refused = _REFUSED_LETTERS.get(command, {})
     texts, before = _TEXT_LETTERS.get(command, ("", ""))
+    if command in _STRATEGY_COMMANDS and "s" in letters:
+        _check_strategy(arg[arg.index(b"s") + 1 :] or (rest[0] if rest else b""))
     for at, letter in enumerate(letters):
         if letter in refused:
             raise _refused("-" + letter, refused[letter])
@@ -211,6 +219,11 @@ def _check_path(path: bytes, folder: bytes, roots: Roots) -> None:
     """Whatever could be a path must not lead out. Names of branches, ranges and messages never do, as paths."""
     if path:
         roots.resolve(path, folder)
+
+
+def _check_strategy(name: bytes) -> None:
+    if name not in STRATEGIES:
+        raise _refused("a strategy that git itself does not have", _RUNS)
 
 
 def _refused(option: str, why: str) -> ToolError:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 
+from .gitargs import STRATEGIES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .roots import Roots
@@ -94,11 +96,8 @@ _FREE: tuple[tuple[str, str], ...] = (
     (r"diff\..+\.command", "true"),
     (r"diff\.external", "true"),
     (r"merge\..+\.driver", _MERGE),
-    (r"hook\..+\.command", "true"),
-    (r"hook\..+\.enabled", "false"),
     (r"trailer\..+\.(?:cmd|command)", "true"),
     (r"credential\..+\.helper", ""),
-    (r"gc\.recentobjectshook", "true"),
     (r"interactive\.difffilter", "cat"),
     (r"uploadpack\.packobjectshook", ""),
     (r"submodule\..+\.update", "none"),
@@ -116,9 +115,11 @@ _PATHS = re.compile(
 _CHANGING = re.compile(r"includeif\..+")
 _ADDRESSES = re.compile(r"remote\..+\.(?:url|pushurl)|branch\..+\.(?:remote|pushremote)|remote\.pushdefault")
 _REWRITES = re.compile(r"url\..+\.(?:insteadof|pushinsteadof)|remote\..+\.proxy")
-# Of these git takes the first that is said, so that nothing said later could take them back; and any command may fetch
-# what a partial clone lacks.
-_PROGRAMS = re.compile(r"remote\..+\.(?:vcs|uploadpack|receivepack)")
+# Of these git takes the first that is said, or all of them, so that nothing said later could take them back; and any
+# command may fetch what a partial clone lacks.
+_PROGRAMS = re.compile(r"remote\..+\.(?:vcs|uploadpack|receivepack)|gc\.recentobjectshook|hook\..+")
+# In the state of a cherry-pick or a revert.
+_STRATEGY = re.compile(rb"strategy\s*=[ \t]*([^\r\n]*)", re.IGNORECASE)
 # Other addresses name no folder, and GIT_ALLOW_PROTOCOL keeps git from all of them.
 _SCHEME = re.compile(r"(?!file:)[A-Za-z0-9+.-]+://|[^/]+:[^/]", re.IGNORECASE)
 _FILE_URL = re.compile(r"file://[^/]*", re.IGNORECASE)
@@ -197,6 +198,9 @@ def _leads_inside(path: str, base: bytes, roots: Roots) -> bool:
     return not path or roots.holds(os.path.realpath(os.path.join(base, path.encode("utf-8", "surrogateescape"))))
 
 
-def is_program_line(line: bytes) -> bool:
-    """Whether a line of a rebase that is under way runs a program."""
-    return line.strip().split(b" ", 1)[0].split(b"\t", 1)[0] in (b"exec", b"x")
+def runs_programs(todo: bytes, strategy: bytes, options: bytes) -> bool:
+    """Whether what is under way runs a program: by a step of a rebase, or by a strategy."""
+    steps = (line.split()[:1] for line in todo.splitlines())
+    strategies = [strategy, *_STRATEGY.findall(options)]
+    named = any(name.strip() and name.strip() not in STRATEGIES for name in strategies)
+    return named or any(step in ([b"exec"], [b"x"]) for step in steps)

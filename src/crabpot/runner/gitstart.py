@@ -27,6 +27,8 @@ _ASKING = frozenset(
     "add am apply checkout cherry-pick clean commit describe diff diff-files diff-index grep merge mv pull read-tree "
     "rebase reset restore revert rm stash status switch update-index worktree".split()
 )
+# They go on with what was begun.
+_GOING_ON = frozenset(("cherry-pick", "rebase", "revert"))
 _DIFFS = frozenset(("diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show", "whatchanged"))
 
 
@@ -50,8 +52,10 @@ def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) ->
         why = "the repositories inside its worktree cannot all be looked at"
     if listing is None:
         why = "the repository's configuration cannot be read"
-    if why is None and call.command == "rebase" and folders and _runs_programs(folders[0]):
-        why = "the rebase that is under way has a line that runs a program (git rebase --abort gives it up)"
+    if why is None and call.command == "worktree" and any(key == "extensions.worktreeconfig" for key, _ in entries):
+        why = "its worktrees have configurations of their own, which git would obey in them"
+    if why is None and call.command in _GOING_ON and folders and _runs_programs(folders[0]):
+        why = "the rebase or cherry-pick that is under way runs a program (remove its state to give it up)"
     if why is not None:
         posix.write(2, b"crabpot runner: git is refused here: %s\n" % why.encode("utf-8", "replace"))
         posix._exit(_REFUSED)  # noqa: SLF001
@@ -109,8 +113,13 @@ def _capture(argv: list[bytes], env: dict[bytes, bytes]) -> bytes | None:
 
 
 def _runs_programs(folder: bytes) -> bool:
+    state = (b"rebase-merge/git-rebase-todo", b"rebase-merge/strategy", b"sequencer/opts")
+    return gitconfig.runs_programs(*(_content(os.path.join(folder, name)) for name in state))
+
+
+def _content(path: bytes) -> bytes:
     try:
-        with open(os.path.join(folder, b"rebase-merge", b"git-rebase-todo"), "rb") as file:
-            return any(map(gitconfig.is_program_line, file.read(_LARGEST_LISTING).splitlines()))
+        with open(path, "rb") as file:
+            return file.read(_LARGEST_LISTING)
     except OSError:
-        return False
+        return b""

@@ -118,6 +118,13 @@ HOSTILE = [
     ["rebase", "--exec", "id", "HEAD"],
     ["rebase", "--ex=id", "HEAD"],
     ["rebase", "-i", "HEAD~1"],
+    ["rebase", "-s", "x/evil", "HEAD~1"],
+    ["rebase", "-qsx/evil", "HEAD~1"],
+    ["rebase", "--strategy=x/evil", "HEAD~1"],
+    ["cherry-pick", "--strategy", "x/evil", "HEAD"],
+    ["revert", "--strateg=x/evil", "HEAD"],
+    ["pull", "-s", "x/evil"],
+    ["merge", "--strategy="],
     ["grep", "-O", "x"],
     ["grep", "-Oid", "x"],
     ["grep", "--open-files-in-pager=id", "x"],
@@ -469,6 +476,49 @@ def test_a_line_that_runs_a_program_in_a_rebase_under_way_is_refused(listener, r
     assert not answer["success"]
     assert "runs a program" in answer["stderr"]
     assert not trap.sprung
+
+
+STATES = {
+    "a step after a tabulator": ("rebase-merge/git-rebase-todo", "exec\tid\n"),
+    "the strategy of a rebase": ("rebase-merge/strategy", "x/evil\n"),
+    "the strategy of a cherry-pick": ("sequencer/opts", '[options] Strategy="ort"x/evil\n'),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("command", ["rebase", "cherry-pick", "revert"])
+def test_what_was_begun_does_not_go_on_where_that_runs_a_program(listener, repo, name, command):
+    path, text = STATES[name]
+    (repo / ".git" / path).parent.mkdir()
+    (repo / ".git" / path).write_text(text)
+    assert "runs a program" in listener.git(command, "--continue", cwd=str(repo))["stderr"]
+
+
+def test_a_strategy_of_gits_own_is_let_through(listener, repo):
+    (repo / "a.txt").write_text("two\n")
+    ok(listener.git("commit", "-qam", "two", cwd=str(repo)))
+    for words in (("rebase", "-s", "ort", "HEAD~1"), ("merge", "-s", "ours", "HEAD~1"), ("merge", "-sours", "HEAD~1")):
+        ok(listener.git(*words, cwd=str(repo)))
+
+
+def test_the_configuration_of_another_worktree_runs_nothing(listener, repo, trap):
+    (repo / ".gitattributes").write_text("* filter=d\n")
+    ok(listener.git("add", ".", cwd=str(repo)))
+    ok(listener.git("commit", "-qm", "attributes", cwd=str(repo)))
+    ok(listener.git("worktree", "add", "-q", "w", cwd=str(repo)))
+    ok(listener.git("worktree", "list", cwd=str(repo)))
+    subprocess.run(["git", "config", "extensions.worktreeConfig", "true"], cwd=repo, check=True)
+    subprocess.run(["git", "config", "--worktree", "filter.d.clean", str(trap.program)], cwd=repo / "w", check=True)
+    (repo / "w" / "a.txt").write_text("2wo\n")
+    answer = listener.git("worktree", "remove", "w", cwd=str(repo))
+    assert not trap.sprung
+    assert "configurations of their own" in answer["stderr"]
+
+
+@pytest.mark.parametrize("key", ["gc.recentObjectsHook", "hook.x.command"])
+def test_what_git_runs_every_value_of_is_refused(listener, repo, key):
+    subprocess.run(["git", "config", key, "id"], cwd=repo, check=True)
+    assert "names a program" in listener.git("gc", cwd=str(repo))["stderr"]
 
 
 def test_a_repository_that_lies_outside_or_leads_there_is_left_alone(listener, repo, tmp_path):
