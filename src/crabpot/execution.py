@@ -18,6 +18,7 @@ from crabpot.placement.scope import Scope
 from crabpot.spares import Spares
 from crabpot.spec import binds
 from crabpot.spec.build import build
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from crabpot.backends.inflight import Sink
     from crabpot.backends.registry import Registry
     from crabpot.backends.reply import Reply
-    from crabpot.backends.wire import Resizes, Source
-    from crabpot.elevation.approvals import Approver
     from crabpot.fleet import Connected, Live
     from crabpot.model import ToolCall
     from crabpot.placement.rules import Placement
@@ -42,16 +41,6 @@ _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
 _TOLD = ("exec", "process")
 # A gateway that lives for months meets more sessions than it need remember.
 _REMEMBERED = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
-    """What a door connects to a call: its input, who takes its output, its terminal's sizes, and whom to ask."""
-
-    source: Source | None = None
-    sink: Sink | None = None
-    resizes: Resizes | None = None
-    approver: Approver | None = None
 
 
 _NO_STREAMS = Streams()

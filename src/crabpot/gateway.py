@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
     from crabpot.audit.store import AuditLog
     from crabpot.elevation.approvals import Desk
-    from crabpot.execution import Execution, Streams
+    from crabpot.execution import Execution
     from crabpot.hosttools import HostTool
     from crabpot.leaving import Departure
     from crabpot.model import ToolResult, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings
+    from crabpot.streams import Streams
 
     Watcher = Callable[[ToolCall, ToolResult], None]
 
@@ -88,12 +89,14 @@ class Gateway:
         call_id = f"{self._name}-{next(self._numbers)}"
         call = ToolCall(id=call_id, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
         agent, placed, allowed = self._decided(session, name)
+        streamed: dict[str, int] = {}
 
         if not allowed.answer:
             result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
-            return self._recorded(call, agent, result, allowed)
+            return self._recorded(call, agent, result, allowed, streamed)
 
         leaving = _leaving(call, agent, placed.answer)
+        streams = None if streams is None else streams.counted(streamed)
 
         try:
             with self.departure.attended(streams, placed.answer):
@@ -104,9 +107,9 @@ class Gateway:
         except BaseException:
             # The caller left, or what it connected broke: the call was ended, and that is written down as well.
             result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
-            self._recorded(call, agent, result, placed)
+            self._recorded(call, agent, result, placed, streamed)
             raise
-        return self._recorded(call, agent, result, leaving or placed)
+        return self._recorded(call, agent, result, leaving or placed, streamed)
 
     def _decide(self, session: str, tool: str) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
         key = sessions.parse(session, default_agent=self.settings.default_agent)
@@ -133,8 +136,15 @@ class Gateway:
         except AuditUnavailable as error:
             return call.failed("internal", f"nothing touches the host without a record: {error}")
 
-    def _recorded(self, call: ToolCall, agent: AgentSettings, result: ToolResult, verdict: Verdict[Any]) -> ToolResult:
-        self.audit.record(of_call(call, agent.id, result, verdict))
+    def _recorded(
+        self,
+        call: ToolCall,
+        agent: AgentSettings,
+        result: ToolResult,
+        verdict: Verdict[Any],
+        streamed: Mapping[str, int],
+    ) -> ToolResult:
+        self.audit.record(of_call(call, agent.id, result, verdict, streamed))
         for watcher in self._watchers:
             watcher(call, result)
         return result

@@ -19,6 +19,7 @@ from crabpot.elevation.rules import Exit
 from crabpot.errors import HostRefused
 from crabpot.model import Place, ToolCall
 from crabpot.placement.rules import Placement
+from crabpot.streams import counting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -65,18 +66,16 @@ class HostCommands:
         args = {"command": shlex.join(argv), "cwd": cwd, "timeout": limits.time_ceiling}
         call = ToolCall(id=next(self._ids), session=scope.session, tool="exec", args=args)
         verdict = rules.decide_host_command(argv, scope.agent)
+        link = _Link(conversation)
         if verdict.answer.exit is Exit.STAYS_IN:
             result = call.failed("denied", f"{argv[0]} does not leave: {verdict.because} ({verdict.source})")
         else:
-            result = await self._leave(scope, conversation, call, verdict)
-        self.departure.audit.record(of_call(call, scope.agent.id, result, verdict))
+            result = await self._leave(scope, link, call, verdict)
+        self.departure.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
         _reply(conversation, result)
 
-    async def _leave(
-        self, scope: Scope, conversation: Conversation, call: ToolCall, verdict: Verdict[Elevation]
-    ) -> ToolResult:
+    async def _leave(self, scope: Scope, link: _Link, call: ToolCall, verdict: Verdict[Elevation]) -> ToolResult:
         placed = Placement(where=Place.SANDBOX, scope_key=scope.key)
-        link = _Link(conversation)
         running = asyncio.ensure_future(
             self.departure.leave(call, scope.agent, placed, verdict, None, run=partial(self._run, scope, link))
         )
@@ -86,8 +85,8 @@ class HostCommands:
         except asyncio.CancelledError:
             what = "the program that called it ended" if link.started else "it was interrupted before it started"
             result = call.failed("cancelled", what)
-            if conversation.dropped.is_set():
-                self.departure.audit.record(of_call(call, scope.agent.id, result, verdict))
+            if link.conversation.dropped.is_set():
+                self.departure.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
                 raise
             return result
         finally:
@@ -109,7 +108,7 @@ class HostCommands:
                 plan,
                 timeout_s=timeout_s,
                 output_limit=scope.agent.sandbox.limits.output,
-                sink=link.sink,
+                sink=counting(link.sink, link.streamed),
                 source=link.source(),
                 caller=elevated.Caller(signals=link.signals(), turns=_turns(caller, plan, link)),
             )
@@ -127,26 +126,27 @@ class _Link:
 
     def __init__(self, conversation: Conversation) -> None:
         self.started = False
+        self.streamed: dict[str, int] = {}
         self.behind = 0
-        self._conversation = conversation
+        self.conversation = conversation
         self._heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def sink(self, stream: str, data: bytes) -> None:
         """Pass output on, at the pace of whoever reads it inside."""
         self.behind += 1
         try:
-            await self._conversation.write(data, stream)
+            await self.conversation.write(data, stream)
         finally:
             self.behind -= 1
 
     async def source(self) -> AsyncIterator[bytes]:
         """Give its input."""
-        while data := await self._conversation.read():
+        while data := await self.conversation.read():
             yield data
 
     async def hear(self, running: asyncio.Future[Any]) -> None:
         """Take signals: one that comes before the command runs ends the waiting for it."""
-        async for name in self._conversation.signals():
+        async for name in self.conversation.signals():
             if self.started and name in _PASSED_ON and self._heard.qsize() < _MANY_SIGNALS:
                 self._heard.put_nowait(name)
             elif not self.started and name in _ENDS:

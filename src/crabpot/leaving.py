@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from crabpot.elevation.approvals import Desk
     from crabpot.elevation.host import Host, Plan
     from crabpot.elevation.rules import Elevation
-    from crabpot.execution import Execution, Streams
+    from crabpot.execution import Execution
     from crabpot.model import ToolCall, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings
+    from crabpot.streams import Streams
 
     # A plan and its time limit in seconds.
     Run = Callable[[Plan, float], Awaitable[Reply]]

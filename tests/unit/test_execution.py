@@ -11,8 +11,8 @@ import time
 import pytest
 
 from crabpot.arguments import InvalidCall, split_input, time_limit
-from crabpot.execution import Streams
 from crabpot.model import ToolCall
+from crabpot.streams import Streams
 
 S = "agent:main:main"
 

@@ -13,7 +13,7 @@ from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import FILE_NAME
 from crabpot.elevation.requests import Answer
 from crabpot.errors import CrabpotError, SessionError
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 S = "agent:main:main"
 # Blueprint §9, to the letter.
@@ -631,6 +631,34 @@ async def test_a_reader_that_leaves_ends_the_call_and_gets_its_own_exception(ben
             await made.gateway.call(S, "exec", {"command": "yes"}, streams=Streams(sink=broken))
         assert caught.value is fault
         assert (await records(made))[-1]["error"] == "cancelled"
+
+
+async def test_the_log_has_the_sizes_of_what_was_streamed_and_of_what_was_not(bench):
+    taken = []
+
+    async def sink(stream, data):
+        taken.append((stream, data))
+
+    async with bench() as made:
+        for streams in (Streams(sink=sink), None):
+            await made.gateway.call(S, "exec", {"command": "printf täglich; printf no >&2"}, streams=streams)
+        await made.gateway.call(S, "write", path="file", content="x" * 1000)
+        await made.gateway.call(S, "read", {"path": "file"}, streams=Streams(sink=sink))
+        streamed, whole, _, read = await records(made)
+        assert streamed["sizes"] == whole["sizes"] == {"stdout": 8, "stderr": 2}
+        assert (streamed["digests"], set(whole["digests"])) == ({}, {"stdout", "stderr"})
+        assert read["sizes"] == {"stdout": 0, "stderr": 0, "content": 1000}
+        assert sum(len(data) for _, data in taken) == 8 + 2 + 1000
+
+
+async def test_the_log_has_what_was_streamed_before_the_caller_left(bench):
+    async def leaves(_stream, _data):
+        raise BrokenPipeError
+
+    async with bench() as made:
+        with pytest.raises(BrokenPipeError):
+            await made.gateway.call(S, "exec", {"command": "printf four; sleep 1000"}, streams=Streams(sink=leaves))
+        assert (await records(made))[-1]["sizes"]["stdout"] == 4
 
 
 async def test_decisions_are_remembered_but_not_for_every_session_ever_seen(bench):

@@ -119,6 +119,10 @@ async def test_words_folder_and_exit_code_pass_and_a_person_is_shown_them(opened
         assert (asked.pattern, asked.sender) == ("tool *", None)
         assert asked.folder.path == f"{desk.workspace}/sub"
         assert asked.binary.path == f"{desk.programs}/tool"
+        await desk.gateway.audit.durable()
+        told = AuditReader(str(desk.programs.parent / "state")).last(9)
+        sizes = [record["sizes"] for record in told if record["kind"] == "call"]
+        assert sizes == [{"stdout": len(result.stdout), "stderr": 8}] * 2
 
 
 async def test_input_and_output_are_the_same_byte_for_byte_and_larger_than_any_window(opened: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _LONGEST = 4096
 _MOST_NAMES = 64
 _LARGEST = 10**15
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 # Arguments whose text is shown. Of all others only the size is: they hold contents, input and environment.
 _SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background"})
@@ -27,8 +29,11 @@ def of_intent(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, An
     return {"kind": "intent", **_who(call, agent, verdict)}
 
 
-def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any]) -> dict[str, Any]:
-    """Describe a call that has ended."""
+def of_call(
+    call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any], streamed: Mapping[str, int] = _NOTHING
+) -> dict[str, Any]:
+    """Describe a call that has ended; `streamed` says how many bytes of each stream went past its result."""
+    back = _came_back(result)
     return {
         "kind": "call",
         **_who(call, agent, verdict),
@@ -36,8 +41,11 @@ def of_call(call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any
         "success": result.success,
         "exit_code": result.exit_code,
         "error": None if result.error is None else result.error.code,
-        "sizes": {"stdout": len(result.stdout), "stderr": len(result.stderr)},
-        "digests": _digests(result),
+        "sizes": {
+            name: len(back.get(name, b"")) + streamed.get(name, 0)
+            for name in dict.fromkeys(("stdout", "stderr", *back, *streamed))
+        },
+        "digests": {name: hashlib.sha256(data).hexdigest() for name, data in back.items()},
         "truncated": result.truncated,
         "duration_ms": result.duration_ms,
     }
@@ -109,15 +117,15 @@ def of_connection(session: str, agent: str, destination: str, answer: str, **mor
     }
 
 
-def _digests(result: ToolResult) -> dict[str, str]:
-    """Prove what came back without keeping it."""
+def _came_back(result: ToolResult) -> dict[str, bytes]:
+    """Give what a result holds: its digests prove it without keeping it."""
     content = None if result.data is None else result.data.get("content")
     parts = {"stdout": result.stdout, "stderr": result.stderr, "content": content}
-    return {name: _digest(text) for name, text in parts.items() if text and isinstance(text, str)}
+    return {name: _encode(text) for name, text in parts.items() if text and isinstance(text, str)}
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
@@ -142,7 +150,7 @@ def _argument(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {"names": [_text(key) for key in islice(value, _MOST_NAMES)]}
     if name in _PROVED and isinstance(value, str):
-        return {"size": len(value), "sha256": _digest(value)}
+        return {"size": len(value), "sha256": hashlib.sha256(_encode(value)).hexdigest()}
     return {"size": len(value)} if isinstance(value, str | bytes) else None
 
 

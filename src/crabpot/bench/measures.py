@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from crabpot.bench.figures import Figure, Series
 from crabpot.errors import CrabpotError
-from crabpot.execution import Streams
 from crabpot.model import Place
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.conformance.ground import unique_nap
 from crabpot.conformance.promises import Chapter, bad, good, same, true
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

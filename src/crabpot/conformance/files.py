@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from crabpot.conformance.promises import Chapter, bad, good, same, true
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,9 +18,9 @@ from crabpot.spec.hardening import NOBODY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from crabpot.execution import Streams
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
+    from crabpot.streams import Streams
 
     # A configuration's text and a state folder to the gateway over them.
     OpenGateway = Callable[[str, str], Gateway]

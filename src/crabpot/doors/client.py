@@ -14,9 +14,9 @@ from crabpot.backends.wire import Wire
 from crabpot.doors.questions import Answerer
 from crabpot.doors.serve import SOCKET_NAME, fingerprint, reachable, same_user
 from crabpot.errors import CrabpotError, SandboxLost
-from crabpot.execution import Streams
 from crabpot.model import Failure, Place, ToolResult
 from crabpot.placement import sessions
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

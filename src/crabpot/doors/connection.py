@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from crabpot.backends.flow import Intake, Window, pieces
 from crabpot.doors.questions import Asker
 from crabpot.errors import CrabpotError, SessionError
-from crabpot.execution import Streams
 from crabpot.runner.frames import FrameError, FrameReader, encode
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

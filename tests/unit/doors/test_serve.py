@@ -18,9 +18,9 @@ from crabpot.audit.reading import AuditReader
 from crabpot.doors.client import connect
 from crabpot.doors.serve import SOCKET_NAME, AlreadyServing, fingerprint, serve
 from crabpot.errors import CrabpotError
-from crabpot.execution import Streams
 from crabpot.model import ToolResult
 from crabpot.runner.frames import MAX_LINE, WINDOW, FrameReader, encode
+from crabpot.streams import Streams
 
 S = "agent:main:main"
 

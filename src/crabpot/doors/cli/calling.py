@@ -25,10 +25,10 @@ from crabpot.doors.cli.frame import (
 )
 from crabpot.doors.cli.show import visible
 from crabpot.doors.client import connect
-from crabpot.execution import Streams
 from crabpot.model import Place
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from argparse import Namespace

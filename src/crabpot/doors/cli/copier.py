@@ -13,9 +13,9 @@ from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
     from crabpot.doors.client import RemoteGateway
-    from crabpot.execution import Streams
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
+    from crabpot.streams import Streams
 
 CHUNK = 1024 * 1024
 # Never through a link, and never stuck on a pipe that nobody writes.

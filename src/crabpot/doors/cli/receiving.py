@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from crabpot.doors.cli.copier import CAREFULLY, Copier, check, check_depth, left_out
 from crabpot.doors.cli.frame import note
 from crabpot.errors import CrabpotError
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

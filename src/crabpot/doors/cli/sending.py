@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.doors.cli.copier import CAREFULLY, CHUNK, Copier, check, check_depth, left_out
 from crabpot.doors.cli.frame import note
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator

@@ -14,7 +14,7 @@ from crabpot.doors.http.asking import FilePath, Key, Sender, object_of, sender_o
 from crabpot.doors.http.house import Asked, House, as_json
 from crabpot.doors.http.streaming import Events, Pieces, watched
 from crabpot.doors.output import Output, streams
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.doors.http.metrics import Metrics
-    from crabpot.execution import Streams
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
+    from crabpot.streams import Streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.results import as_mcp
 from crabpot.doors.mcp.running import Running
 from crabpot.errors import CrabpotError
-from crabpot.execution import Streams
+from crabpot.streams import Streams
 
 if TYPE_CHECKING:
     import asyncio
