@@ -126,8 +126,8 @@ async def test_a_request_is_answered_by_buttons_with_minutes_and_with_a_reason(p
         await shown.click("text=Allow for minutes")
         assert (await deciding).minutes == 7
         deciding = asyncio.create_task(door.desk.decide(request(argv=("git", "fetch"))))
-        await shown.fill("article .reason", "not today")
-        await shown.click("article button.deny")
+        await shown.fill("article:not(.gone) .reason", "not today")
+        await shown.click("article:not(.gone) button.deny")
         answer = await deciding
         assert (answer.allowed, answer.reason) == (False, "not today")
 
@@ -140,6 +140,36 @@ async def test_a_connection_can_be_written_into_the_configuration(page):
         await shown.click("text=Allow and add to the configuration")
         answer = await deciding
         assert (answer.allowed, answer.grant) == (True, "config")
+
+
+async def test_a_request_that_is_taken_back_moves_no_other_one_under_the_mouse(page):
+    async with page() as (door, shown):
+        first = asyncio.create_task(door.desk.decide(request()))
+        await shown.locator("article").first.wait_for()
+        second = asyncio.create_task(door.desk.decide(request(argv=("sh", "-c", "evil"))))
+        await shown.locator("article", has_text="evil").wait_for()
+        await shown.locator("article").first.locator("button", has_text="Allow once").hover()
+        await shown.locator("article").last.locator("button:enabled", has_text="Allow once").wait_for()
+        first.cancel()
+        await shown.locator("article.gone").wait_for()
+        await shown.mouse.down()
+        await shown.mouse.up()
+        assert [one.argv for one in door.desk.pending()] == [("sh", "-c", "evil")]
+        await shown.mouse.move(0, 0)
+        await shown.locator("article.gone").wait_for(state="detached")
+        await shown.locator("article button", has_text="Deny").click()
+        assert not (await second).allowed
+
+
+async def test_a_request_that_has_just_come_is_not_answered_by_a_click(page):
+    async with page() as (door, shown):
+        deciding = asyncio.create_task(door.desk.decide(request()))
+        button = shown.locator("article button", has_text="Allow once")
+        await button.wait_for()
+        await button.click(force=True)
+        assert len(door.desk.pending()) == 1
+        await button.click()
+        assert (await deciding).allowed
 
 
 async def test_a_key_that_was_meant_for_something_else_answers_nothing(page):

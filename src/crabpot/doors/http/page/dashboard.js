@@ -98,7 +98,7 @@ const cards = new Map();
 
 function showApprovals({ requests }) {
   const ids = new Set(requests.map((one) => one.id));
-  for (const [id, card] of cards) if (!ids.has(id)) { card.remove(); cards.delete(id); }
+  for (const [id, card] of cards) if (!ids.has(id)) { retire(card); cards.delete(id); }
   for (const one of requests) {
     if (cards.has(one.id)) continue;
     const card = approval(one);
@@ -108,9 +108,20 @@ function showApprovals({ requests }) {
   byId("waiting").hidden = !ids.size;
   byId("waiting").textContent = ids.size;
   document.title = ids.size ? `(${ids.size}) Crabpot` : "Crabpot";
-  if (!ids.size) byId("requests").replaceChildren(h("p", { class: "soft" }, "Nothing waits for an answer."));
-  else byId("requests").querySelector(":scope > p")?.remove();
+  byId("requests").querySelector(":scope > p")?.remove();
+  if (!ids.size) byId("requests").append(h("p", { class: "soft" }, "Nothing waits for an answer."));
 }
+
+// An agent that takes a request back must not thereby move another one under a finger that is about to press.
+function retire(card) {
+  if (!byId("requests").matches(":hover")) { card.remove(); return; }
+  card.classList.add("gone");
+  for (const button of card.querySelectorAll("button")) button.disabled = true;
+}
+
+byId("requests").addEventListener("mouseleave", () => {
+  for (const card of byId("requests").querySelectorAll(".gone")) card.remove();
+});
 
 function approval(one) {
   const born = Date.now();
@@ -157,9 +168,14 @@ function approval(one) {
       h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes,
       lists ? h("button", { class: "allow", onclick: keys.c }, "Allow and add to the configuration") : "",
       h("button", { class: "deny", onclick: keys.d }, "Deny"), reason));
+  // Nor is a click for a request that has just come under the mouse.
+  for (const button of card.querySelectorAll("button")) button.disabled = true;
+  setTimeout(() => {
+    if (cards.get(one.id) === card) for (const button of card.querySelectorAll("button")) button.disabled = false;
+  }, TOO_NEW_MS);
   card.addEventListener("keydown", (event) => {
     // Only on the request itself, and not on one that has just come under the fingers of somebody who types.
-    if (event.target !== card || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    if (event.target !== card || cards.get(one.id) !== card || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     event.preventDefault();
     if (Date.now() - born > TOO_NEW_MS) keys[event.key]();
   });
