@@ -1,4 +1,4 @@
-.PHONY: setup fmt lint test check bench clean
+.PHONY: setup fmt lint test check bench bench-docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
@@ -23,8 +23,11 @@ test: setup ## every test, with coverage
 
 check: lint test ## all of the above
 
-bench: setup ## measure, as ratios to a bare spawn in the same run
-	$(PYTHON) -I -m crabpot bench
+bench: setup ## measure everything beside every peer, and fail where a figure is missed by far
+	scripts/bench
+
+bench-docs: setup ## the same, and write docs/benchmarks.md with its results and plots
+	scripts/bench docs
 
 clean:
 	rm -rf .venv .venv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -33,6 +33,8 @@ class _Spare:
 
     connected: Connected
     held: keeping.Hold | None
+    # Asked once, ahead: looking through a protocol takes longer than moving a folder.
+    named: Named | None
 
     async def end(self) -> None:
         await self.connected.end()
@@ -73,11 +75,13 @@ class Spares:
         own = replace(spec, scope_key=name, name=name, workspace=folder)
         held = await keeping.hold_alone(self._state, own, agent) if spec.private else None
         try:
-            return _Spare(connected=await self._start_warm(own), held=held)
+            connected = await self._start_warm(own)
         except BaseException:
             if held is not None:
                 held.release()
             raise
+        opened = connected.opened
+        return _Spare(connected=connected, held=held, named=opened if isinstance(opened, Named) else None)
 
     async def _start_warm(self, spec: SandboxSpec) -> Connected:
         """Start one whose runner has loaded the code of its tools, which it does at their first call."""
@@ -110,13 +114,9 @@ class Spares:
             self._end_soon(waiting.pop())
             return None
         waiting.pop()
-        return self._renamed(spare, spec), spare.held
-
-    def _renamed(self, spare: _Spare, spec: SandboxSpec) -> Connected:
-        opened = spare.connected.opened
-        if isinstance(opened, Named):
-            self._soon(opened.rename(spec.name))
-        return spare.connected
+        if spare.named is not None:
+            self._soon(spare.named.rename(spec.name))
+        return spare.connected, spare.held
 
     def _end_soon(self, spare: _Spare) -> None:
         self._soon(spare.end())

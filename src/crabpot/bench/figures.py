@@ -1,10 +1,17 @@
-"""The figures to hold: what is measured, against what, and the ratio that must not be passed."""
+"""What a run gives: series, the figures to hold, comparisons and curves, as data that goes to JSON and back."""
 
 from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A run on a shared machine, where a figure may be off by that much before it is called a regression.
+MARGIN = 1.6
+_DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +33,16 @@ class Series:
         ordered = sorted(self.values)
         return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
 
+    def as_json(self) -> dict[str, Any]:
+        """Give the raw values, and what they come to."""
+        rounded = [round(value, _DIGITS) for value in self.values]
+        return {"name": self.name, "unit": self.unit, "median": self.median, "p99": self.p99, "values": rounded}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Series:
+        """Read it back."""
+        return cls(name=given["name"], unit=given["unit"], values=tuple(given["values"]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
@@ -45,76 +62,144 @@ class Figure:
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether the row holds; None where there is nothing to compare with, or nothing to hold."""
-        if self.ratio is None or self.at_most is self.at_least is None:
+        """Tell whether the row holds; None where there is nothing to compare with."""
+        return self.within(1.0)
+
+    def within(self, margin: float) -> bool | None:
+        """Tell whether it holds, or misses by no more than a margin."""
+        if self.ratio is None:
             return None
-        above = self.at_most is not None and self.ratio > self.at_most
-        below = self.at_least is not None and self.ratio < self.at_least
+        above = self.at_most is not None and self.ratio > self.at_most * margin
+        below = self.at_least is not None and self.ratio < self.at_least / margin
         return not (above or below)
 
     def hold(self) -> str:
         """Say what is to be held."""
-        if self.at_most is self.at_least is None:
-            return "no figure set"
         return f"≤ {self.at_most:.4g} ×" if self.at_most is not None else f"≥ {self.at_least or 0:.4g} ×"
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the row and its raw values."""
+        return {
+            "what": self.what,
+            "ratio": self.ratio,
+            "hold": self.hold(),
+            "holds": self.holds,
+            "at_most": self.at_most,
+            "at_least": self.at_least,
+            "missing": self.missing,
+            "ours": self.ours.as_json(),
+            "other": None if self.other is None else self.other.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Figure:
+        """Read it back."""
+        return cls(
+            what=given["what"],
+            ours=Series.from_json(given["ours"]),
+            other=None if given["other"] is None else Series.from_json(given["other"]),
+            at_most=given["at_most"],
+            at_least=given["at_least"],
+            missing=given["missing"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Several ways to do one thing, measured in turns. The ratios are to the series that `limit` names, if it does."""
+
+    id: str
+    what: str
+    series: tuple[Series, ...]
+    limit: str | None = None
+    note: str = ""
+
+    def find(self, name: str) -> Series | None:
+        """Give the series of that name, if it was measured."""
+        return next((one for one in self.series if one.name == name), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give all series."""
+        series = [one.as_json() for one in self.series]
+        return {"id": self.id, "what": self.what, "limit": self.limit, "note": self.note, "series": series}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Comparison:
+        """Read it back."""
+        series = tuple(map(Series.from_json, given["series"]))
+        return cls(id=given["id"], what=given["what"], limit=given["limit"], note=given["note"], series=series)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """How things change with a number: for each line its points, and at each point a series."""
+
+    id: str
+    what: str
+    along: str
+    lines: dict[str, tuple[tuple[float, Series], ...]]
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Give every point."""
+        lines = {name: [[x, series.as_json()] for x, series in points] for name, points in self.lines.items()}
+        return {"id": self.id, "what": self.what, "along": self.along, "note": self.note, "lines": lines}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Curve:
+        """Read it back."""
+        lines = {
+            name: tuple((x, Series.from_json(series)) for x, series in points)
+            for name, points in given["lines"].items()
+        }
+        return cls(id=given["id"], what=given["what"], along=given["along"], note=given["note"], lines=lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All rows of a run, and the machine that it ran on."""
+    """One run: the machine, who took part and who could not, and everything that was measured."""
 
-    machine: dict[str, Any]
-    figures: tuple[Figure, ...]
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    machine: dict[str, str]
+    peers: dict[str, dict[str, str]] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    curves: tuple[Curve, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Give the raw results."""
         return {
             "machine": self.machine,
-            "notes": list(self.notes),
-            "figures": [
-                {
-                    "what": figure.what,
-                    "ratio": figure.ratio,
-                    "hold": figure.hold(),
-                    "holds": figure.holds,
-                    "missing": figure.missing,
-                    "series": [
-                        {"name": s.name, "unit": s.unit, "median": s.median, "p99": s.p99, "values": list(s.values)}
-                        for s in (figure.ours, figure.other)
-                        if s is not None
-                    ],
-                }
-                for figure in self.figures
-            ],
+            "peers": self.peers,
+            "figures": _all(self.figures),
+            "comparisons": _all(self.comparisons),
+            "curves": _all(self.curves),
         }
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Report:
+        """Read them back."""
+        return cls(
+            machine=given["machine"],
+            peers=given["peers"],
+            figures=tuple(map(Figure.from_json, given["figures"])),
+            comparisons=tuple(map(Comparison.from_json, given["comparisons"])),
+            curves=tuple(map(Curve.from_json, given["curves"])),
+        )
+
+
+def _all(things: Iterable[Figure | Comparison | Curve]) -> list[dict[str, Any]]:
+    return [thing.as_json() for thing in things]
+
+
+def shown(value: float, unit: str) -> str:
+    """Show a value in a unit that reads well."""
+    if unit != "s":
+        return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"  # noqa: PLR2004
+    if value < 0.001:  # noqa: PLR2004
+        return f"{value * 1e6:.0f} µs"
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.2f} s"
 
 
 def amount(series: Series) -> str:
-    """Show a median in a unit that reads well."""
-    value, unit = series.median, series.unit
-    if unit == "s":
-        return f"{value * 1000:.2f} ms" if value < 1 else f"{value:.2f} s"
-    return f"{value:.1f} {unit}"
-
-
-def markdown(report: Report, command: str) -> str:
-    """Write the report as the page that docs/benchmarks.md is."""
-    facts = "; ".join(f"{name}: {value}" for name, value in report.machine.items())
-    lines = [
-        "# Benchmarks",
-        "",
-        f"Written by `{command}`. Ratios of medians within one run; times are this machine's and move with it.",
-        "",
-        f"Machine: {facts}.",
-        "",
-        "| what | ours | beside | ratio | hold | |",
-        "|---|---|---|---|---|---|",
-    ]
-    for figure in report.figures:
-        beside = figure.missing if figure.other is None else f"{figure.other.name}: {amount(figure.other)}"
-        ratio = "" if figure.ratio is None else f"{figure.ratio:.2f} ×"
-        unheld = "not measured" if figure.ratio is None else ""
-        verdict = {True: "held", False: "**missed**", None: unheld}[figure.holds]
-        lines.append(f"| {figure.what} | {amount(figure.ours)} | {beside} | {ratio} | {figure.hold()} | {verdict} |")
-    return "\n".join([*lines, "", *report.notes, ""])
+    """Show a median."""
+    return shown(series.median, series.unit)

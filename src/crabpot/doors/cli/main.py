@@ -249,9 +249,15 @@ def _proving(commands: Adder) -> None:
 
 def _measuring(commands: Adder) -> None:
     one = _add(commands, "bench", "benching:bench", "measure on this machine, as ratios in one run")
-    one.add_argument("--full", action="store_true", help="more repetitions, 500 sandboxes")
+    one.add_argument("--full", action="store_true", help="everything: every tool and door, 500 sandboxes, 64 callers")
+    one.add_argument(
+        "--peers", action="store_true", help="install the peers first, each into an environment of its own"
+    )
+    one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
+    one.add_argument("--guard", action="store_true", help="fail only where a figure is missed by far")
     one.add_argument("--json", action="store_true", help="print the raw results")
-    one.add_argument("--markdown", metavar="FILE", help="write the report as a page")
+    one.add_argument("--results", metavar="FILE", nargs="+", help="take results that were printed, measure nothing")
+    one.add_argument("--docs", metavar="DIR", help="write results, page and plots into this folder")
 
 
 def _deciding(commands: Adder) -> None:
