@@ -31,7 +31,7 @@ p, dl { color: var(--soft); margin: .4rem 0; } code, td.mono { font-family: ui-m
 .counts b { display: block; font-size: 1.5rem; line-height: 1.2; }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; color: var(--soft); font-weight: 500; }
 th, td { border-bottom: 1px solid var(--line); padding: .4rem .8rem .4rem 0; vertical-align: top; }
-td:first-child { width: 6rem; }
+td:first-child { width: 6rem; } td.name { white-space: nowrap; }
 td.took { text-align: right; white-space: nowrap; padding-right: 0; color: var(--soft); }
 .claim { font-weight: 600; } .told { color: var(--soft); font-size: .88em; }
 .held { color: var(--held); } .degraded { color: var(--degraded); } .open { color: var(--open); }
@@ -97,7 +97,7 @@ def _clauses(report: Report) -> Iterator[str]:
         return
     yield "<h2>How this machine keeps each promise</h2>\n<table>\n<tr><th>state</th><th>clause</th><th>how</th></tr>"
     for clause in report.clauses:
-        yield _row(clause.state, f"<td>{_safe(clause.name)}</td><td>{_safe(clause.how)}</td>")
+        yield _row(clause.state, f'<td class="name">{_safe(clause.name)}</td><td>{_safe(clause.how)}</td>')
     yield "</table>"
 
 
