@@ -96,7 +96,11 @@ class Host:
                     *obeyed,
                     *(() if neutral is None else neutral.lines),
                 ),
-                dangers=(*programs.dangers(words), *(() if look is None else look.words.dangers)),
+                dangers=(
+                    *programs.dangers(words),
+                    *(() if look is None else look.words.dangers),
+                    *(() if neutral is None else neutral.dangers),
+                ),
                 hop=hop,
                 obeyed=obeyed,
                 look=look,

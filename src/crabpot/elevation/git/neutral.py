@@ -49,6 +49,8 @@ VARIABLES = {
 _NO_PATHS = "git:http:https:ssh"
 _LONGEST_SHOWN = 200
 _MOST_KEPT_OUT = 1000
+# As many as the terminal shows of a list.
+_MOST_PLACES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class Neutral:
     lines: tuple[str, ...]
     config: tuple[tuple[str, str], ...] = field(repr=False)
     """Every key and value of the repository's own, as they were when a person was told."""
+    dangers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +89,22 @@ class Look:
         async for inner in self._inner(asked, found):
             local += inner.local
         kept_out = _judged(local)
-        lines += [f"git config {key} = {_short(value)} (kept out)" for key, value in kept_out]
-        lines += [f"git config {key} = {_short(value)}" for key, value in local if keys.says_where(key)]
+        # Where things go comes first: what is kept out does no harm, and could be planted to hide what does.
+        places = list(
+            dict.fromkeys(f"git config {key} = {_short(value)}" for key, value in local if keys.says_where(key))
+        )
+        places.sort(key=lambda line: "insteadof = " not in line)
+        lines = [*places, *(f"git config {key} = {_short(value)} (kept out)" for key, value in kept_out), *lines]
         # Another user's settings are not the gateway's to give.
         pairs = [*ALWAYS, *_stand_ins(kept_out, () if self.state is None else found.operators)]
-        return Neutral(env={**base, **overrides(pairs)}, lines=tuple(dict.fromkeys(lines)), config=tuple(local))
+        return Neutral(
+            env={**base, **overrides(pairs)},
+            lines=tuple(dict.fromkeys(lines)),
+            config=tuple(local),
+            dangers=(f"the repository names {len(places)} places; read them all",)
+            if len(places) > _MOST_PLACES
+            else (),
+        )
 
     async def _inner(self, asked: Git, found: Repository) -> AsyncIterator[Repository]:
         """Give the repositories in a repository, checked out or not: git may go into each."""

@@ -326,6 +326,18 @@ async def test_what_is_kept_out_and_where_a_push_goes_is_told_before_anybody_agr
     assert not any("user.name" in line for line in told)
 
 
+async def test_nothing_planted_hides_where_a_push_goes(planted: Planted) -> None:
+    for number in range(20):
+        planted.hook(f"hook-{number}")
+        planted.config(f"alias.a{number}", "!x")
+        planted.config(f"remote.r{number}.url", "https://harmless.invalid/")
+    planted.config("url.https://evil.invalid/.insteadOf", str(planted.remote))
+    plan = await planted.machine.plan("git", "push", "origin", "main")
+    assert plan.executes[0] == f"git config url.https://evil.invalid/.insteadof = {planted.remote}"
+    assert plan.executes[1] == f"git config remote.origin.url = {planted.remote}"
+    assert plan.dangers == ("the repository names 22 places; read them all",)
+
+
 async def test_the_operators_own_value_counts_where_the_repository_sets_the_same_key(planted: Planted) -> None:
     planted.machine.home.joinpath(".gitconfig").write_text(
         '[filter "evil"]\n\tclean = sed s/two/OPERATOR/\n[credential]\n\thelper = "!echo username=op; echo password=p #"\n'
