@@ -54,17 +54,23 @@ def opening(gateway: Gateway, name: str) -> Entrant:
 
 
 def claiming(gateway: Gateway, name: str, warm: int) -> Entrant:
-    """A first call of a session that gets a sandbox kept ready, once all of them wait."""
+    """First calls of sessions that get a sandbox kept ready: one after the other, once all of them wait."""
 
-    async def once() -> float:
-        async with asyncio.timeout(60):
-            while gateway.execution.spares.count() < warm:  # noqa: ASYNC110  nothing tells
-                await asyncio.sleep(0.005)
-            # What opened the last of them has its own ends to tie up.
-            await asyncio.sleep(0.02)
-        return await seconds(gateway.call(f"agent:main:warm-{next(_numbers)}", "exec", command="true"))
+    async def block(times: int) -> list[float]:
+        taken: list[float] = []
+        while len(taken) < times:
+            async with asyncio.timeout(60):
+                while gateway.execution.spares.count() < warm:  # noqa: ASYNC110  nothing tells
+                    await asyncio.sleep(0.005)
+                # What opened the last of them has its own ends to tie up.
+                await asyncio.sleep(0.02)
+            sessions = [f"agent:main:warm-{next(_numbers)}" for _ in range(min(warm, times - len(taken)))]
+            taken += [await seconds(gateway.call(session, "exec", command="true")) for session in sessions]
+            for session in sessions:
+                await gateway.execution.fleet.stop((Place.SANDBOX, session))
+        return taken
 
-    return Entrant(name=name, block=one_by_one(once))
+    return Entrant(name=name, block=block)
 
 
 async def prepare(gateway: Gateway) -> None:

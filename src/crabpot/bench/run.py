@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crabpot.bench.peers.peer import Running
     from crabpot.gateway import Gateway
 
-_WARM = 4
+_WARM = 10
 _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
