@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from crabpot.arguments import InvalidCall, time_limit
 from crabpot.audit.records import of_answer, of_departure, of_request
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     # A plan and its time limit in seconds.
     Run = Callable[[Plan, float], Awaitable[Reply]]
 
+# Looking at a repository takes processes and time of the host, under no limit of the sandbox that asks.
+_PLANS_AT_ONCE = 4
 _TAKES = frozenset({"command", "cwd", "timeout"})
 
 
@@ -48,6 +52,7 @@ class Departure:
     audit: AuditLog
     execution: Execution
     host: Host
+    _planning: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
     @contextmanager
     def attended(self, streams: Streams | None, placed: Placement) -> Iterator[None]:
@@ -114,7 +119,9 @@ class Departure:
         if spec.private:
             # Its folder on the host is made with the sandbox.
             await self.execution.acquire(agent, placed)
-        return await self.host.prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
+        turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
+        async with turn:
+            return await self.host.prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
 
     async def _answer(self, request: Request, leaving: Verdict[Elevation], plan: Plan) -> Answer:
         if leaving.answer.exit is Exit.GOES_OUT and not _hands_over_more(plan, request.pattern):

@@ -284,6 +284,16 @@ async def test_nothing_inside_moves_while_a_command_has_its_turn(opened: Any) ->
         assert moved[0] == moved[1]
 
 
+async def test_a_flood_of_requests_is_looked_into_by_a_few_processes_at_a_time(opened: Any, folder: Path) -> None:
+    log = folder / "log"
+    async with opened() as desk:
+        desk.script("git", f"#!/bin/sh\necho + >> {log}\nsleep 0.05\necho - >> {log}\nexit 1\n")
+        await desk.exec("for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do git status & done; wait")
+    running = [1 if line == "+" else -1 for line in log.read_text().split()]
+    assert running.count(1) >= 20
+    assert max(sum(running[:end]) for end in range(len(running) + 1)) <= 4
+
+
 SWAPS = {
     "for a link": "mv out old; ln -s {outside} out",
     "for a link, and hangs up": "mv out old; ln -s {outside} out; kill -9 $tool",
