@@ -51,6 +51,23 @@ OWN_FAILURES = {
 }
 
 
+def test_a_sandbox_that_fails_is_125_and_its_result_is_printed(placed):
+    ended = placed("call", "exec", "--args", json.dumps({"command": "kill -9 $PPID; sleep 2"}))
+    assert (ended.code, ended.json["error"]["code"]) == (125, "sandbox_lost")
+    placed.configure('{agents: {defaults: {sandbox: {backend: "socket", socket: "/nowhere/runner.sock"}}}}')
+    ended = placed("call", "ls")
+    assert (ended.code, ended.json["error"]["code"]) == (125, "sandbox_unavailable")
+
+
+def test_a_process_in_the_background_of_a_single_command_is_told_to_end_with_it(placed):
+    started = ("call", "exec", "--args", '{"command": "sleep 1000", "background": true}')
+    ended = placed(*started)
+    assert (ended.code, "crabpot serve keeps" in ended.err) == (0, True)
+    with placed.serving():
+        ended = placed(*started)
+        assert (ended.code, ended.err) == (0, "")
+
+
 @pytest.mark.parametrize("name", OWN_FAILURES)
 def test_a_failure_of_crabpots_own_is_125(placed, name):
     ended = placed(*OWN_FAILURES[name])

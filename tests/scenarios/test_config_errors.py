@@ -19,7 +19,7 @@ TEXTS = [
     ("{tools: {profile: 'codng'}}", ':1: tools.profile: unknown profile "codng"; did you mean "coding"?'),
     ("{tools: {allow: []}}", ':1: tools.allow: an empty allow reads as both "nothing" and "anything"'),
     ("{tools: {deny: ['exce']}}", ':1: tools.deny[0]: unknown tool "exce"; did you mean "exec"?'),
-    ("{\n tools: {},\n tools: {}}", ":3: the key 'tools' is written twice"),
+    ("{\n tools: {},\n tools: {}}", ":3: tools: the key 'tools' is written twice; keep one"),
     ("{tools: {profile: coding}}", ":1: expected a value, found coding; a string needs quotes"),
     (
         "{agents: {defaults: {sandbox: {binds: ['/etc:/x']}}}}",

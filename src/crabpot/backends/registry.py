@@ -43,6 +43,17 @@ class Deferred:
         return self._made
 
 
+def _only_dockers(spec: SandboxSpec) -> str | None:
+    """Say which setting of a spec no other backend knows, or None."""
+    if spec.network.kind == "bridge":
+        return 'network "bridge" is docker\'s ("internet", public addresses without the LAN, is any backend\'s)'
+    if spec.network.kind == "named":
+        return f'network "{spec.network.name}" is docker\'s'
+    if spec.limits.io.read is not None or spec.limits.io.write is not None:
+        return "limits.io is docker's"
+    return "the settings below docker are docker's" if spec.docker != Docker() else None
+
+
 class Registry:
     """Backends by the word for them in the configuration."""
 
@@ -54,14 +65,7 @@ class Registry:
         """Name the backends that a spec may be opened with, in order; settings that only docker knows mean docker."""
         if spec.backend != "auto":
             return (spec.backend,)
-        limits = spec.limits
-        only_docker = (
-            spec.docker != Docker()
-            or spec.network.kind in ("bridge", "named")
-            or limits.io.read is not None
-            or limits.io.write is not None
-        )
-        return ("docker",) if only_docker else AUTOMATIC
+        return ("docker",) if _only_dockers(spec) else AUTOMATIC
 
     async def choose(self, spec: SandboxSpec) -> tuple[Backend, tuple[Clause, ...]]:
         """Take the first that refuses no clause; SandboxUnavailable lists why each was passed over."""
@@ -76,7 +80,9 @@ class Registry:
             if not refused:
                 return backend, clauses
             reasons += [f"{name} refuses {clause.name}: {clause.how}" for clause in refused]
-        raise SandboxUnavailable("no sandbox can be made as configured; " + "; ".join(reasons))
+        dockers = _only_dockers(spec) if spec.backend == "auto" else None
+        means = f"{dockers}, so backend auto means docker; " if dockers else ""
+        raise SandboxUnavailable(f"no sandbox can be made as configured; {means}{'; '.join(reasons)}")
 
     async def open(self, spec: SandboxSpec) -> Opened:
         """Open a spec with the backend that takes it, and tell how each promise is kept."""

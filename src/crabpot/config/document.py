@@ -37,11 +37,12 @@ _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
 class SyntaxProblem(ValueError):
-    """The text is not JSON5; `offset` says where it stops being so."""
+    """The text is not JSON5; `offset` says where it stops being so, `path` in which setting where one is known."""
 
-    def __init__(self, message: str, offset: int) -> None:
+    def __init__(self, message: str, offset: int, path: str = "") -> None:
         super().__init__(message)
         self.offset = offset
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class _Reader:
             key_start = self.at
             key = self.string() if char and char in "\"'" else self.name()
             if key in keys:
-                raise SyntaxProblem(f"the key {key!r} is written twice", key_start)
+                raise SyntaxProblem(f"the key {key!r} is written twice; keep one", key_start, join(path, key))
             keys.add(key)
             if self.skip() != ":":
                 raise SyntaxProblem(f"expected ':' after the key {key!r}, found {self.seen()}", self.at)

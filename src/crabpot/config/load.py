@@ -140,7 +140,7 @@ def _canonical(report: _Report) -> Object:
             return translate(root)
         raise ConfigError(report.problem(root.start, "", "must be an object: { … }"))
     except SyntaxProblem as problem:
-        raise ConfigError(report.problem(problem.offset, "", str(problem))) from None
+        raise ConfigError(report.problem(problem.offset, problem.path, str(problem))) from None
     except DialectProblem as problem:
         raise ConfigError(report.problem(problem.start, problem.path, str(problem))) from None
 

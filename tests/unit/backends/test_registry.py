@@ -63,16 +63,23 @@ async def test_a_backend_that_is_asked_for_is_the_only_one_tried(spec):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "why"),
     [
-        {"docker": Docker(image="other:1")},
-        {"docker": Docker(runtime="runsc")},
-        {"network": NetworkSpec(kind="bridge")},
-        {"network": NetworkSpec(kind="named", name="lan")},
+        ({"docker": Docker(image="other:1")}, "the settings below docker are docker's"),
+        ({"docker": Docker(runtime="runsc")}, "the settings below docker are docker's"),
+        ({"network": NetworkSpec(kind="bridge")}, '"internet", public addresses without the LAN'),
+        ({"network": NetworkSpec(kind="named", name="lan")}, 'network "lan" is docker\'s'),
     ],
 )
-def test_settings_that_only_docker_knows_mean_docker(spec, change):
-    assert registry().candidates(replace(spec, **change)) == ("docker",)
+async def test_settings_that_only_docker_knows_mean_docker_and_if_it_refuses_are_named(spec, change, why):
+    changed = replace(spec, **change)
+    assert registry().candidates(changed) == ("docker",)
+    with pytest.raises(SandboxUnavailable) as caught:
+        await registry(Fake("docker", "sandbox")).open(changed)
+    assert why in str(caught.value)
+    with pytest.raises(SandboxUnavailable) as caught:
+        await registry(Fake("docker", "sandbox")).open(replace(changed, backend="docker"))
+    assert why not in str(caught.value)
 
 
 @pytest.mark.parametrize("io", [Io(read=Size(1000)), Io(write=Size(1000))])
@@ -102,7 +109,7 @@ def test_the_greeting_says_to_a_runner_what_its_sandbox_is(agent_of, around, tmp
     assert hello["op"] == "hello"
     assert hello["roots"] == ["/workspace", "/agent", "/ref"]
     assert hello["env"] == {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": "/crabpot/bin:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/workspace",
         "USER": "agent",
         "LANG": "C.UTF-8",

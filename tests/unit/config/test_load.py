@@ -85,7 +85,7 @@ def test_bytes_that_are_no_utf8_are_refused_and_the_first_is_named(content: byte
         ("\n\n{", "3: expected a key, found end of the text"),
         ("{tools: {\n profile: full }}", "2: expected a value, found full; a string needs quotes"),
         ("{a: 1}\n}", "2: unexpected '}' after the end of the value"),
-        ("{\n tools: {},\n tools: {},\n}", "3: the key 'tools' is written twice"),
+        ("{\n tools: {},\n tools: {},\n}", "3: tools: the key 'tools' is written twice; keep one"),
         ("[]", "1: must be an object: { … }"),
         ("null", "1: must be an object: { … }"),
         ("\0\0", "1: expected a value, found '\\x00'"),

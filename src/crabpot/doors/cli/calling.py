@@ -24,7 +24,7 @@ from crabpot.doors.cli.frame import (
     shell_text,
 )
 from crabpot.doors.cli.show import visible
-from crabpot.doors.client import connect
+from crabpot.doors.client import RemoteGateway, connect
 from crabpot.model import Place
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
-    from crabpot.doors.client import RemoteGateway
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
 
 _REFUSALS = ("denied", "approval_denied", "approval_timeout")
+_OWN_FAILURES = ("sandbox_unavailable", "sandbox_lost", "internal")
 
 # A login-like shell where there is one; a plain one everywhere.
 _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi"
@@ -157,8 +157,12 @@ async def _call(app: App, options: Namespace) -> int:
         approver = asking.approver(Console(), app.around.state)
         result = await opened.call(options.session, options.tool, args, streams=Streams(approver=approver))
     print(json.dumps(result.as_json(), indent=2))
+    if result.success and args.get("background") and not isinstance(opened, RemoteGateway):
+        note("that process has ended with this command; crabpot serve keeps sandboxes, and what runs in them, alive")
     if result.error is not None and result.error.code in _REFUSALS:
         return DENIED
+    if result.error is not None and result.error.code in _OWN_FAILURES:
+        return OWN_FAILURE
     return OK if result.success else FAILED
 
 
