@@ -99,6 +99,7 @@ class App:
 
     def gateway(self, text: str | None = None, settings: Settings | None = None) -> Gateway:
         """Wire the pipeline, over the configuration found, or over one that a program gives as text or as settings."""
+        from crabpot import tracing
         from crabpot.audit.records import of_opening
         from crabpot.audit.store import AuditLog
         from crabpot.backends import sighting
@@ -132,7 +133,9 @@ class App:
         )
         connections, commands = self._answering(audit, desk), HostCommands(departure=departure)
         execution.answering = lambda scope: {**connections(scope), **commands.answers(scope)}
-        return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
+        gateway = Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
+        tracing.trace(gateway, self.environ)
+        return gateway
 
     def _answering(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
         """Say who answers what the sandboxes of a scope want to connect to."""

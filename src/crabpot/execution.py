@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ class Execution:
             args, source = split_input(call)
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
-        live = await self.acquire(agent, placed)
+        live = await self.acquire(agent, placed, call)
         given = streams or _NO_STREAMS
         underway = None if live.scope is None else live.scope.begin(call.session)
         try:
@@ -111,8 +112,8 @@ class Execution:
             return result
         return await _with_hints(result, underway.hints, given.sink)
 
-    async def acquire(self, agent: AgentSettings, placed: Placement) -> Live:
-        """Find the live place of a session, or open it."""
+    async def acquire(self, agent: AgentSettings, placed: Placement, call: ToolCall | None = None) -> Live:
+        """Find the live place of a session, or open it while the call that needs it waits."""
         opener: Callable[[], Awaitable[Opened | Connected]]
         writes: tuple[str, ...] = ()
         if placed.scope_key is None:
@@ -124,7 +125,8 @@ class Execution:
             writes = spec.writes
         live = self.fleet.find(key, version)
         if live is None:
-            live = await self.fleet.acquire(key, version, opener, agent.sandbox.prune, writes=writes)
+            with nullcontext() if call is None else call.stage("open"):
+                live = await self.fleet.acquire(key, version, opener, agent.sandbox.prune, writes=writes)
         if live.scope is None and placed.scope_key is not None:
             live.scope = Scope(key=placed.scope_key, agent=agent)
             live.wire.conversations.answers = self.answering(live.scope)

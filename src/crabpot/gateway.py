@@ -20,7 +20,7 @@ from crabpot.policy import rules as policy
 from crabpot.policy.catalogue import BUILT_IN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from crabpot.audit.store import AuditLog
     from crabpot.elevation.approvals import Desk
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings, Settings
     from crabpot.streams import Streams
 
-    Watcher = Callable[[ToolCall, ToolResult], None]
+    Watcher = Callable[[ToolCall, ToolResult, Verdict[Any]], None]
 
 # Decisions that depend on nothing but the settings are remembered, for as many sessions and tools as this.
 _REMEMBERED = 4096
@@ -48,6 +48,7 @@ class Gateway:
         self.audit = audit
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
+        self._farewells: list[Callable[[], Awaitable[None]]] = []
         self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
         # Apart from those of every other gateway that writes the same log.
         self._name, self._numbers = secrets.token_hex(8), count(1)
@@ -69,9 +70,14 @@ class Gateway:
         others = [name for name in self._host_tools if name not in ours and self._decided(session, name)[2].answer]
         return ours | {name: self._host_tools[name] for name in others}
 
-    def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` of every call that has ended, while its caller waits: it must be quick."""
+    def watch(self, watcher: Watcher, farewell: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Tell `watcher` of every call that has ended, while its caller waits: it must be quick.
+
+        `farewell` is waited for at the very end, when no more calls come.
+        """
         self._watchers.append(watcher)
+        if farewell is not None:
+            self._farewells.append(farewell)
 
     async def call(
         self,
@@ -146,7 +152,7 @@ class Gateway:
     ) -> ToolResult:
         self.audit.record(of_call(call, agent.id, result, verdict, streamed))
         for watcher in self._watchers:
-            watcher(call, result)
+            watcher(call, result, verdict)
         return result
 
     async def close(self) -> None:
@@ -156,6 +162,8 @@ class Gateway:
             await self.execution.close()
         finally:
             self.audit.close()
+        for farewell in self._farewells:
+            await farewell()
 
 
 def _leaving(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:

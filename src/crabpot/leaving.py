@@ -88,7 +88,7 @@ class Departure:
             return call.failed("sandbox_unavailable", str(error))
         try:
             request = _request(call, agent, placed, leaving, plan)
-            answer = await self._answer(request, leaving, plan)
+            answer = await self._answer(call, request, leaving, plan)
             if not answer.allowed:
                 return call.failed(answer.code, _refusal(request, leaving, answer, agent))
             self.audit.record(of_departure(call, agent.id, leaving, request.as_json(), answer.by))
@@ -118,17 +118,18 @@ class Departure:
         spec, _ = self.execution.describe(agent, placed.scope_key)
         if spec.private:
             # Its folder on the host is made with the sandbox.
-            await self.execution.acquire(agent, placed)
+            await self.execution.acquire(agent, placed, call)
         turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
         async with turn:
             return await self.host.prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
 
-    async def _answer(self, request: Request, leaving: Verdict[Elevation], plan: Plan) -> Answer:
+    async def _answer(self, call: ToolCall, request: Request, leaving: Verdict[Elevation], plan: Plan) -> Answer:
         if leaving.answer.exit is Exit.GOES_OUT and not _hands_over_more(plan, request.pattern):
             return Answer(allowed=True, by="config")
         self.audit.record(of_request(request.as_json()))
         try:
-            answer = await self.desk.decide(request)
+            with call.stage("approval"):
+                answer = await self.desk.decide(request)
         except StoreUnavailable as error:
             answer = denied(NOBODY, str(error))
         self.audit.record(of_answer(request.as_json(), answer.as_json()))

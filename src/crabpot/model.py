@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 Answer = TypeVar("Answer")
 
@@ -31,6 +32,15 @@ class Verdict(Generic[Answer]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Something that a call waited for before it ran."""
+
+    name: str
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """What an agent asks for. The door states the sender; the arguments never do."""
 
@@ -40,10 +50,20 @@ class ToolCall:
     args: Mapping[str, Any] = field(default_factory=dict)
     sender: str | None = None
     began: float = field(default_factory=time.perf_counter, compare=False)
+    stages: list[Stage] = field(default_factory=list, compare=False)
 
     def took_ms(self) -> float:
         """Say how long ago it was asked."""
         return round((time.perf_counter() - self.began) * 1000, 3)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Note how long it waits for what is done in here."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages.append(Stage(name=name, began=began, ended=time.perf_counter()))
 
     def failed(self, code: str, message: str, place: Place = Place.NONE) -> ToolResult:
         """Answer that it has no result of its own."""
@@ -73,6 +93,13 @@ class ToolResult:
     data: Mapping[str, Any] | None = None
     place: Place = Place.NONE
     duration_ms: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        """Say how it ended in one word: ok, failed, or the code of the error."""
+        if self.error is not None:
+            return self.error.code
+        return "ok" if self.success else "failed"
 
     def as_json(self) -> dict[str, Any]:
         """Give the shape that every door sends."""

@@ -56,9 +56,9 @@ def of_request(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "kind": "request",
         **_asked(request),
-        "sender": None if request["sender"] is None else _text(request["sender"]),
+        "sender": None if request["sender"] is None else readable(request["sender"]),
         **_leaving(request),
-        "executes": [_text(one) for one in request["executes"][:_MOST_NAMES]],
+        "executes": [readable(one) for one in request["executes"][:_MOST_NAMES]],
         "dangers": list(request["dangers"]),
         "because": f'matches "{request["pattern"]}"',
         "rule": request["source"],
@@ -70,7 +70,7 @@ def of_answer(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str
     """Describe what was answered, and by whom."""
     reason = answer["reason"]
     given = {name: answer[name] for name in ("allowed", "grant", "minutes", "keep", "by")}
-    return {"kind": "answer", **_asked(request), **given, "reason": None if reason is None else _text(reason)}
+    return {"kind": "answer", **_asked(request), **given, "reason": None if reason is None else readable(reason)}
 
 
 def of_departure(
@@ -81,15 +81,15 @@ def of_departure(
 
 
 def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
-    return {"request": request["id"], "session": _text(request["session"]), "agent": request["agent"]}
+    return {"request": request["id"], "session": readable(request["session"]), "agent": request["agent"]}
 
 
 def _leaving(request: Mapping[str, Any]) -> dict[str, Any]:
     folder, place = request["folder"], f"{request['host']}:{request['port']}" if request["host"] else None
     return {
-        "shown": _text(request["shown"]),
+        "shown": readable(request["shown"]),
         "binary": request["binary"],
-        "folder": None if folder is None else _text(folder["path"]),
+        "folder": None if folder is None else readable(folder["path"]),
         "destination": place,
     }
 
@@ -109,11 +109,11 @@ def of_connection(session: str, agent: str, destination: str, answer: str, **mor
     """Describe a connection that a sandbox asked for: where to, and what became of it; never what passed through."""
     return {
         "kind": "connection",
-        "session": _text(session),
+        "session": readable(session),
         "agent": agent,
         "destination": destination,
         "answer": answer,
-        **{name: _text(value) for name, value in more.items()},
+        **{name: readable(value) for name, value in more.items()},
     }
 
 
@@ -131,11 +131,11 @@ def _encode(text: str) -> bytes:
 def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
     return {
         "call": call.id,
-        "session": _text(call.session),
+        "session": readable(call.session),
         "agent": agent,
-        "sender": None if call.sender is None else _text(call.sender),
-        "tool": _text(call.tool),
-        "args": {_text(name): _argument(name, value) for name, value in islice(call.args.items(), _MOST_NAMES)},
+        "sender": None if call.sender is None else readable(call.sender),
+        "tool": readable(call.tool),
+        "args": {readable(name): _argument(name, value) for name, value in islice(call.args.items(), _MOST_NAMES)},
         "because": verdict.because,
         "rule": verdict.source,
     }
@@ -144,17 +144,17 @@ def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
 def _argument(name: str, value: Any) -> Any:
     if name in _SHOWN:
         if isinstance(value, str):
-            return _text(value)
+            return readable(value)
         # What is no number, or endless, cannot be written as JSON.
         return value if isinstance(value, int | float) and -_LARGEST < value < _LARGEST else None
     if isinstance(value, dict):
-        return {"names": [_text(key) for key in islice(value, _MOST_NAMES)]}
+        return {"names": [readable(key) for key in islice(value, _MOST_NAMES)]}
     if name in _PROVED and isinstance(value, str):
         return {"size": len(value), "sha256": hashlib.sha256(_encode(value)).hexdigest()}
     return {"size": len(value)} if isinstance(value, str | bytes) else None
 
 
-def _text(value: Any) -> str:
+def readable(value: Any) -> str:
     """Keep it printable and short; halves of surrogate pairs cannot be stored."""
     text = value if isinstance(value, str) else type(value).__name__
     whole = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

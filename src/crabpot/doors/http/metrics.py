@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crabpot.gateway import Gateway
-    from crabpot.model import ToolCall, ToolResult
+    from crabpot.model import ToolCall, ToolResult, Verdict
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -47,12 +47,10 @@ class Metrics:
         self._registry.register(self._looked)
         gateway.watch(self._count)
 
-    def _count(self, call: ToolCall, result: ToolResult) -> None:
+    def _count(self, call: ToolCall, result: ToolResult, _verdict: Verdict[Any]) -> None:
         # An agent chooses the name of the tool that it asks for: each new one would be a new series.
         tool = call.tool if call.tool in _KNOWN else "other"
-        ended = "ok" if result.success else "failed"
-        outcome = ended if result.error is None else result.error.code
-        self._calls.labels(tool, result.place.value, outcome).inc()
+        self._calls.labels(tool, result.place.value, result.outcome).inc()
         self._seconds.labels(tool, result.place.value).observe(result.duration_ms / 1000)
 
     def text(self, pending: int) -> bytes:

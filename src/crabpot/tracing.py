@@ -1,0 +1,108 @@
+"""OpenTelemetry spans of calls, where the standard environment asks for them: who, what, where and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from crabpot.audit.records import readable
+from crabpot.policy.catalogue import TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from crabpot.gateway import Gateway
+    from crabpot.model import ToolCall, ToolResult, Verdict
+
+# OpenTelemetry is an extra: it is imported where it was asked for.
+# ruff: noqa: PLC0415
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_SPOKEN = "http/protobuf"
+_KNOWN = frozenset(TOOLS)
+
+
+def trace(gateway: Gateway, environ: Mapping[str, str]) -> None:
+    """Send a span for each call of a gateway where `environ` names a collector; say so where that cannot be."""
+    asked = next((name for name in _ENDPOINTS if environ.get(name)), None)
+    off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
+    if asked is None or off:
+        return
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _SPOKEN)
+    if protocol != _SPOKEN:
+        _note(f"{asked} asks for traces by {protocol!a}, and Crabpot speaks {_SPOKEN} only")
+        return
+    try:
+        tracer = Tracer(_provider())
+    except ImportError:
+        _note(f"{asked} asks for traces, and OpenTelemetry is not installed: install crabpot[otel]")
+        return
+    gateway.watch(tracer.ended, tracer.close)
+
+
+class Tracer:
+    """Turns calls that have ended into spans. What a call was given, and what came back, is none of their matter."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("crabpot")
+
+    def ended(self, call: ToolCall, result: ToolResult, verdict: Verdict[Any]) -> None:
+        """Make the span of a call, below the one that its caller is in, and one below it for each stage."""
+        from opentelemetry.trace import StatusCode, set_span_in_context
+
+        offset_ns = time.time_ns() - time.perf_counter_ns()
+
+        def wall_ns(clock_s: float) -> int:
+            return int(clock_s * 1e9) + offset_ns
+
+        # Text that an agent chooses: half a surrogate pair would cost every span of its batch.
+        attributes: dict[str, str | int] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": readable(call.tool),
+            "gen_ai.tool.call.id": call.id,
+            "crabpot.session": readable(call.session),
+            "crabpot.place": result.place.value,
+            "crabpot.outcome": result.outcome,
+            "crabpot.rule": readable(verdict.source),
+        }
+        if result.exit_code is not None:
+            attributes["process.exit.code"] = result.exit_code
+        # Spans are grouped by their names, so that those are few.
+        name = f"execute_tool {call.tool if call.tool in _KNOWN else 'other'}"
+        span = self._tracer.start_span(name, attributes=attributes, start_time=wall_ns(call.began))
+        if result.error is not None:
+            span.set_status(StatusCode.ERROR, result.error.code)
+        inside = set_span_in_context(span)
+        for stage in call.stages:
+            below = self._tracer.start_span(stage.name, context=inside, start_time=wall_ns(stage.began))
+            below.end(wall_ns(stage.ended))
+        span.end(time.time_ns())
+
+    async def close(self) -> None:
+        """Send what has not been sent."""
+        await asyncio.to_thread(self._provider.shutdown)
+
+
+def _provider() -> TracerProvider:
+    """Read the rest of the environment as the SDK does. Not the global one: that is an embedding program's own."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: "crabpot"}))
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+def _note(what: str) -> None:
+    print(f"crabpot: {what}; calls are not traced", file=sys.stderr)
