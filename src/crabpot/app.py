@@ -166,14 +166,15 @@ class App:
         return replace(self, around=replace(self.around, state=state))
 
     def sessions_seen(self) -> list[str]:
-        """List the sessions that ever called."""
+        """List the sessions that ever called; not a program's own sandboxes, of which there may be thousands."""
         from crabpot.audit import FILE_NAME
 
         if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
             return []
         from crabpot.audit.reading import AuditReader
+        from crabpot.placement.sessions import is_box
 
-        return AuditReader(self.around.state).sessions()
+        return [key for key in AuditReader(self.around.state).sessions() if not is_box(key)]
 
 
 def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot import app, gateway, keeping
 from crabpot.errors import ConfigError
+from crabpot.placement import sessions
 from crabpot.settings import camel
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Box:
 
     def __init__(self, pipeline: gateway.Gateway) -> None:
         self._gateway = pipeline
-        self.session = f"agent:main:box-{uuid.uuid4().hex}"
+        self.session = sessions.of_box(uuid.uuid4().hex)
 
     async def call(self, tool: str, **args: Any) -> ToolResult:
         """Run one tool in it."""

@@ -13,6 +13,9 @@ MAIN = "main"
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
+_BOX = "agent:main:box-"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A parsed key. The key itself is kept as it was given."""
@@ -25,6 +28,16 @@ class Session:
 def is_agent_id(text: str) -> bool:
     """Tell whether this can name an agent."""
     return _AGENT_ID.fullmatch(text) is not None
+
+
+def of_box(name: str) -> str:
+    """Give the key of a sandbox of a program's own; `name` is 32 hexadecimal digits that nobody else has."""
+    return f"{_BOX}{name}"
+
+
+def is_box(key: str) -> bool:
+    """Tell whether a key is such a sandbox's: no conversation of an agent, and gone with its program."""
+    return re.fullmatch(f"{_BOX}[0-9a-f]{{32}}", key) is not None
 
 
 def parse(key: str, *, default_agent: str = MAIN) -> Session:

@@ -7,6 +7,7 @@ import os
 import pytest
 
 import crabpot
+from crabpot import app
 from crabpot.audit.reading import AuditReader
 
 
@@ -129,6 +130,8 @@ async def test_a_sandbox_of_ones_own_is_private_and_thrown_away(open_folder):
         assert (await box.call("read", path="file")).data["content"] == "kept\n"
         assert len(list((state / "sandboxes").glob("crabpot-agent-main-box-*"))) == 2
     assert not list((state / "sandboxes").glob("crabpot-agent-main-box-*"))
+    assert AuditReader(str(state)).sessions() == [box.session]
+    assert app.start(config=None, state=str(state), environ={}).sessions_seen() == [], "explain is about conversations"
 
 
 async def test_a_sandbox_over_a_folder_writes_it_and_nothing_else(open_folder):
