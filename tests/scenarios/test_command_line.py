@@ -107,6 +107,7 @@ def test_a_command_line_that_asks_for_nothing_there_is(arguments: tuple[str, ...
         (("mcp", "--print-config", "claude"), 2, 'did you mean "claude-code"?'),
         (("serve", "--listen", "0.0.0.0:80"), 2, "is not the loopback"),
         (("serve", "--listen", "8080"), 2, '"8080" is no address of this machine\'s loopback; write 127.0.0.1:8080'),
+        (("tokens", "add", "bot"), 2, "an agent's token is for sessions: --session KEY"),
         (("call", "raed"), 126, 'did you mean \\"read\\"?'),
     ],
 )

@@ -170,3 +170,12 @@ def test_a_folder_that_others_can_write_is_refused(placed):
     ended = placed("serve")
     assert ended.code == 1
     assert "chmod go-w" in ended.said()
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(placed):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = placed("serve", "--listen", place)
+    assert (ended.code, ended.err) == (1, f"crabpot: {place}: Address already in use; choose another port\n")

@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from crabpot.doors.cli.frame import OK, note
+from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.doors.cli.show import visible
 from crabpot.doors.http.principals import Role
 from crabpot.doors.http.tokens import Tokens
@@ -36,6 +36,8 @@ def list_tokens(frame: Frame, options: Namespace) -> int:
 
 def add(frame: Frame, options: Namespace) -> int:
     """Make one; its secret alone is on standard output."""
+    if options.role == Role.AGENT and not options.session:
+        raise UsageError("an agent's token is for sessions: --session KEY, where * stands for anything")
     made = _tokens(frame).add(
         options.name,
         Role(options.role),

@@ -29,5 +29,9 @@ async def opened(gateway: Gateway, at: Address | None) -> AsyncIterator[list[str
     app = application(house)
     mcp = Mcp(house)
     app.router.routes.append(mcp.route())
-    async with mcp.manager.run(), listen(house, app, tokens, at) as where:
-        yield where
+    try:
+        async with mcp.manager.run(), listen(house, app, tokens, at) as where:
+            yield where
+    except ExceptionGroup as group:
+        # The manager runs in a task group, which wraps what ends it: a port that is taken must stay a sentence.
+        raise (group if len(group.exceptions) > 1 else group.exceptions[0]) from None
