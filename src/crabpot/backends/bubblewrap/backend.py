@@ -39,6 +39,7 @@ class Machine:
     ground: Ground | None
     chosen: Chosen | str
     kernel: tuple[int, int]
+    landlock: int
 
 
 class Bubblewrap:
@@ -94,7 +95,7 @@ class Bubblewrap:
             interpreter="" if ground is None else ground.kit.interpreter.path,
             hierarchy=None if ground is None else ground.hierarchy,
             kernel=machine.kernel,
-            landlock=landlock.version(),
+            landlock=machine.landlock,
         )
 
     async def look(self) -> Machine:
@@ -110,7 +111,7 @@ class Bubblewrap:
         try:
             ready = await kit.prepare(self._home)
         except SandboxUnavailable as refusal:
-            return Machine(ground=None, chosen=str(refusal), kernel=kernel)
+            return Machine(ground=None, chosen=str(refusal), kernel=kernel, landlock=landlock.version())
         leftovers.clear(self._home)
         place = hierarchy.discover(hierarchy.Proc.here())
         if place is not None:
@@ -125,7 +126,7 @@ class Bubblewrap:
             chosen = await self._try_out(ground)
             if not isinstance(chosen, str):
                 remembered.keep(self._findings, key, chosen)
-        return Machine(ground=ground, chosen=chosen, kernel=kernel)
+        return Machine(ground=ground, chosen=chosen, kernel=kernel, landlock=landlock.version())
 
     async def _try_out(self, ground: Ground) -> Chosen | str:
         """Open a throwaway sandbox with each bwrap, in each way."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from functools import cache
 
 _OPEN_TREE, _MOUNT_SETATTR = 428, 442
 _OPEN_TREE_CLONE = 1
@@ -32,10 +33,15 @@ def clone(fd: int, *, read_only: bool) -> int:
     return mount
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    # Kept: ctypes makes a class for every library that it loads, which takes longer than the system call.
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _syscall(number: int, *arguments: int | bytes) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
     words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    result: int = libc.syscall(ctypes.c_long(number), *words)
+    result: int = _libc().syscall(ctypes.c_long(number), *words)
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 
 _LABEL = re.compile(r"crabpot-([0-9]{1,10})-([0-9]{1,20})-.*", re.ASCII | re.DOTALL)
 
 
 def label(suffix: str) -> str:
     """Name a thing of this process. Its start time tells it from a later process of the same number."""
-    return f"crabpot-{os.getpid()}-{started(os.getpid())}-{suffix}"
+    return f"crabpot-{os.getpid()}-{_since(os.getpid())}-{suffix}"
+
+
+@cache
+def _since(own: int) -> int | None:
+    return started(own)
 
 
 def is_label(name: str) -> bool:
