@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 
 State = Literal["enforced", "degraded", "refused"]
 
+# Networks that every backend which makes its own sandboxes makes alike.
+NETWORKS: dict[str, tuple[State, str]] = {
+    "none": ("enforced", "a network namespace of its own, with nothing but lo"),
+    "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
+    "internet": (
+        "enforced",
+        "a network namespace of its own; public addresses, of any name, are reached through the gateway alone",
+    ),
+    "allow": (
+        "enforced",
+        "a network namespace of its own; the places listed, and no others, are reached through the gateway alone",
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:

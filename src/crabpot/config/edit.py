@@ -8,7 +8,8 @@ import re
 import tempfile
 from typing import TypeAlias
 
-from crabpot.config.document import SPACE, Array, Object, SyntaxProblem, Value, is_null, parse
+from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null
+from crabpot.config.reading import SPACE, parse
 
 Step: TypeAlias = str | int
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from crabpot.config.dialects import DialectProblem, translate
-from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null, line_of, parse
+from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null, line_of
 from crabpot.config.merge import merge, places
+from crabpot.config.reading import parse
 from crabpot.config.schema import File, read
 from crabpot.errors import ConfigError, Problem
 from crabpot.placement.sessions import is_agent_id

@@ -9,18 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crabpot.config.document import (
-    MAX_DEPTH,
-    Array,
-    Object,
-    SyntaxProblem,
-    Value,
-    is_null,
-    kind,
-    line_of,
-    parse,
-    plain,
-)
+from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null, kind, line_of, plain
+from crabpot.config.reading import MAX_DEPTH, parse
 
 
 def as_python(value: Value) -> Any:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.config.document import Array, Object, Value, parse
+from crabpot.config.document import Array, Object, Value
 from crabpot.config.edit import APPEND, EditRefused, find, parse_path, set_value, write_atomically, written
+from crabpot.config.reading import parse
 
 if TYPE_CHECKING:
     from pathlib import Path

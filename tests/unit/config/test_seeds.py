@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.config.document import SyntaxProblem, parse, plain
+from crabpot.config.document import SyntaxProblem, plain
+from crabpot.config.reading import parse
 from crabpot.elevation import rules as elevation
 from crabpot.elevation.rules import Exit
 from crabpot.model import Place

@@ -8,8 +8,9 @@ import pytest
 
 from crabpot import lint
 from crabpot.config import starter
-from crabpot.config.document import Object, parse
+from crabpot.config.document import Object
 from crabpot.config.edit import set_value
+from crabpot.config.reading import parse
 from crabpot.settings import Tools
 
 if TYPE_CHECKING:

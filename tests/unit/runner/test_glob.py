@@ -16,20 +16,6 @@ from crabpot.runner import files, search
 from .file_checks import code, fill, found
 
 
-@pytest.fixture
-def ws(tmp_path):
-    folder = tmp_path / "ws"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def ctx(ws):
-    context = files.Context(str(ws), (str(ws),))
-    yield context
-    context.close()
-
-
 def paths(ctx, pattern: str, **more) -> list[str]:
     return sorted(search.glob({"pattern": pattern, **more}, ctx)["data"]["paths"])
 

@@ -7,24 +7,9 @@ import stat
 
 import pytest
 
-from crabpot.runner import files
 from crabpot.runner.failure import ToolError
 from crabpot.runner.hunks import parse
 from crabpot.runner.patch import MAX_FILES, apply_patch
-
-
-@pytest.fixture
-def ws(tmp_path):
-    folder = tmp_path / "ws"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def ctx(ws):
-    context = files.Context(str(ws), (str(ws),))
-    yield context
-    context.close()
 
 
 def run(ctx, *lines: str) -> list[dict]:

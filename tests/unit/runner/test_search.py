@@ -14,20 +14,6 @@ from .file_checks import code, fill, found
 BOTH = pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "alone"])
 
 
-@pytest.fixture
-def ws(tmp_path):
-    folder = tmp_path / "ws"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def ctx(ws):
-    context = files.Context(str(ws), (str(ws),))
-    yield context
-    context.close()
-
-
 @BOTH
 def test_matches_come_by_path_and_line_with_what_is_around_them(ripgrep, ctx, ws) -> None:
     fill(ws, {"b.txt": "one\ntwo\nthree\nfour\n", "a/x": "TWO\n", "a.txt": "two", "a-b": "two"})

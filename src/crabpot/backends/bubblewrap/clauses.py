@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import Clause, State, second_wall
+from crabpot.backends.base import NETWORKS, Clause, State, second_wall
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.bubblewrap.limits import amount
 
@@ -20,17 +20,8 @@ if TYPE_CHECKING:
 # From here on RLIMIT_NPROC counts per user namespace; before, it counts all that the user runs on the host.
 NAMESPACED_COUNT = (5, 14)
 
-_NETWORKS = {
-    "none": ("enforced", "a network namespace of its own, with nothing but lo"),
-    "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
-    "internet": (
-        "enforced",
-        "a network namespace of its own; public addresses, of any name, are reached through the gateway alone",
-    ),
-    "allow": (
-        "enforced",
-        "a network namespace of its own; the places listed, and no others, are reached through the gateway alone",
-    ),
+_NETWORKS: dict[str, tuple[State, str]] = {
+    **NETWORKS,
     "bridge": (
         "refused",
         'network "bridge" is docker\'s: write "internet" for public addresses without the LAN, or backend: "docker"',

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.backends.bubblewrap import owner
 from crabpot.backends.bubblewrap.hierarchy import read, write
+from crabpot.backends.disks import whole_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -122,13 +123,8 @@ def reap(hierarchy: Hierarchy) -> None:
 
 def disk_of(device: int) -> str | None:
     """Give the major:minor of the whole disk that a file's device is on, or None where none can be limited."""
-    link = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
-    if not os.path.exists(link):
-        return None
-    folder = os.path.realpath(link)
-    if os.path.exists(f"{folder}/partition"):
-        folder = os.path.dirname(folder)
-    return read(f"{folder}/dev").strip() or None
+    folder = whole_disk(device)
+    return None if folder is None else read(f"{folder}/dev").strip() or None
 
 
 def _make(folder: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import Clause, State, second_wall
+from crabpot.backends.base import NETWORKS, Clause, State, second_wall
 from crabpot.backends.bubblewrap.limits import amount
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.render import gvisor_threads
@@ -20,17 +20,8 @@ if TYPE_CHECKING:
 Row = tuple[str, State, str]
 
 _NETWORKS: dict[str, tuple[State, str]] = {
-    "none": ("enforced", "a network namespace of its own, with nothing but lo"),
+    **NETWORKS,
     "bridge": ("enforced", "docker's bridge, as configured: it reaches the internet, and on most machines the LAN too"),
-    "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
-    "internet": (
-        "enforced",
-        "a network namespace of its own; public addresses, of any name, are reached through the gateway alone",
-    ),
-    "allow": (
-        "enforced",
-        "a network namespace of its own; the places listed, and no others, are reached through the gateway alone",
-    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from crabpot.backends.disks import whole_disk
 from crabpot.backends.docker.user import Folder
 
 
@@ -20,11 +21,5 @@ def disk_of(path: str) -> str | None:
     """Give the device of the disk that a folder, or the deepest one above it that exists, lies on."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
-    device = os.stat(path).st_dev
-    link = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
-    if not os.path.exists(link):
-        return None
-    folder = os.path.realpath(link)
-    if os.path.exists(f"{folder}/partition"):
-        folder = os.path.dirname(folder)
-    return f"/dev/{os.path.basename(folder)}"
+    folder = whole_disk(os.stat(path).st_dev)
+    return None if folder is None else f"/dev/{os.path.basename(folder)}"

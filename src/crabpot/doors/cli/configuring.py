@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from crabpot.config import edit, load, places, starter
-from crabpot.config.document import Object, SyntaxProblem, is_null, line_of, parse, plain
+from crabpot.config.document import Object, SyntaxProblem, is_null, line_of, plain
+from crabpot.config.reading import parse
 from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.errors import ConfigError, CrabpotError
 from crabpot.settings import TRUSTED_PATH, camel

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from fastapi.openapi.utils import get_openapi
 
 from crabpot import __version__
-from crabpot.doors import tools
 from crabpot.doors.http import refusals
+from crabpot.doors.tool import RESULT as WHOLE_RESULT
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from crabpot.doors.tools import Tool
+    from crabpot.doors.tool import Tool
 
     Schema = dict[str, Any]
 
@@ -98,7 +98,7 @@ def described(app: FastAPI) -> Schema:
             routes=app.routes,
         )
         components = made.setdefault("components", {})
-        components["schemas"] = {"Result": tools.RESULT, "Refusal": refusals.SHAPE}
+        components["schemas"] = {"Result": WHOLE_RESULT, "Refusal": refusals.SHAPE}
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         made["security"] = [{"token": []}]
         for methods in made["paths"].values():
