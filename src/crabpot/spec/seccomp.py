@@ -15,7 +15,7 @@ ALLOWED = {
     "files: open, read, write": """
         open openat openat2 creat close close_range read write readv writev pread64 pwrite64 preadv pwritev
         preadv2 pwritev2 lseek sendfile copy_file_range splice tee vmsplice fallocate truncate ftruncate
-        fsync fdatasync sync syncfs sync_file_range readahead fadvise64 flock fcntl dup dup2 dup3
+        fsync fdatasync sync syncfs sync_file_range readahead fadvise64 flock dup dup2 dup3
         pipe pipe2""",
     "files: names and attributes": """
         stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 getcwd chdir fchdir
@@ -47,8 +47,7 @@ ALLOWED = {
         rt_sigtimedwait sigaltstack signalfd signalfd4 kill tkill tgkill pause""",
     "time": """
         time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer setitimer
-        timer_create timer_settime timer_gettime timer_getoverrun timer_delete timerfd_create timerfd_settime
-        timerfd_gettime""",
+        timer_settime timer_gettime timer_getoverrun timer_delete timerfd_create timerfd_settime timerfd_gettime""",
     "waiting for events": """
         poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
         eventfd eventfd2 inotify_init inotify_init1 inotify_add_watch inotify_rm_watch""",
@@ -63,7 +62,7 @@ ALLOWED = {
     # Databases and multiprocessing; the sandbox has an ipc namespace of its own.
     "System V and POSIX ipc": """
         shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
-        mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr""",
+        mq_open mq_unlink mq_timedsend mq_timedreceive mq_getsetattr""",
     # They only take rights away: of stacked filters the strictest wins, and in Landlock every layer counts.
     "sandboxes in the sandbox": "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self",
 }
@@ -97,6 +96,9 @@ ABSENT = {
     "clone with hidden flags": "clone3",
     # libnuma and JVMs take ENOSYS for "no NUMA here", which is what a sandbox should look like.
     "NUMA": "mbind get_mempolicy set_mempolicy set_mempolicy_home_node migrate_pages move_pages",
+    # They send any signal at a later time, also SIGCONT to who was stopped by the gateway while a command of the host
+    # runs. timeout and runtimes fall back to alarm and timerfd.
+    "signals from the kernel": "timer_create mq_notify",
     "asynchronous io": "io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel",
     "rarely used, often broken": """
         remap_file_pages modify_ldt process_madvise process_mrelease memfd_secret get_robust_list cachestat
@@ -117,6 +119,7 @@ NEW_NAMESPACES = 0x7E02_0000
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 IPPROTO_ANY, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 0, 1, 6, 17, 58
 NETLINK_ROUTE = 0
+F_SETSIG = 10
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PER_LINUX, ADDR_NO_RANDOMIZE, PERSONALITY_QUERY = 0, 0x0004_0000, 0xFFFF_FFFF
 
@@ -135,6 +138,11 @@ GUARDED = {
     "clone": Guard(
         arms=(_arm(Answer.ALLOW, Bits(index=0, mask=NEW_NAMESPACES, value=0)),),
         otherwise=Answer.EPERM,
+    ),
+    # Any signal in place of SIGIO: SIGCONT would continue who was stopped, as above.
+    "fcntl": Guard(
+        arms=(_arm(Answer.EPERM, Bits(index=1, value=F_SETSIG)),),
+        otherwise=Answer.ALLOW,
     ),
     # TIOCSTI and TIOCLINUX type into the terminal, for whoever reads it next; TIOCSETD loads line
     # disciplines, a well of privilege escalations (n_hdlc, n_gsm) that only modems and serial mice need.

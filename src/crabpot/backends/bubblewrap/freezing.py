@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STILL = "TtZX"
 
 
 class Process(NamedTuple):
@@ -21,24 +26,50 @@ def stop(first: int) -> set[str]:
 
     What is stopped cannot start anything, so that a few rounds end it; whoever lost its parent is a child of the
     first. The parent in a vfork waits uninterruptibly ("D") for a child that is stopped now: it does nothing
-    either, and will stop before it does.
+    either, and will stop before it does. (What could continue a stopped process without another one that runs, a
+    timer or a message that sends SIGCONT, is refused inside by the list of system calls.)
     """
-    still = [one for one in below(first) if one.state not in "TtZX"]
-    _signal(still, signal.SIGSTOP)
-    return {one.state for one in still}
+    seen = _tasks(first)
+    moving = {pid: state for (pid, _), (state, _) in seen.items() if state not in _STILL}
+    if not moving and _tasks(first) != seen:
+        # Two that wake each other and stop themselves look still whenever they are looked at. Only what has not run
+        # between two looks stood still at one and the same moment.
+        moving = {pid: "R" for pid, _ in seen}
+    _signal(moving, signal.SIGSTOP)
+    return set(moving.values())
 
 
 def go_on(first: int) -> None:
     """Continue them, the first one last: it is the runner, and must find its children as they were."""
-    _signal(list(reversed(below(first))), signal.SIGCONT)
+    _signal([one.pid for one in reversed(below(first))], signal.SIGCONT)
 
 
-def _signal(processes: list[Process], number: signal.Signals) -> None:
-    for one in processes:
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
         try:
-            os.kill(one.pid, number)
+            os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+def _tasks(first: int) -> dict[tuple[int, str], tuple[str, bytes]]:
+    """Give every thread's state, and how often it has run: a process whose first thread has ended goes on unseen."""
+    found = {}
+    for one in below(first):
+        folder = f"/proc/{one.pid}/task"
+        try:
+            threads = os.listdir(folder)
+        except OSError:
+            continue
+        for thread in threads:
+            try:
+                with open(f"{folder}/{thread}/status", "rb") as file:
+                    lines = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
+            except OSError:
+                continue
+            ran = lines.get(b"voluntary_ctxt_switches", b"") + lines.get(b"nonvoluntary_ctxt_switches", b"")
+            found[one.pid, thread] = lines[b"State"].split()[0].decode(), ran
+    return found
 
 
 def below(first: int) -> list[Process]:

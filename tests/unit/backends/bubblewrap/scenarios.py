@@ -19,7 +19,7 @@ from crabpot.backends.bubblewrap import probe, starting  # noqa: E402
 from crabpot.backends.bubblewrap.backend import Bubblewrap  # noqa: E402
 from crabpot.backends.bubblewrap.render import Program  # noqa: E402
 from crabpot.backends.bubblewrap.sandbox import Sandbox  # noqa: E402
-from crabpot.errors import SandboxUnavailable  # noqa: E402
+from crabpot.errors import SandboxLost, SandboxUnavailable  # noqa: E402
 from crabpot.settings import Limits, Size  # noqa: E402
 from crabpot.spec.network import NetworkSpec  # noqa: E402
 from crabpot.spec.spec import Mount, User  # noqa: E402
@@ -231,6 +231,80 @@ def is_dead(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
+
+
+# A thread that goes on counting where the first one has ended, two processes that wake each other in turn, and a clock
+# that does.
+_EVADERS = {
+    "first thread ended": """
+import ctypes, os, threading
+def count():
+    number = 0
+    while True:
+        number += 1
+        with open("counter.new", "w") as file: file.write(str(number))
+        os.rename("counter.new", "counter")
+threading.Thread(target=count).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+""",
+    "in turn": """
+import os, signal
+first, number = os.getpid(), 0
+other = os.fork() or first
+while True:
+    number += 1
+    with open(f"counter.{os.getpid()}", "w") as file: file.write(str(number))
+    os.rename(f"counter.{os.getpid()}", "counter")
+    os.kill(other, signal.SIGCONT)
+    os.kill(os.getpid(), signal.SIGSTOP)
+""",
+    "by a timer": """
+import ctypes, os, signal
+signal.signal(signal.SIGCONT, lambda *_: None)
+libc = ctypes.CDLL(None)
+event = (ctypes.c_int * 16)(); event[2] = signal.SIGCONT
+for each in range(1, 40):
+    timer = ctypes.c_void_p()
+    if libc.timer_create(1, event, ctypes.byref(timer)) == 0:
+        libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, each * 1_000_000, 0, each * 1_000_000), None)
+number = 0
+while True:
+    number += 1
+    with open("counter.new", "w") as file: file.write(str(number))
+    os.rename("counter.new", "counter")
+""",
+}
+
+
+_WELL_UNDER_WAY = 300
+
+
+async def freeze_evaders(state: str) -> Any:
+    """Freeze, by signals alone, what does its best to go on."""
+    moved = []
+    for name, program in _EVADERS.items():
+        async with sandbox(Bubblewrap(state=state), make_spec(state)) as (box, stream):
+            box._group, group = None, box._group
+            folder = Path(state, "sandboxes/crabpot-test")
+            (folder / "counter").unlink(missing_ok=True)
+            await stream.start(f"exec python3 -c '{program}'", "2")
+            counter = folder / "counter"
+            # Those who wake each other may miss it, and stand still by themselves.
+            least = 0 if name == "in turn" else _WELL_UNDER_WAY
+            await _until(lambda path=counter, least=least: path.exists() and int(path.read_text() or 0) > least)
+            for _ in range(10):
+                try:
+                    await box.freeze()
+                except SandboxLost:
+                    break
+                first = counter.read_text()
+                await asyncio.sleep(0.05)
+                if counter.read_text() != first:
+                    moved.append(name)
+                    break
+                await box.thaw()
+            box._group = group
+    return {"moved": moved}
 
 
 async def freeze_vfork(state: str) -> Any:

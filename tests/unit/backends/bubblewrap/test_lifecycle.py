@@ -78,6 +78,10 @@ def test_a_shell_that_waits_for_a_child_that_was_stopped_first_is_frozen_too(per
     assert person.run("freeze_vfork") == {"children": []}
 
 
+def test_nothing_that_was_stopped_finds_a_way_to_go_on(person: Person) -> None:
+    assert person.run("freeze_evaders") == {"moved": []}
+
+
 def test_every_clause_of_an_ordinary_spec_is_kept_or_said_to_be_degraded(person: Person) -> None:
     states = person.run("clauses")
     assert "refused" not in states.values()

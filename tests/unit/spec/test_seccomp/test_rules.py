@@ -206,3 +206,18 @@ def test_adding_a_refusal_never_allows(machine: str, more: set[str], nr: int, ar
     call = Call(arch=AUDIT_ARCHES[machine], nr=nr, args=args)
     before, after = decide(RULES, machine, call), decide(RULES.refusing(*more), machine, call)
     assert after is (Answer.EPERM if names(machine).get(nr) in more else before)
+
+
+def test_the_kernel_continues_nobody_who_was_stopped() -> None:
+    assert RULES.of("timer_create") is Answer.ENOSYS
+    assert RULES.of("mq_notify") is Answer.ENOSYS
+    # struct flock and the like are unaffected: it is F_SETSIG alone, whatever stands in the upper half.
+    for machine in MACHINES:
+        arch, number = AUDIT_ARCHES[machine], numbers(machine)["fcntl"]
+        for command, answer in (
+            (10, Answer.EPERM),
+            (1 << 32 | 10, Answer.EPERM),
+            (4, Answer.ALLOW),
+            (1030, Answer.ALLOW),
+        ):
+            assert decide(RULES, machine, Call(arch=arch, nr=number, args=(3, command, 0, 0, 0, 0))) is answer
