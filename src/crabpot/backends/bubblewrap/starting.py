@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.backends.bubblewrap import detached, etc, groups, kit, leftovers, limits, owner, process, render, sources
 from crabpot.backends.bubblewrap.seal import READY
+from crabpot.backends.flow import PIECE
 from crabpot.errors import SandboxUnavailable
 from crabpot.settings import TRUSTED_PATH
 from crabpot.spec import shims
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec, User
 
 _OPEN_TIMEOUT_S = 60.0
+# By default a whole piece of a large file does not fit, and is copied twice more. The kernel caps it.
+_QUEUED = 4 * PIECE
 _LONGEST_REPORT, _LONGEST_REASON = 65536, 400
 _UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
 # What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
@@ -142,6 +145,8 @@ class Opening:
             self._group = groups.Group.make(hierarchy, label, settings(spec.limits, disk))
         self._mark = leftovers.mark(self._ground.home)
         self._stream, wire = socket.socketpair()
+        for end in (self._stream, wire):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
         with wire:
             said, saying = fds.pipe()
             # Apart, and read once at the end: bwrap writes it line by line, and each would wake the loop.
