@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,12 +30,11 @@ class Deployment:
         self.folder = folder
         self.name = name
         self.docker = docker
-        self.volume = f"{name}_socket-volume"
 
     def compose(self, *arguments: str) -> None:
         environ = {**os.environ, "DOCKER_HOST": self.docker.host, "DOCKER_BUILDKIT": "0"}
         ended = subprocess.run(
-            ["docker", "compose", "--project-name", self.name, *arguments],
+            ["docker-compose", "--project-name", self.name, *arguments],
             cwd=self.folder,
             env=environ,
             capture_output=True,
@@ -46,8 +46,16 @@ class Deployment:
 
     @property
     def socket(self) -> str:
-        mountpoint = json.loads(self.docker("volume", "inspect", self.volume).stdout)[0]["Mountpoint"]
-        return f"{mountpoint}/runner.sock"
+        return f"{self._mounted()['Source']}/runner.sock"
+
+    @property
+    def volume(self) -> str:
+        return str(self._mounted()["Name"])
+
+    def _mounted(self) -> dict[str, Any]:
+        """Find the volume by what it is for: each version of compose names it in its own way."""
+        mounts = json.loads(self.docker("container", "inspect", self.name).stdout)[0]["Mounts"]
+        return next(mount for mount in mounts if mount["Destination"] == "/run/clawfactory")
 
     def inside(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a program in the runner's container, as an attacker would who had got there."""
@@ -74,7 +82,11 @@ def deployed(crabpot: Program, docker: Docker, tmp_path: Path) -> Iterator[Deplo
     deployment = Deployment(folder, name, docker)
     try:
         deployment.compose("build", "--build-arg", "BASE=crabpot-sandbox:latest")
-        deployment.compose("up", "--detach", "--wait")
+        deployment.compose("up", "--detach")
+        deadline = time.monotonic() + 60
+        while not os.path.exists(deployment.socket):
+            assert time.monotonic() < deadline, docker("logs", name).stderr
+            time.sleep(0.05)
         yield deployment
     finally:
         deployment.compose("down", "--volumes", "--rmi", "all")
