@@ -28,7 +28,7 @@ from crabpot.backends.bubblewrap.user import Choice
 from crabpot.backends.registry import Registry
 from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
-from crabpot.settings import AgentSettings, Limits, Settings, Size
+from crabpot.settings import Limits, Network, Settings, Size
 from crabpot.spec.spec import SandboxSpec, User
 from crabpot.verify import trial, witness
 from crabpot.verify.bait import Bait, laid_out
@@ -58,6 +58,7 @@ class Wall:
     name: str
     told: told.Edit = lambda argv, _scene: argv
     spec: Callable[[SandboxSpec], SandboxSpec] = same
+    settings: Callable[[Settings, Bait], Settings] = lambda settings, _bait: settings
     greeting: Mapping[str, Any] = field(default_factory=dict)
     runner: tuple[tuple[str, str, str], ...] = ()
     naive_mounts: bool = False
@@ -140,8 +141,7 @@ async def without(wall: Wall) -> AsyncIterator[Target]:
             plain = app.start(config=None, state=f"{place}/state", environ=os.environ)
             wired = WeakenedApp(config=None, around=plain.around, environ=plain.environ, wall=wall, bait=bait)
             tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend="bubblewrap")
-            settings = tried.settings if wall.spec is not unlimited else _wanting(tried.settings)
-            gateway = wired.gateway(settings=settings)
+            gateway = wired.gateway(settings=wall.settings(tried.settings, bait))
             gateway.execution.fleet = wall.fleet()
             gateway.__class__ = wall.gateway
             try:
@@ -176,14 +176,20 @@ def unlimited(spec: SandboxSpec) -> SandboxSpec:
     return replace(spec, limits=limits)
 
 
-def _wanting(settings: Settings) -> Settings:
+def _wanting(settings: Settings, _bait: Bait) -> Settings:
     """Promise so little of the processor that on a busy machine, too, more than that is had."""
+    return _of_all(settings, lambda one: replace(one, limits=replace(one.limits, cpus=0.05)))
 
-    def little(agent: AgentSettings) -> AgentSettings:
-        limits = replace(agent.sandbox.limits, cpus=0.05)
-        return replace(agent, sandbox=replace(agent.sandbox, limits=limits))
 
-    return replace(settings, entries={name: little(agent) for name, agent in settings.entries.items()})
+def _listing_the_host(settings: Settings, bait: Bait) -> Settings:
+    """List the host's own services among the places that the gateway connects to."""
+    places = tuple(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in bait.ports)
+    return _of_all(settings, lambda one: replace(one, network=Network(name="allow", allow=places)))
+
+
+def _of_all(settings: Settings, change: Callable[[Any], Any]) -> Settings:
+    agents = {name: replace(one, sandbox=change(one.sandbox)) for name, one in settings.entries.items()}
+    return replace(settings, entries=agents)
 
 
 def leaking(spec: SandboxSpec) -> SandboxSpec:
@@ -214,6 +220,11 @@ WALLS = (
         cannot_type_into_the_terminal_that_it_was_given cannot_open_a_socket_below_or_beside_the_network
         gets_what_its_description_promises
         """,
+    ),
+    Wall(
+        name="list of places",
+        settings=_listing_the_host,
+        falls="cannot_talk_the_gateway_into_reaching_the_host",
     ),
     Wall(name="capabilities dropped", told=told.capabilities_kept, falls="holds_no_capability"),
     Wall(
@@ -276,6 +287,7 @@ WALLS = (
     Wall(
         name="limits",
         spec=unlimited,
+        settings=_wanting,
         greeting=_NO_RLIMITS,
         falls="""
         cannot_raise_a_limit_of_its_own cannot_start_more_processes_than_its_limit cannot_fill_the_disk
@@ -290,6 +302,7 @@ WALLS = (
         name="limits and own terminals",
         told=told.hosts_devices,
         spec=unlimited,
+        settings=_wanting,
         greeting=_NO_RLIMITS,
         falls="cannot_use_up_the_terminals_of_the_host",
     ),
@@ -324,6 +337,7 @@ WALLS = (
     Wall(
         name="few background processes",
         spec=unlimited,
+        settings=_wanting,
         runner=(("process.py", "_MAX_LIVE = ", "_MAX_LIVE = 1000 + "),),
         falls="cannot_start_more_background_processes_than_are_kept",
     ),
