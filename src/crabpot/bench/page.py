@@ -27,13 +27,15 @@ Hosted services (E2B, Daytona and others) run microVMs elsewhere, and cannot be 
 """
 _WHERE = """## Where the time goes
 
-- **`exec true`**: 0.2 to 0.3 ms in the gateway (decisions, wire, record), 0.1 ms in the runner, the rest is the shell. glibc asks for and sets every
-  signal's action before it starts a program, 130 system calls that a bare spawn from Python does not make.
-- **A warm claim**: the call, 0.4 ms to decide and describe a session that was never seen, 0.15 ms to pass the folder and its note on, and 0.3 ms more in the
-  runner, which has long been out of the processor's caches.
-- **100 at once as root**: all of it is processor time (`perf record -a`): 57 % the runner's interpreter starting and loading, 24 % the gateway, 11 % bwrap,
-  6 % `setpriv`, which drops to the sandbox's user, 3 % the first shell. Root pays for the control groups, of which the kernel makes one in each of its
-  hierarchies, and for the drop; an ordinary user for neither.
+Found once by profiling on the machine above, and not measured anew by each run.
+
+- **`exec true`**: about 0.2 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
+  runner's is glibc, which asks for and sets every signal's action before it starts a program: some 130 system calls that a bare spawn from Python does
+  not make.
+- **A warm claim**: the call; 0.4 ms to decide about and describe a session that was never seen; 0.15 ms to pass the folder and its note on; and 0.4 ms more
+  in a runner that has been idle.
+- **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
+  `setpriv`, which drops to the sandbox's user, 2 % the first shell. An ordinary user has no `setpriv` to pay for, and no control groups that the gateway makes.
 - **HTTP**: the record of the call reaches the disk before the answer leaves.
 """
 # ruff: noqa: E501  the page's own lines
