@@ -55,7 +55,7 @@ def test_a_client_calls_tools_by_the_loopback_and_by_the_socket(placed):
 
 def test_nothing_but_the_loopback_is_served(placed):
     ended = placed("serve", "--listen", "0.0.0.0:8080")
-    assert ended.code == 1
+    assert ended.code == 2
     assert "127.0.0.1" in ended.said()
 
 
@@ -82,7 +82,7 @@ def test_tokens_are_made_listed_rotated_and_removed(placed):
         assert status(second) == 401
         assert "bot" not in placed("tokens", "list").out
     assert placed("tokens", "rotate", "bot").code == 1
-    assert placed("tokens", "add", "bot").code == 1
+    assert placed("tokens", "add", "bot").code == 2
     assert stat.S_IMODE((placed.state / "http.token").stat().st_mode) == 0o600
 
 

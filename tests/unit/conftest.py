@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from crabpot.elevation.host import Plan
     from crabpot.spec.spec import SandboxSpec
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 OUTPUT = 64 * 1024
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/", "USER": "agent", "LANG": "C.UTF-8"}
 
