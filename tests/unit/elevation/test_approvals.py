@@ -290,7 +290,7 @@ async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_run
     wanted = [a_request(argv=("git", "push", str(number))) for number in range(200)]
     deciding = [asyncio.create_task(call(request)) for request in wanted]
     await kit.until(lambda: len(made.pending()) == 200)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     results = context.Queue()
     ids = [request.id for request in wanted]
     orders = (ids, ids[::-1], ids[100:] + ids[:100], ids[::2] + ids[1::2])
