@@ -43,6 +43,7 @@ class Bait:
     process: int
     memory_key: int | None
     memory_file: str | None
+    terminal: str
     knocks: list[str] = field(default_factory=list)
 
     def planted(self) -> frozenset[str]:
@@ -83,6 +84,7 @@ async def laid_out() -> AsyncIterator[Bait]:
             process=stack.enter_context(_process(token, secret)),
             memory_key=stack.enter_context(_memory_segment()),
             memory_file=stack.enter_context(_memory_file(token, secret)),
+            terminal=stack.enter_context(_terminal()),
             knocks=knocks,
         )
 
@@ -186,3 +188,15 @@ def _memory_file(token: str, secret: str) -> Iterator[str | None]:
         yield path
     finally:
         os.unlink(path)
+
+
+@contextmanager
+def _terminal() -> Iterator[str]:
+    """Open a terminal for the claims about terminals: verify may well run where there is none."""
+    both = os.openpty()
+    try:
+        os.fchmod(both[1], 0o666)
+        yield os.ttyname(both[1])
+    finally:
+        for fd in both:
+            os.close(fd)

@@ -184,15 +184,19 @@ for name in ("clone3", "call 470", "call 600", "call 5000"):
 @claim.about("seccomp", threats=("terminal-injection",))
 async def has_no_terminal_of_the_callers(target: Target) -> Outcome:
     """Whoever has the terminal of the person outside can read what is typed there, and type (CVE-2017-5226)."""
-    return await target.attack("""
+    return await target.attack(
+        """
 attempt("open /dev/tty", opened, "/dev/tty", os.O_RDWR)
+attempt("open a terminal of the host", opened, given["terminal"], os.O_RDWR)
 for number in (0, 1, 2):
     expect("descriptor %d" % number, not os.isatty(number), "no terminal")
 for name in os.listdir("/dev/pts") if os.path.isdir("/dev/pts") else []:
     if name != "ptmx":
         attempt("open /dev/pts/" + name, opened, "/dev/pts/" + name, os.O_RDWR)
 expect("the terminal of this session", read("/proc/self/stat").rpartition(b")")[2].split()[4] == b"0", "none")
-""")
+""",
+        terminal=target.bait.terminal,
+    )
 
 
 _TYPING = """

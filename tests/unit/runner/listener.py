@@ -79,7 +79,7 @@ class Client:
         self.socket.sendall(data)
 
     def begin(self, tool: str, args: Any = None, **fields: Any) -> None:
-        self.send(json.dumps({"id": "uuid", "tool": tool, "args": args, **fields}).encode() + b"\n")
+        self.send(_encoded(tool, args, fields))
 
     def line(self) -> dict[str, Any] | None:
         """The next answer, or None at the end of the stream."""
@@ -96,7 +96,11 @@ class Client:
         return answer
 
     def ask(self, tool: str, args: Any = None, **fields: Any) -> dict[str, Any]:
-        self.begin(tool, args, **fields)
+        return self.ask_as_it_is(_encoded(tool, args, fields))
+
+    def ask_as_it_is(self, line: bytes) -> dict[str, Any]:
+        """One request in the bytes of one's own choice."""
+        self.send(line)
         answer = self.line()
         assert answer is not None, "it hung up"
         return answer
@@ -107,6 +111,10 @@ class Client:
         while (line := self.line()) is not None:
             lines.append(line)
         return lines
+
+
+def _encoded(tool: str, args: Any, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"id": "uuid", "tool": tool, "args": args, **fields}).encode() + b"\n"
 
 
 def descriptors(pid: int) -> int:

@@ -68,8 +68,11 @@ class Sandbox:
         try:
             async with asyncio.timeout(_FREEZE_TIMEOUT_S):
                 if self._group is not None and self._group.set_frozen(frozen=True):
-                    while not self._group.is_frozen():  # noqa: ASYNC110  the kernel does not tell
+                    while not self._group.is_frozen():
                         await asyncio.sleep(_POLL_S)
+                        # The first version of control groups overlooks who was asked just before it began to wait for
+                        # its vfork, until it is asked again.
+                        self._group.set_frozen(frozen=True)
                 else:
                     await self._stop()
         except TimeoutError:

@@ -310,9 +310,12 @@ async def freeze_evaders(state: str) -> Any:
 async def freeze_vfork(state: str) -> Any:
     """Freeze, many times, a shell that does nothing but vfork; signals must do where there is no control group."""
     async with sandbox(Bubblewrap(state=state), make_spec(state)) as (box, stream):
-        box._group, group = None, box._group
         await stream.start("while :; do /bin/true; done", "2")
         await _until(lambda: len(_tree(box.pid)) > 1)
+        for _ in range(300):
+            await box.freeze()
+            await box.thaw()
+        box._group, group = None, box._group
         for _ in range(15):
             await box.freeze()
             await box.thaw()

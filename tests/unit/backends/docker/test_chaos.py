@@ -40,7 +40,7 @@ class Chaos:
         self.lives = 0
         self.answers: list[list[Any]] = []
         self.wrong: list[list[Any]] = []
-        self.kept: dict[str, set[str]] = {}
+        self.kept: dict[str, set[str | None]] = {}
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[str]:
@@ -85,13 +85,17 @@ class Chaos:
     def _is_right(  # noqa: PLR0913, PLR0917  one answer
         self, session: str, text: str, tool: str, success: Any, code: str, stdout: str, stderr: str, content: str
     ) -> bool:
-        """Judge an answer: what was asked for, or that the sandbox failed; a file holds what was last written to it."""
-        kept = self.kept.setdefault(session, set())
+        """Judge an answer: what was asked for, or that the sandbox failed; a file holds what was last written to it.
+
+        One that nobody is known to have written may not be there, which is None here.
+        """
+        kept = self.kept.setdefault(session, {None})
         if tool == "write":
             # One that was lost may have been done, or not.
             kept |= {text}
         if not success:
-            return code in LOST and (stdout, stderr, content) == ("", "", None)
+            known = LOST if tool != "read" or None not in kept else (*LOST, "not_found")
+            return code in known and (stdout, stderr, content) == ("", "", None)
         if tool == "exec":
             return (stdout, stderr) == (f"{text}\n", f"{text}\n")
         if tool == "write":
