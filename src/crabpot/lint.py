@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -226,8 +227,7 @@ def _binds(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
         written, _, access = binds.parse(text)
         source = binds.expand(written, around.home)
         resolved = os.path.realpath(source)
-        if not os.path.lexists(resolved):
-            yield _warn(path, f"{source} does not exist; the sandbox will not open", f"run `mkdir -p {source}`")
+        yield from _missing(path, source)
         if resolved != os.path.normpath(source):
             yield _warn(path, f"{source} is a link to {resolved}", "write the folder itself, so that a reader sees it")
         if len(resolved.split("/")) <= _BROAD:
@@ -238,13 +238,22 @@ def _binds(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
 
 
 def _workspace(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
-    if agent.sandbox.workspace != "rw" or agent.sandbox.mode == "off":
+    sandbox = agent.sandbox
+    if sandbox.workspace == "none" or sandbox.mode == "off":
         return
     folder = binds.expand(agent.workspace, around.home)
+    if sandbox.backend != "socket":
+        yield from _missing(agent.source("workspace"), folder)
     executed = _executed_in(folder)
-    if executed:
+    if executed and sandbox.workspace == "rw":
         fix = 'look at their changes before you run them on the host, or use workspace: "ro"'
         yield _warn(agent.source("sandbox.workspace"), f"the agent may change {folder}{executed}", fix)
+
+
+def _missing(path: str, folder: str) -> Iterator[Finding]:
+    if not os.path.exists(folder):
+        message = f"{folder} does not exist; the sandbox will not open"
+        yield _warn(path, message, f"run `mkdir -p {shlex.quote(folder)}`")
 
 
 def _executed_in(folder: str) -> str:

@@ -243,6 +243,25 @@ def test_an_empty_writable_workspace_is_not_told(
     assert lint.findings(agent_of(text), around) == []
 
 
+@pytest.mark.parametrize("access", ["ro", "rw"])
+def test_a_workspace_that_does_not_exist_is_told_where_a_sandbox_would_show_it(
+    access: str, agent_of: Callable[..., AgentSettings], around: Surroundings, tmp_path: Path
+) -> None:
+    def found(sandbox_body: str) -> list[Finding]:
+        body = f"{{workspace: '{tmp_path}/no such', sandbox: {{{sandbox_body}}}}}"
+        return lint.findings(agent_of(f"{{agents: {{defaults: {body}}}}}"), around)
+
+    (one,) = found(f"workspace: '{access}'")
+    assert (one.severity, one.path) == ("warning", "agents.defaults.workspace")
+    assert one.message == f"{tmp_path}/no such does not exist; the sandbox will not open"
+    assert one.fix == f"run `mkdir -p '{tmp_path}/no such'`"
+    assert found("workspace: 'none'") == []
+    # On the host the runner makes it.
+    assert [one.path for one in found(f"workspace: '{access}', mode: 'off'")] == ["agents.defaults.sandbox.mode"]
+    (tmp_path / "no such").mkdir()
+    assert found(f"workspace: '{access}'") == []
+
+
 def test_a_file_that_others_may_write_is_told(
     load_text: Callable[[str], Settings], around: Surroundings, tmp_path: Path
 ) -> None:
