@@ -15,10 +15,10 @@ ERRS = "{tools: {elevated: {enabled: true, patterns: ['/usr/bin/git *', 'sh *']}
     [
         ("{}", (), 0, "0 errors, 0 warnings"),
         ("{}", ("--strict",), 0, "0 errors, 0 warnings"),
-        (WARNS, (), 0, "0 errors, 1 warnings"),
-        (WARNS, ("--strict",), 1, "0 errors, 1 warnings"),
-        (ERRS, (), 2, "1 errors, 1 warnings"),
-        (ERRS, ("--strict",), 2, "1 errors, 1 warnings"),
+        (WARNS, (), 0, "0 errors, 1 warning"),
+        (WARNS, ("--strict",), 1, "0 errors, 1 warning"),
+        (ERRS, (), 2, "1 error, 1 warning"),
+        (ERRS, ("--strict",), 2, "1 error, 1 warning"),
     ],
 )
 def test_the_exit_code_is_clean_strict_or_error(

@@ -158,6 +158,6 @@ def test_get_of_a_written_null_prints_what_holds(crabpot: Any) -> None:
 
 def test_get_of_nothing_says_what_is_near(crabpot: Any) -> None:
     ended = crabpot("config", "get", "agents.defaults.sandbox.moed")
-    assert ended.code == 1
+    assert ended.code == 2
     assert 'did you mean "mode"?' in ended.said()
     assert crabpot("config", "get", "tools[").code == 2

@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from crabpot.counting import counted
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
@@ -52,5 +54,6 @@ def first_break(
             return f"record {found} was changed or put in"
         before = digest
     if number < head[0]:
-        return f"{head[0] - number} records are missing at the end"
+        missing = head[0] - number
+        return f"{counted(missing, 'record')} {'is' if missing == 1 else 'are'} missing at the end"
     return None if (number, before) == head else "the last record is not the one that the head names"

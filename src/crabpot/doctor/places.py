@@ -6,6 +6,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.doctor.lines import Line
 
 if TYPE_CHECKING:
@@ -106,9 +107,9 @@ def _verified(own: Own) -> Line:
         return Line(area="crabpot", name="last verify", state="warning", says=says, fix="crabpot verify")
     days = int((own.now - own.last_verify) / _DAY_S)
     if not own.verify_held:
-        says = f"{days} days ago, and not every claim held"
+        says = f"{counted(days, 'day')} ago, and not every claim held"
         return Line(area="crabpot", name="last verify", state="problem", says=says, fix="crabpot verify")
     if days > _OLD_VERIFY_DAYS:
-        says = f"{days} days ago; kernels and programs have changed since"
+        says = f"{counted(days, 'day')} ago; kernels and programs have changed since"
         return Line(area="crabpot", name="last verify", state="warning", says=says, fix="crabpot verify")
-    return Line(area="crabpot", name="last verify", state="ok", says=f"{days} days ago, every claim held")
+    return Line(area="crabpot", name="last verify", state="ok", says=f"{counted(days, 'day')} ago, every claim held")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.doctor.lines import Line, State, version_of
 
 if TYPE_CHECKING:
@@ -141,6 +142,6 @@ def _image(found: DockerEngine) -> Line:
         return Line(area="docker", name="image", state="warning", says=says, fix="crabpot image build")
     days = int(found.image_age_s / _DAY_S)
     if days > _OLD_IMAGE_DAYS:
-        says = f"{found.image} is {days} days old, and so are the fixes in it"
+        says = f"{found.image} is {counted(days, 'day')} old, and so are the fixes in it"
         return Line(area="docker", name="image", state="warning", says=says, fix="crabpot image build")
-    return Line(area="docker", name="image", state="ok", says=f"{found.image}, {days} days old")
+    return Line(area="docker", name="image", state="ok", says=f"{found.image}, {counted(days, 'day')} old")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Made:
     """One image, as its labels and the engine tell."""
 
-    name: str
+    # None where it has none any more: one of the same name was made since.
+    name: str | None
     id: str
     created: int
     size_bytes: int
@@ -40,11 +41,16 @@ class Made:
 async def made(engine: Engine) -> list[Made]:
     """List them, newest first."""
     found = await engine.get("/images/json", {"filters": json.dumps({"label": [recipe.RECIPE]})})
-    listed = [_made(image, name) for image in found for name in image.get("RepoTags") or ("<none>:<none>",)]
+    listed = [_made(image, name) for image in found for name in _names(image)]
     return sorted(listed, key=lambda one: -one.created)
 
 
-def _made(image: dict[str, Any], name: str) -> Made:
+def _names(image: dict[str, Any]) -> list[str | None]:
+    # Engines before 25 name an image that has no name so.
+    return [name for name in image.get("RepoTags") or () if name != "<none>:<none>"] or [None]
+
+
+def _made(image: dict[str, Any], name: str | None) -> Made:
     labels = image.get("Labels") or {}
     return Made(
         name=name,

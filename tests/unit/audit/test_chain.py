@@ -52,7 +52,7 @@ TAMPERED = {
         ["DELETE FROM records WHERE number = 5", "UPDATE records SET number = number - 1 WHERE number > 5"],
         "record 5",
     ),
-    "the last record removed": (["DELETE FROM records WHERE number = 10"], "1 records are missing at the end"),
+    "the last record removed": (["DELETE FROM records WHERE number = 10"], "1 record is missing at the end"),
     "the last three removed": (["DELETE FROM records WHERE number > 7"], "3 records are missing at the end"),
     "all removed": (["DELETE FROM records"], "10 records are missing at the end"),
     "the head removed": (["DELETE FROM head"], "head"),

@@ -136,7 +136,7 @@ def test_findings_are_counted_and_each_has_its_fix() -> None:
         "  fix: f",
         "warning: b: n",
         "  fix: g",
-        "F: 1 errors, 1 warnings",
+        "F: 1 error, 1 warning",
     ]
     assert list(show.findings([], None, colour=False)) == ["the defaults (no configuration file): 0 errors, 0 warnings"]
 

@@ -10,6 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.doors.cli import question
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, complain
 from crabpot.elevation.leases import Leases
@@ -128,7 +129,7 @@ def list_leases(frame: Frame, options: Namespace) -> int:
         print(f"{lease.id}  {request.shown}")
         where = "-" if request.folder is None else line(request.folder.path)
         sender = "not named" if request.sender is None else line(request.sender)
-        print(f"          {lasts} · used {lease.uses} times · in {where}")
+        print(f"          {lasts} · used {counted(lease.uses, 'time')} · in {where}")
         print(f"          scope {line(request.scope_key)} · sender {sender}")
     if not leases:
         print("no leases")

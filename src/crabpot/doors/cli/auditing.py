@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.reading import AuditReader
+from crabpot.counting import counted
 from crabpot.doors.cli.frame import FAILED, OK, note
 from crabpot.doors.cli.show import visible
 from crabpot.errors import CrabpotError
@@ -22,7 +23,7 @@ def audit(frame: Frame, options: Namespace) -> int:
     reader = AuditReader(frame.app().around.state)
     if options.action == "verify":
         count, broken = reader.verify()
-        print(f"{count} records: {'the chain holds' if broken is None else broken}")
+        print(f"{counted(count, 'record')}: {'the chain holds' if broken is None else broken}")
         return OK if broken is None else FAILED
     if options.action == "show":
         record = reader.one(options.number)

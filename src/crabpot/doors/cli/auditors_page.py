@@ -6,6 +6,7 @@ import html
 import time
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.doors.cli.show import visible
 from crabpot.verify.report import machine
 from crabpot.verify.threats import ROWS
@@ -67,7 +68,9 @@ def _page(report: Report) -> Iterator[str]:
 def _head(report: Report) -> Iterator[str]:
     counts = report.counts
     bad = counts["broken"] + counts["error"]
-    state, verdict = ("broken", f"{bad} claims failed") if bad else ("held", "Every claim that is made holds")
+    state, verdict = (
+        ("broken", f"{counted(bad, 'claim')} failed") if bad else ("held", "Every claim that is made holds")
+    )
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.time))
     yield "<h1>Verification of a sandbox</h1>"
     yield (

@@ -54,7 +54,7 @@ def _is_known(settings: Settings, steps: list[edit.Step]) -> bool:
     """Tell whether defaults can be filled in: not where another spelling is used."""
     try:
         _effective(settings, steps, "")
-    except CrabpotError:
+    except UsageError:
         return False
     return True
 
@@ -65,7 +65,7 @@ def _effective(settings: Settings, steps: list[edit.Step], path: str) -> Any:
         known = at if isinstance(at, dict) else range(len(at)) if isinstance(at, list) else ()
         if step not in known:
             near = closest(str(step), at) if isinstance(at, dict) else ""
-            raise CrabpotError(f'"{path}": there is no "{step}"{near}')
+            raise UsageError(f'"{path}": there is no "{step}"{near}')
         at = at[step]
     return at
 

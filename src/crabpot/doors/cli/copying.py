@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.doors.cli.calling import finished, gateway, longest
 from crabpot.doors.cli.copier import Copier, Remote
 from crabpot.doors.cli.frame import OK, UsageError
@@ -42,5 +43,5 @@ async def _copy(app: App, source: Remote | str, target: Remote | str) -> int:
             assert isinstance(source, Remote)
             copier = receiver = Receiver(opened, source.session, longest(app, source.session))
             await receiver.receive(source, target)
-    print(f"copied {copier.files} {'file' if copier.files == 1 else 'files'}, {copier.size} bytes")
+    print(f"copied {counted(copier.files, 'file')}, {counted(copier.size, 'byte')}")
     return OK

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.doors.cli.frame import FAILED, OK
 from crabpot.doors.cli.show import Pen, visible, wants_colour
 
@@ -27,7 +28,8 @@ def doctor(frame: Frame, options: Namespace) -> int:
         print(json.dumps([line.as_json() for line in lines], indent=2))
     else:
         count = {state: sum(line.state == state for line in lines) for state in _STYLES}
-        print(f"\n{count['ok']} ok, {count['warning']} warnings, {count['problem']} problems")
+        told = (counted(count[state], state) for state in ("warning", "problem"))
+        print(f"\n{count['ok']} ok, {', '.join(told)}")
     return FAILED if any(line.state == "problem" for line in lines) else OK
 
 

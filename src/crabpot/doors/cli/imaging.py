@@ -80,9 +80,8 @@ def list_images(frame: Frame, options: Namespace) -> int:
         print("no images; one is made by: crabpot image build")
     for one in made:
         contents = "+".join((*one.groups, *one.extra))
-        print(
-            visible(f"{one.name:<32} {_age(one.created):>10} {amount(one.size_bytes):>10}  {one.user:<12} {contents}")
-        )
+        name = one.name or f"(no name) {one.id.removeprefix('sha256:')[:12]}"
+        print(visible(f"{name:<32} {_age(one.created):>10} {amount(one.size_bytes):>10}  {one.user:<12} {contents}"))
     return OK
 
 

@@ -6,6 +6,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
+from crabpot.counting import counted
 from crabpot.elevation.requests import MOST_MINUTES, Answer, denied, left_s
 from crabpot.elevation.showing import line
 
@@ -106,7 +107,7 @@ def outcome(answer: Answer) -> str:
     lasting = {
         "once": "once",
         "session": "for this session",
-        "minutes": f"for {answer.minutes} minutes",
+        "minutes": f"for {counted(answer.minutes or 0, 'minute')}",
         "config": "and written into the configuration",
     }
     return f"allowed {lasting[answer.grant]}{', also after a restart' if answer.keep else ''}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING, Any
 
+from crabpot.counting import counted
 from crabpot.elevation.commands import is_deceptive, name_of
 
 if TYPE_CHECKING:
@@ -189,4 +190,5 @@ def findings(found: list[Finding], file: str | None, *, colour: bool) -> Iterato
         yield f"{pen(style, finding.severity)}: {pen('bold', finding.path)}: {visible(finding.message)}"
         yield f"  {pen('dim', 'fix:')} {visible(finding.fix)}"
     errors = sum(finding.severity == "error" for finding in found)
-    yield f"{file or 'the defaults (no configuration file)'}: {errors} errors, {len(found) - errors} warnings"
+    told = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
+    yield f"{file or 'the defaults (no configuration file)'}: {told}"

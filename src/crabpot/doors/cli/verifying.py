@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from crabpot import __version__
 from crabpot.audit.store import AuditLog
+from crabpot.counting import counted
 from crabpot.doors.cli import auditors_page, junit
 from crabpot.doors.cli.frame import FAILED, OK, UsageError
 from crabpot.doors.cli.show import visible, wants_colour
@@ -114,7 +115,7 @@ class _Table:
 
     def open(self, session: str, backend: str) -> None:
         """Say what is attacked."""
-        self._say(f"Attacking a sandbox as {visible(session)} gets it, on {backend}: {self._total} claims.")
+        self._say(f"Attacking a sandbox as {visible(session)} gets it, on {backend}: {counted(self._total, 'claim')}.")
 
     def begin(self, claim: Claim) -> None:
         """Show what is tried now."""

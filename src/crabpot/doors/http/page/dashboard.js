@@ -23,6 +23,7 @@ function h(tag, attributes = {}, ...children) {
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 const moment = (seconds) => new Date(seconds * 1000).toLocaleString();
 const megabytes = (bytes) => `${(bytes / 1048576).toFixed(1)} MB`;
+const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
 // --- the server -------------------------------------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ function approval(one) {
     a: () => send({ allowed: true, grant: "once", ...why() }, "allowed once"),
     s: () => send({ allowed: true, grant: "session", ...why() }, "allowed for this session"),
     m: () => send({ allowed: true, grant: "minutes", minutes: Number(minutes.value), ...why() },
-      `allowed for ${minutes.value} minutes`),
+      `allowed for ${counted(Number(minutes.value), "minute")}`),
     d: () => send({ allowed: false, ...why() }, "denied"),
   };
   const lists = one.kind === "connection";
@@ -321,7 +322,7 @@ async function search(older) {
     const { records, before: next } = await told(`/v1/audit?${query}`);
     page = next;
     byId("older").hidden = !next;
-    byId("found").textContent = records.length ? `${records.length} records` : "no record has that";
+    byId("found").textContent = records.length ? counted(records.length, "record") : "no record has that";
     const rows = records.reverse().map((record) => h("tr", {}, h("td", {}, record.number), h("td", { class: "when" }, moment(record.time)),
       h("td", {}, record.kind), h("td", { class: "mono" }, what(record).slice(0, 200)),
       h("td", {}, h("details", {}, h("summary", {}, "show"), h("pre", {}, JSON.stringify(record, null, 1).split("\n").map((line) => [line, h("br")]))))));
