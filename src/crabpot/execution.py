@@ -141,10 +141,11 @@ class Execution:
                 return await self.registry.open(spec)
             held = await keeping.hold(self.around.state, spec, agent.id)
             try:
-                return Held(await self.registry.open(spec), held)
+                connected = await self._start(spec)
             except BaseException:
-                held.release()
+                held.abandon()
                 raise
+            return _holding(connected, held)
         except OSError as error:
             raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
 
@@ -153,7 +154,7 @@ class Execution:
         if claimed is None:
             return None
         connected, held = claimed
-        return connected if held is None else replace(connected, opened=Held(connected.opened, held))
+        return connected if held is None else _holding(connected, held)
 
     def describe(self, agent: AgentSettings, scope_key: str) -> tuple[SandboxSpec, str]:
         """Give the spec of a scope, and its hash; settings are frozen, so one look suffices."""
@@ -192,6 +193,10 @@ class Held:
             await self._opened.close()
         finally:
             self._held.release()
+
+
+def _holding(connected: Connected, held: keeping.Hold) -> Connected:
+    return replace(connected, opened=Held(connected.opened, held))
 
 
 async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:

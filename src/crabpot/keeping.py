@@ -70,6 +70,16 @@ class Hold:
         fcntl.flock(self._handle, fcntl.LOCK_SH)
         return True
 
+    def abandon(self) -> None:
+        """Let go of it because its sandbox did not open, and leave nothing of a folder that has nothing in it."""
+        # Whoever else holds it keeps it, and so do files that an earlier sandbox left.
+        with suppress(OSError):
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                os.rmdir(self._folder)
+            os.unlink(self._folder + _NOTE)
+        self.release()
+
     def release(self) -> None:
         """Let go of it; safe to call twice."""
         if self._handle >= 0:

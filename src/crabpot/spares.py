@@ -78,7 +78,7 @@ class Spares:
             connected = await self._start_warm(own)
         except BaseException:
             if held is not None:
-                held.release()
+                held.abandon()
             raise
         opened = connected.opened
         return _Spare(connected=connected, held=held, named=opened if isinstance(opened, Named) else None)

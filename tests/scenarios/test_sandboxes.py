@@ -54,6 +54,18 @@ def test_what_a_sandbox_wrote_is_kept_and_listed(sandboxed):
     assert sandboxed("sandboxes", "stop", row["name"]).out == f"{row['name']}: was not running\n"
 
 
+def test_one_that_never_opened_is_not_listed_and_leaves_no_folder(sandboxed, tmp_path):
+    (row,) = rows(sandboxed)
+    missing = tmp_path / "missing"
+    sandboxed.configure(f"{{agents: {{defaults: {{workspace: '{missing}', sandbox: {{workspace: 'ro'}}}}}}}}")
+    before = sorted((sandboxed.state / "sandboxes").iterdir())
+    ended = sandboxed("exec", "--session", "agent:main:other", "--", "true")
+    assert (ended.code, "does not exist: mkdir -p" in ended.err) == (125, True)
+    assert sandboxed("exec", "--", "true").code == 125
+    assert [one["name"] for one in rows(sandboxed)] == [row["name"]]
+    assert sorted((sandboxed.state / "sandboxes").iterdir()) == before
+
+
 def test_made_anew_it_has_nothing_of_the_old(sandboxed):
     ended = sandboxed("sandboxes", "recreate", "agent:main:main")
     assert ended.code == 0

@@ -307,7 +307,39 @@ async def test_a_folder_is_let_go_when_its_sandbox_does_not_open(bench, kit):
     async with bench(backend=Failing()) as made:
         with pytest.raises(RuntimeError):
             await made.gateway.call(S, "ls")
-        assert len(keeping.remove(made.state, lambda _: True)) == 1
+        assert os.listdir(os.path.join(made.state, keeping.FOLDER)) == []
+
+
+async def test_a_sandbox_whose_runner_never_answers_is_not_listed(bench, kit):
+    from crabpot import keeping
+
+    def hang_up(peer):
+        peer.take("hello")
+        peer.sock.close()
+
+    async with bench(backend=kit.Scripted(hang_up)) as made:
+        result = await made.gateway.call(S, "ls")
+        assert result.error.code == "sandbox_unavailable"
+        assert list(keeping.listed(made.state)) == []
+        assert os.listdir(os.path.join(made.state, keeping.FOLDER)) == []
+
+
+async def test_files_of_an_earlier_sandbox_stay_listed_when_the_next_does_not_open(bench, kit):
+    from crabpot import keeping
+    from crabpot.errors import SandboxUnavailable
+
+    class Once(kit.Unconfined):
+        async def open(self, spec):
+            if self.opened:
+                raise SandboxUnavailable("not again")
+            return await super().open(spec)
+
+    async with bench(backend=Once()) as made:
+        assert (await made.gateway.call(S, "write", path="x", content="y")).success
+        await made.execution.fleet.stop(made.execution.fleet.listed()[0].key)
+        assert (await made.gateway.call(S, "ls")).error.code == "sandbox_unavailable"
+        (kept,) = keeping.listed(made.state)
+        assert os.listdir(kept.folder) == ["x"]
 
 
 async def test_reaping_ends_the_idle_and_the_old_by_their_agents_settings(bench):
