@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot import app, gateway, keeping
-from crabpot.errors import ConfigError
+from crabpot.errors import ConfigError, Problem
 from crabpot.placement import sessions
 from crabpot.settings import camel
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Callback = Callable[[Request], Awaitable[Answer | None]]
 
+_NAME = "crabpot.sandbox()"
 _SETTINGS = "agents.defaults.sandbox."
 
 
@@ -81,10 +82,28 @@ def _as_arguments(error: ConfigError) -> ConfigError:
     """Tell of what was wrong by the names that the program wrote: there is no file, and no line in it."""
     return ConfigError(
         *(
-            replace(problem, file="crabpot.sandbox()", line=None, path=problem.path.removeprefix(_SETTINGS))
+            replace(problem, file=_NAME, line=None, path=problem.path.removeprefix(_SETTINGS))
             for problem in error.problems
         )
     )
+
+
+def _refuse_others(fixed: dict[str, str], written: dict[str, Any]) -> None:
+    """What makes it a sandbox of a program's own cannot be set otherwise, and is not set otherwise in silence."""
+    problems = [
+        Problem(
+            message=f'is "{value}" here and cannot be {written[name]!r}',
+            file=_NAME,
+            path=name,
+            hint="give `folder` to have one of the host's"
+            if name == "workspace"
+            else "crabpot.Gateway has agents with modes and scopes",
+        )
+        for name, value in fixed.items()
+        if written.get(name) not in (None, value)
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 @asynccontextmanager
@@ -92,10 +111,13 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
     """Give a sandbox without agents and policy.
 
     `folder` is the host folder at /workspace, writable; without it there is a private one that is thrown away. The
-    other names are those of the configuration's `sandbox`: `network="none"`, `limits={"memory": "1g"}`.
+    other names are those of the configuration's `sandbox`: `network="none"`, `limits={"memory": "1g"}`; but `mode`,
+    `scope` and `workspace` are what makes it one, and a ConfigError if they say otherwise.
     """
     written = {camel(name): value for name, value in settings.items()}
-    written |= {"mode": "all", "scope": "session", "workspace": "rw" if folder else "none"}
+    fixed = {"mode": "all", "scope": "session", "workspace": "rw" if folder else "none"}
+    _refuse_others(fixed, written)
+    written |= fixed
     defaults: dict[str, Any] = {"sandbox": written}
     if folder is not None:
         defaults["workspace"] = os.path.abspath(folder)

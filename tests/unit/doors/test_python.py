@@ -155,6 +155,20 @@ async def test_two_sandboxes_see_nothing_of_each_other(open_folder):
         assert (await two.call("read", path="secret")).error.code == "not_found"
 
 
+async def test_what_makes_it_a_sandbox_of_its_own_cannot_be_set_otherwise(tmp_path):
+    state = str(tmp_path / "state")
+    with pytest.raises(crabpot.ConfigError) as told:
+        async with crabpot.sandbox(state=state, mode="off", scope="shared", workspace="ro"):
+            pass
+    assert str(told.value).splitlines() == [
+        "crabpot.sandbox(): mode: is \"all\" here and cannot be 'off' (crabpot.Gateway has agents with modes and scopes)",
+        "crabpot.sandbox(): scope: is \"session\" here and cannot be 'shared' (crabpot.Gateway has agents with modes and scopes)",
+        "crabpot.sandbox(): workspace: is \"none\" here and cannot be 'ro' (give `folder` to have one of the host's)",
+    ]
+    async with crabpot.sandbox(state=state, mode="all", scope=None) as box:
+        assert box.session
+
+
 async def test_a_setting_that_there_is_not_is_an_error(tmp_path):
     with pytest.raises(crabpot.ConfigError) as told:
         async with crabpot.sandbox(state=str(tmp_path / "state"), limits={"memry": "1g"}, colour="red"):
