@@ -114,7 +114,10 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield (
             "limits.memory",
             "degraded",
-            f"{total} for each process (RLIMIT_DATA), not for all together nor for shared memory: {_no_groups(found)}",
+            (
+                f"{total} for each process (RLIMIT_DATA), not for all together nor for shared memory; a program that "
+                f"wants more gets none and fails in its own words, without `memory_limit`: {_no_groups(found)}"
+            ),
         )
     elif where is not None and not where.swap:
         yield "limits.memory", "degraded", f"{total} ({by}), but this kernel does not count swap"
@@ -130,7 +133,10 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield (
             "limits.pids",
             "enforced",
-            f"{limits.pids} (RLIMIT_NPROC, counted in the sandbox's own user namespace)",
+            (
+                f"{limits.pids} (RLIMIT_NPROC, counted in the sandbox's own user namespace); a program that forks "
+                "beyond fails in its own words, without `process_limit`"
+            ),
         )
     else:
         yield (

@@ -102,6 +102,13 @@ def test_an_old_kernel_without_control_groups_does_not_count_processes() -> None
     assert _states(replace(GOOD, hierarchy=None, kernel=(5, 10)))["limits.pids"] == "degraded"
 
 
+def test_without_control_groups_it_is_said_how_a_limit_shows_that_nothing_counts() -> None:
+    told = {one.name: one.how for one in clauses(make_spec("/state"), replace(GOOD, hierarchy=None))}
+    assert "for each process" in told["limits.memory"]
+    for limit, code in (("limits.memory", "memory_limit"), ("limits.pids", "process_limit")):
+        assert f"fails in its own words, without `{code}`" in told[limit]
+
+
 def test_swap_that_is_not_counted_degrades_memory() -> None:
     place = Hierarchy(version=1, folders=FOLDERS, swap=False)
     assert _states(replace(GOOD, hierarchy=place))["limits.memory"] == "degraded"
