@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
-import sqlite3
 import threading
 import time
 from contextlib import suppress
@@ -14,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from crabpot.audit import FILE_NAME, volumes
 from crabpot.audit.chain import append
 from crabpot.audit.retention import Retention
+from crabpot.database import connect
 from crabpot.errors import CrabpotError
 from crabpot.ownership import make_own
 from crabpot.settings import Audit
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
 
     # Told on the writer's thread: why what was recorded before could not be written, or None.
@@ -31,7 +32,6 @@ CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, text TEXT NOT NU
 CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, seen REAL NOT NULL);
 """
-_BUSY_S = 10.0
 # Records that nobody waits for are written together: a commit for each would cost a call as much again.
 _LINGER_S = 0.05
 # While the disk is full this many are kept for later. Beyond it only their number is.
@@ -117,7 +117,7 @@ class AuditLog:
             gap = [{"kind": "gap", "dropped": dropped, "time": unwritten[-1]["time"]}] if dropped else []
             try:
                 if connection is None:
-                    connection = connect(self._file)
+                    connection = connect(self._file, SCHEMA)
                 _append(connection, unwritten + gap)
                 unwritten, dropped, failure = [], 0, None
             except Exception as error:  # noqa: BLE001  a full disk, whatever it makes fail, must not end the writer
@@ -146,20 +146,6 @@ class AuditLog:
                     waiting.append(item)
                 item = self._queue.get_nowait()
         return waiting, item is None
-
-
-def connect(file: str) -> sqlite3.Connection:
-    """Open the log. Full synchronisation: a record that was waited for survives a power cut."""
-    connection = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _append(connection: sqlite3.Connection, group: list[Record]) -> None:

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from crabpot import database
 from crabpot.audit import FILE_NAME, chain, store
 from crabpot.bench.contest import SPAWN, Entrant, contest, one_by_one
 from crabpot.bench.entrants import SESSION, SMALL, calling, seconds
@@ -166,7 +167,7 @@ def _recording(gateway: Gateway) -> Entrant:
 
 def _lengthen(file: str, count: int) -> None:
     """Add true records, chained as the log's own are."""
-    connection = store.connect(file)
+    connection = database.connect(file, store.SCHEMA)
     record = {
         "kind": "call",
         "session": SESSION,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from typing import TypeAlias
 
 from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null
 from crabpot.config.reading import SPACE, parse
+from crabpot.counting import counted
+from crabpot.writing import write_whole
 
 Step: TypeAlias = str | int
 
@@ -101,7 +102,7 @@ def _insert(text: str, into: Value, steps: list[Step], new: str) -> str:
     if not isinstance(into, Array):
         raise EditRefused(f"{into.path or 'the file'} is not a list, so it has no item [{first}]")
     if first not in (APPEND, len(into.items)):
-        raise EditRefused(f"{into.path} has {len(into.items)} items; [+] appends one")
+        raise EditRefused(f"{into.path} has {counted(len(into.items), 'item')}; [+] appends one")
     return _append(text, into, into.items[-1].end if into.items else None, new)
 
 
@@ -165,19 +166,5 @@ def _indent_of(text: str, container: Value, line: int) -> str:
 def write_atomically(file: str, text: str) -> None:
     """Replace a file's content in one step, through links, keeping its mode; a new one is the owner's alone."""
     target = os.path.realpath(file)
-    folder = os.path.dirname(target)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    before = os.stat(target) if os.path.exists(target) else None
-    handle, temporary = tempfile.mkstemp(prefix=".crabpot-", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            os.fchmod(handle, 0o600 if before is None else before.st_mode & 0o777)
-            if before is not None and os.geteuid() == 0:
-                os.fchown(handle, before.st_uid, before.st_gid)
-            stream.write(text)
-            stream.flush()
-            os.fsync(handle)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    write_whole(target, text, like=os.stat(target) if os.path.exists(target) else None)

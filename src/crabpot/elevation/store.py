@@ -14,6 +14,7 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from crabpot.database import connect
 from crabpot.elevation.presence import Presence
 from crabpot.elevation.requests import GONE, Answer, Request, denied, new_id
 from crabpot.errors import CrabpotError
@@ -25,19 +26,18 @@ if TYPE_CHECKING:
 FILE_NAME, PRESENCE_NAME = "approvals.sqlite", "approvals.lock"
 
 _SCHEMA = """
-CREATE TABLE gateways (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
-CREATE TABLE requests (
+CREATE TABLE IF NOT EXISTS gateways (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS requests (
     id TEXT PRIMARY KEY, gateway INTEGER NOT NULL, body TEXT NOT NULL, deadline REAL NOT NULL,
     state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'answered', 'used')),
     answer TEXT, answered_at REAL);
-CREATE INDEX waiting ON requests (state) WHERE state = 'pending';
-CREATE TABLE leases (
+CREATE INDEX IF NOT EXISTS waiting ON requests (state) WHERE state = 'pending';
+CREATE TABLE IF NOT EXISTS leases (
     id TEXT PRIMARY KEY, gateway INTEGER NOT NULL, body TEXT NOT NULL, answer TEXT NOT NULL, bound TEXT NOT NULL,
     granted_at REAL NOT NULL, expires_at REAL, keep INTEGER NOT NULL, uses INTEGER NOT NULL DEFAULT 0,
     revoked_at REAL);
-CREATE INDEX bounds ON leases (bound);
+CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
 """
-_BUSY_S = 10.0
 # What was answered is in the audit log for good; here it is kept for those who look a while later.
 _KEPT_S = 7 * 24 * 3600.0
 
@@ -62,7 +62,7 @@ class Store:
             raise StoreUnavailable(f"{error.filename}: {error.strerror}") from None
         try:
             with self._presence.alone():
-                self._db = _connect(self.file)
+                self._db = connect(self.file, _SCHEMA)
         except sqlite3.Error as error:
             self._presence.close()
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
@@ -218,17 +218,3 @@ class Store:
                 return rows.fetchall()
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be read: {error}") from None
-
-
-def _connect(file: str) -> sqlite3.Connection:
-    db = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-    try:
-        db.execute("PRAGMA journal_mode=WAL")
-        # Full synchronisation: an answer that somebody acted upon survives a power cut.
-        db.execute("PRAGMA synchronous=FULL")
-        if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-    except BaseException:
-        db.close()
-        raise
-    return db

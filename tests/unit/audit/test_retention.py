@@ -14,7 +14,8 @@ import pytest
 import crabpot
 from crabpot.audit import volumes
 from crabpot.audit.reading import AuditReader
-from crabpot.audit.store import AuditLog, connect
+from crabpot.audit.store import SCHEMA, AuditLog
+from crabpot.database import connect
 from crabpot.errors import CrabpotError
 from crabpot.settings import Audit
 
@@ -45,7 +46,7 @@ def folder(state):
 
 
 def held(state):
-    connection = connect(os.path.join(state, "audit.db"))
+    connection = connect(os.path.join(state, "audit.db"), SCHEMA)
     try:
         return connection.execute("SELECT count(*) FROM records").fetchone()[0]
     finally:
@@ -54,7 +55,7 @@ def held(state):
 
 def age(state, days, until):
     """Make records older, chain and all: what the log looks like when that many days have gone by."""
-    connection = connect(os.path.join(state, "audit.db"))
+    connection = connect(os.path.join(state, "audit.db"), SCHEMA)
     from crabpot.audit.chain import START, link, text_of
 
     before = START

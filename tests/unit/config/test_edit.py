@@ -226,7 +226,7 @@ def test_what_is_no_path_is_refused(path: str) -> None:
         ("{a: 'x'}", "a[0]", "a is not a list"),
         ("{a: {}}", "a[0]", "a is not a list"),
         ("{a: []}", "a.b", "a is not an object"),
-        ("{a: [1]}", "a[2]", "a has 1 items"),
+        ("{a: [1]}", "a[2]", "a has 1 item;"),
         ("{}", "a[1]", "there is no list"),
         ("[]", "a", "the file is not an object"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from crabpot.backends.docker.demultiplexer import Demultiplexer
 from crabpot.backends.docker.engine import EngineRefused
 from crabpot.backends.docker.removal import made_or_removed, remove
 from crabpot.errors import SandboxUnavailable
+from crabpot.writing import write_whole
 
 if TYPE_CHECKING:
     from crabpot.backends.docker.engine import Engine
@@ -101,12 +101,9 @@ class Interpreters:
 
     def _keep(self) -> None:
         known = dict(list((self._known or {}).items())[-_MOST_REMEMBERED:])
-        draft = f"{self._file}.{os.urandom(4).hex()}"
         # What cannot be written down is found out again.
         with contextlib.suppress(OSError):
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                json.dump(known, file)
-            os.replace(draft, self._file)
+            write_whole(self._file, json.dumps(known))
 
 
 async def _try_all(engine: Engine, spec: SandboxSpec, plan: Plan) -> str:

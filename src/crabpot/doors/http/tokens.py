@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.doors.http.principals import Principal, Role
 from crabpot.errors import CrabpotError
 from crabpot.ownership import take
+from crabpot.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +163,7 @@ class Tokens:
 
     def _keep_operators(self, name: str, secret: str) -> None:
         if name == OPERATOR:
-            _write(os.path.join(self._state, OPERATORS), f"{secret}\n")
+            write_whole(os.path.join(self._state, OPERATORS), f"{secret}\n")
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
@@ -174,23 +175,9 @@ class Tokens:
             tokens = list(self.listed())
             yield tokens
             written: list[dict[str, Any]] = [asdict(token) for token in tokens]
-            _write(self._file, json.dumps(written, indent=1))
+            write_whole(self._file, json.dumps(written, indent=1))
         finally:
             os.close(lock)
-
-
-def _write(path: str, text: str) -> None:
-    draft = f"{path}.{secrets.token_hex(4)}"
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(handle)
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
 
 
 def _fresh() -> str:
