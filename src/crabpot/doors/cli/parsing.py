@@ -1,0 +1,52 @@
+"""The words of the command line that every command is described with."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    Adder = argparse._SubParsersAction["Parser"]  # noqa: SLF001  argparse names no public type
+
+EPILOG = "--config FILE and --state DIR may stand before or after the command."
+
+
+class Parser(argparse.ArgumentParser):
+    """Says which word was meant, and where a command of the user's own stands: of one, most unknown options are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end."""
+        from crabpot.suggest import closest  # noqa: PLC0415  only an error pays for it
+
+        if message.startswith("unrecognized arguments"):
+            message += "; a command of your own stands after --, as in: exec -- ls -l"
+        wrong, _, known = message.partition(" (choose from ")
+        if known:
+            choices = known.strip(")").replace("'", "").split(", ")
+            message += closest(wrong.partition("invalid choice: ")[2].strip("'"), choices)
+        super().error(message)
+
+
+def positive(text: str) -> int:
+    """Read a number from 1."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError("must be a number from 1")
+    return int(text)
+
+
+def add(commands: Adder, name: str, body: str, text: str) -> Parser:
+    """Add a command whose body is `module:function` in this package."""
+    made = commands.add_parser(name, help=text, description=text, epilog=EPILOG, allow_abbrev=False)
+    made.set_defaults(body=body)
+    return made
+
+
+def group(commands: Adder, name: str, text: str, metavar: str = "ACTION") -> Adder:
+    """Add a command that is several."""
+    made = commands.add_parser(name, help=text, description=text, epilog=EPILOG, allow_abbrev=False)
+    return made.add_subparsers(metavar=metavar, required=True)
+
+
+def session(one: Parser) -> None:
+    """Let a command be about one session."""
+    one.add_argument("--session", default="agent:main:main", metavar="KEY", help="the session key (%(default)s)")
