@@ -171,10 +171,10 @@ class App:
 
         if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
             return []
-        from crabpot.audit.reading import AuditReader
+        from crabpot.audit.tables import sessions
         from crabpot.placement.sessions import is_box
 
-        return [key for key in AuditReader(self.around.state).sessions() if not is_box(key)]
+        return [key for key in sessions(self.around.state) if not is_box(key)]
 
 
 def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:

@@ -23,7 +23,7 @@ from crabpot import app
 from crabpot.app import App
 from crabpot.backends.bubblewrap import kit
 from crabpot.backends.bubblewrap.backend import Bubblewrap, Machine
-from crabpot.backends.bubblewrap.starting import Walls
+from crabpot.backends.bubblewrap.ground import Walls
 from crabpot.backends.bubblewrap.user import Choice
 from crabpot.backends.registry import Registry
 from crabpot.fleet import Fleet
@@ -79,6 +79,9 @@ class Weakened(Bubblewrap):
         super().__init__(state=state)
         self._wall, self._weak_home = wall, f"{state}/weakened"
         self._scene = told.Scene(bait=bait.folder, state=state)
+
+    def _recall(self) -> None:
+        """Take nothing over from the backend that has all of them."""
 
     async def _survey(self) -> Machine:
         machine = await super()._survey()

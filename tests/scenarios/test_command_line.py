@@ -11,6 +11,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.ordinary_user import skip_or_fail
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -228,13 +229,48 @@ def test_the_same_question_has_the_same_answer_in_every_process(crabpot: Any) ->
     assert crabpot("explain", "--json").json["sandbox"]["hash"] not in answers
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("call", "ls")])
-def test_no_command_pays_for_doors_that_it_does_not_open(arguments: tuple[str, ...], crabpot: Any) -> None:
+def imported(crabpot: Any, *arguments: str) -> set[str]:
+    """Name the modules that a command imports, and the packages that they are in."""
     program, *rest = crabpot.argv
     command = [program, "-X", "importtime", *rest, *arguments]
     done = subprocess.run(command, env=crabpot.environ, capture_output=True, text=True, timeout=60, check=True)
-    imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
-    assert "crabpot" in imported
-    assert imported.isdisjoint(
+    modules = {line.rsplit("|", 1)[1].strip() for line in done.stderr.splitlines() if "|" in line}
+    return modules | {module.split(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("call", "ls")])
+def test_no_command_pays_for_doors_that_it_does_not_open(arguments: tuple[str, ...], crabpot: Any) -> None:
+    modules = imported(crabpot, *arguments)
+    assert "crabpot" in modules
+    assert modules.isdisjoint(
         {"mcp", "mcp_types", "pydantic", "anyio", "fastapi", "starlette", "uvicorn", "prometheus_client"}
     )
+
+
+def test_help_loads_the_description_of_the_commands_and_nothing_else_of_ours(crabpot: Any) -> None:
+    ours = {module for module in imported(crabpot, "--help") if module.startswith("crabpot")}
+    assert ours == {
+        "crabpot",
+        "crabpot.errors",
+        "crabpot.doors",
+        "crabpot.doors.cli",
+        "crabpot.doors.cli.frame",
+        "crabpot.doors.cli.main",
+        "crabpot.doors.cli.making",
+        "crabpot.doors.cli.parsing",
+    }
+
+
+def test_explain_pays_for_no_event_loop_and_for_nothing_that_opens_a_sandbox(crabpot: Any) -> None:
+    # This one finds out about the machine, and leaves a log for the other to read.
+    first = crabpot("exec", "--", "true")
+    if "sandbox_unavailable" in first.err:
+        skip_or_fail("bubblewrap", first.err)
+    modules = imported(crabpot, "explain")
+    assert {"crabpot.explain", "crabpot.backends.bubblewrap.backend", "crabpot.audit.tables"} <= modules
+    assert modules.isdisjoint({"asyncio", "ssl", "socket", "subprocess", "logging", "concurrent", "threading"})
+    assert modules.isdisjoint({"gzip", "secrets", "urllib", "pathlib", "ctypes", "tempfile"})
+    ours = ("audit.reading", "audit.store", "elevation.loopback", "elevation.trusted", "elevation.host", "gateway")
+    assert modules.isdisjoint({f"crabpot.{name}" for name in ours})
+    opening = ("starting", "sandbox", "process", "probe", "detached", "seal")
+    assert modules.isdisjoint({f"crabpot.backends.bubblewrap.{name}" for name in opening})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.audit import FILE_NAME, volumes
 from crabpot.audit.chain import append
 from crabpot.audit.retention import Retention
+from crabpot.audit.tables import SCHEMA
 from crabpot.database import connect
 from crabpot.errors import CrabpotError
 from crabpot.ownership import make_own
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
     Told = Callable[[str | None], None]
     Record = dict[str, Any]
 
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, text TEXT NOT NULL, hash TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, seen REAL NOT NULL);
-"""
 # Records that nobody waits for are written together: a commit for each would cost a call as much again.
 _LINGER_S = 0.05
 # While the disk is full this many are kept for later. Beyond it only their number is.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.backends import sighting
 from crabpot.errors import SandboxUnavailable
+from crabpot.eventloop import in_loop
 from crabpot.settings import Docker
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Deferred:
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Ask it."""
+        await in_loop()
         return await self._backend().probe(spec)
 
     async def open(self, spec: SandboxSpec) -> Opened:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from crabpot import database
-from crabpot.audit import FILE_NAME, chain, store
+from crabpot.audit import FILE_NAME, chain, tables
 from crabpot.bench.contest import SPAWN, Entrant, contest, one_by_one
 from crabpot.bench.entrants import SESSION, SMALL, calling, seconds
 from crabpot.bench.figures import Curve, Series
@@ -167,7 +167,7 @@ def _recording(gateway: Gateway) -> Entrant:
 
 def _lengthen(file: str, count: int) -> None:
     """Add true records, chained as the log's own are."""
-    connection = database.connect(file, store.SCHEMA)
+    connection = database.connect(file, tables.SCHEMA)
     record = {
         "kind": "call",
         "session": SESSION,

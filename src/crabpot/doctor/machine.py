@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.reading import AuditReader
-from crabpot.backends.bubblewrap import hierarchy, probe
+from crabpot.backends.bubblewrap import candidates, hierarchy
 from crabpot.doctor.kernel import Kernel
 from crabpot.doctor.places import Own, Place
 from crabpot.doctor.programs import Bwrap, DockerEngine
@@ -31,7 +31,7 @@ def kernel() -> Kernel:
     return Kernel(
         release=os.uname().release,
         root=os.geteuid() == 0,
-        switches=probe.switches(),
+        switches=candidates.switches(),
         namespaces=frozenset(os.listdir("/proc/self/ns")),
         seccomp_actions=hierarchy.read("/proc/sys/kernel/seccomp/actions_avail"),
         landlock=landlock.version(),
@@ -55,13 +55,13 @@ async def bubblewraps(backend: Bubblewrap) -> tuple[tuple[Bwrap, ...], str | Non
     found = await backend.look()
     chosen = None if isinstance(found.chosen, str) else found.chosen
     listed = []
-    for one in probe.candidates():
+    for one in candidates.candidates():
         seen = chosen.program if chosen is not None and chosen.candidate == one else None
         listed.append(
             Bwrap(
                 path=one.path,
                 version=await _version(one.path),
-                privileged=probe.privileged(one.path),
+                privileged=candidates.privileged(one.path),
                 chosen=seen is not None,
                 seals=seen is not None and seen.seals,
                 attaches=seen is not None and seen.mounting == "attach",

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crabpot.elevation import trusted
+from crabpot.elevation.sshkey import problem_with_key
 from crabpot.errors import HostRefused
-from crabpot.spec.binds import expand, is_under
+from crabpot.spec.binds import expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,15 +121,3 @@ def _check_key(key: str, shown: Sequence[str]) -> None:
     problem = problem_with_key(key, shown)
     if problem is not None:
         raise HostRefused("denied", f"the key {key} (sandbox.sshKey) {problem}")
-
-
-def problem_with_key(key: str, shown: Sequence[str]) -> str | None:
-    """Say who but the gateway could read a key, or None; one that is not there has no problem yet."""
-    try:
-        found = os.stat(key)
-    except OSError:
-        return None
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        return f"is not the gateway's alone: chmod 600 {key}"
-    seen = next((tree for tree in shown if is_under(os.path.realpath(key), os.path.realpath(tree))), None)
-    return None if seen is None else f"lies in {seen}, which a sandbox sees; move it"

@@ -7,7 +7,7 @@ import shlex
 import stat
 from typing import TYPE_CHECKING
 
-from crabpot.elevation import loopback
+from crabpot.elevation.sshkey import problem_with_key
 from crabpot.lint.finding import warn
 from crabpot.spec import binds, build
 
@@ -61,7 +61,7 @@ def _key(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
     if agent.sandbox.ssh_key is None:
         return
     shown = [folder for _, folder, _ in build.shown(agent, around)]
-    problem = loopback.problem_with_key(binds.expand(agent.sandbox.ssh_key, around.home), shown)
+    problem = problem_with_key(binds.expand(agent.sandbox.ssh_key, around.home), shown)
     if problem is not None:
         what, _, fix = problem.partition("; ") if "; " in problem else problem.partition(": ")
         yield warn(agent.source("sandbox.sshKey"), f"the key {what}, and no host command will use it", fix)

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from crabpot.audit import chain
+from crabpot.audit import chain, tables
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import FILE_NAME, AuditLog
 from crabpot.errors import CrabpotError
@@ -95,7 +95,7 @@ def test_a_record_put_in_with_a_hash_that_follows_shows_by_the_head(written, sta
 @pytest.mark.parametrize("table", ["head", "records", "sessions"])
 def test_a_log_without_one_of_its_tables_is_not_taken_for_an_empty_one(written, state, table):
     tamper(state, f"DROP TABLE {table}")
-    read = written.sessions if table == "sessions" else written.verify
+    read = (lambda: tables.sessions(state)) if table == "sessions" else written.verify
     with pytest.raises(CrabpotError, match="no such table"):
         read()
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_database_is_told(state):
     os.makedirs(state)
     with open(os.path.join(state, FILE_NAME), "w") as stream:
         stream.write("x" * 10_000)
-    for read in (AuditReader(state).verify, lambda: AuditReader(state).last(5), AuditReader(state).sessions):
+    for read in (AuditReader(state).verify, lambda: AuditReader(state).last(5), lambda: tables.sessions(state)):
         with pytest.raises(CrabpotError, match="cannot be read"):
             read()
 
@@ -121,7 +121,7 @@ def test_a_record_that_is_none_any_more_is_told_by_its_number(written, state, te
 def test_a_log_that_was_never_written_is_empty(state):
     reader = AuditReader(state)
     assert reader.verify() == (0, None)
-    assert (reader.last(5), reader.one(1), reader.sessions()) == ([], None, [])
+    assert (reader.last(5), reader.one(1), tables.sessions(state)) == ([], None, [])
     assert not os.path.exists(state)
 
 

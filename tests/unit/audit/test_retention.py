@@ -12,9 +12,10 @@ import textwrap
 import pytest
 
 import crabpot
-from crabpot.audit import volumes
+from crabpot.audit import tables, volumes
 from crabpot.audit.reading import AuditReader
-from crabpot.audit.store import SCHEMA, AuditLog
+from crabpot.audit.store import AuditLog
+from crabpot.audit.tables import SCHEMA
 from crabpot.database import connect
 from crabpot.errors import CrabpotError
 from crabpot.settings import Audit
@@ -78,7 +79,7 @@ def test_older_records_move_to_volumes_and_every_one_is_still_found(state):
     assert [record["n"] for record in reader.last(300)] == list(range(700, 1000))
     assert reader.one(7)["n"] == 6
     assert reader.one(1001) is None
-    assert reader.sessions() == ["agent:main:main"]
+    assert tables.sessions(state) == ["agent:main:main"]
 
 
 def test_a_page_before_a_number_crosses_from_the_database_into_volumes(state):

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import greeting
+from crabpot.backends.bubblewrap import (
+    candidates,
+    groups,
+    hierarchy,
+    kit,
+    layout,
+    leftovers,
+    owner,
+    remembered,
+    sources,
+)
 from crabpot.backends.bubblewrap import clauses as table
-from crabpot.backends.bubblewrap import groups, hierarchy, kit, layout, leftovers, owner, probe, remembered, sources
 from crabpot.backends.bubblewrap import user as users
-from crabpot.backends.bubblewrap.sandbox import Sandbox
-from crabpot.backends.bubblewrap.starting import Ground, NotStarted, Opening
+from crabpot.backends.bubblewrap.ground import Ground
 from crabpot.errors import SandboxUnavailable
+from crabpot.eventloop import in_loop
 from crabpot.removal import remove_tree
 from crabpot.runner import landlock
 from crabpot.settings import Docker, Limits
@@ -22,11 +32,17 @@ from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import SandboxSpec, User
 
 if TYPE_CHECKING:
+    import asyncio
     from typing import Any
 
     from crabpot.backends.base import Clause
-    from crabpot.backends.bubblewrap.probe import Candidate, Chosen
+    from crabpot.backends.bubblewrap.candidates import Candidate, Chosen
     from crabpot.backends.bubblewrap.render import Program
+    from crabpot.backends.bubblewrap.sandbox import Sandbox
+    from crabpot.backends.bubblewrap.starting import NotStarted
+
+# What opens a sandbox is imported when one is opened: to say what this machine can do, none of it is needed.
+# ruff: noqa: PLC0415
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +67,6 @@ class Bubblewrap:
         self._home = f"{os.path.realpath(state)}/bubblewrap"
         self._findings = f"{self._home}/probe.json"
         self._machine: Machine | None = None
-        self._looking = asyncio.Lock()
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
@@ -60,6 +75,9 @@ class Bubblewrap:
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
+        from crabpot.backends.bubblewrap.sandbox import Sandbox
+        from crabpot.backends.bubblewrap.starting import NotStarted, Opening
+
         machine = await self.look()
         found = self._judge(spec, machine)
         refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
@@ -100,36 +118,61 @@ class Bubblewrap:
 
     async def look(self) -> Machine:
         """Find out about the machine, once: a hundred openings at a time wait for one."""
-        async with self._looking:
-            if self._machine is None:
-                self._machine = await self._survey()
-            return self._machine
+        if self._machine is None:
+            self._machine = self._recall()
+        if self._machine is None:
+            await in_loop()
+            async with self._looking:
+                if self._machine is None:
+                    self._machine = await self._survey()
+        return self._machine
+
+    @cached_property
+    def _looking(self) -> asyncio.Lock:
+        import asyncio
+
+        return asyncio.Lock()
+
+    def _recall(self) -> Machine | None:
+        """Give what was found out before, if all of it is at hand; nothing is waited for."""
+        try:
+            ready = kit.find(self._home)
+        except SandboxUnavailable:
+            return None
+        chosen = None if ready is None else remembered.recall(self._findings, remembered.key(ready.folder))
+        return None if ready is None or chosen is None else _machine(self._ground(ready), chosen)
 
     async def _survey(self) -> Machine:
-        release = os.uname().release.split(".")
-        kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
         try:
             ready = await kit.prepare(self._home)
         except SandboxUnavailable as refusal:
-            return Machine(ground=None, chosen=str(refusal), kernel=kernel, landlock=landlock.version())
-        leftovers.clear(self._home)
-        place = hierarchy.discover(hierarchy.Proc.here())
-        if place is not None:
-            groups.reap(place)
-        prefix = ready.interpreter.prefix
-        ground = Ground(
-            home=self._home, kit=ready, layout=layout.look(*(() if prefix is None else (prefix,))), hierarchy=place
-        )
+            return _machine(None, str(refusal))
+        ground = self._ground(ready)
         key = remembered.key(ready.folder)
         chosen: Chosen | str | None = remembered.recall(self._findings, key)
         if chosen is None:
             chosen = await self._try_out(ground)
             if not isinstance(chosen, str):
                 remembered.keep(self._findings, key, chosen)
-        return Machine(ground=ground, chosen=chosen, kernel=kernel, landlock=landlock.version())
+        return _machine(ground, chosen)
+
+    def _ground(self, ready: kit.Kit) -> Ground:
+        """Look at the machine, and clear away what gateways that died left on it."""
+        leftovers.clear(self._home)
+        place = hierarchy.discover(hierarchy.Proc.here())
+        if place is not None:
+            groups.reap(place)
+        prefix = ready.interpreter.prefix
+        return Ground(
+            home=self._home, kit=ready, layout=layout.look(*(() if prefix is None else (prefix,))), hierarchy=place
+        )
 
     async def _try_out(self, ground: Ground) -> Chosen | str:
         """Open a throwaway sandbox with each bwrap, in each way."""
+        from crabpot.backends.bubblewrap import probe
+        from crabpot.backends.bubblewrap.sandbox import Sandbox
+        from crabpot.backends.bubblewrap.starting import Opening
+
         # Without a control group: it lives for a moment, and a failure to make one is not about bwrap.
         bare = replace(ground, hierarchy=None)
         gateway = User(uid=os.geteuid(), gid=os.getegid())
@@ -140,7 +183,7 @@ class Bubblewrap:
             return "the gateway's group is root, which no sandbox runs as"
 
         async def tries(candidate: Candidate, program: Program) -> str | None:
-            chosen = probe.Chosen(candidate=candidate, program=program)
+            chosen = candidates.Chosen(candidate=candidate, program=program)
             try:
                 started = await Opening(spec, bare, chosen, user).run()
             except SandboxUnavailable as failure:
@@ -149,10 +192,16 @@ class Bubblewrap:
             return None
 
         try:
-            return await probe.survey(probe.candidates(), tries, self._home)
+            return await probe.survey(candidates.candidates(), tries, self._home)
         finally:
             with contextlib.suppress(OSError):
                 remove_tree(folder)
+
+
+def _machine(ground: Ground | None, chosen: Chosen | str) -> Machine:
+    release = os.uname().release.split(".")
+    kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
+    return Machine(ground=ground, chosen=chosen, kernel=kernel, landlock=landlock.version())
 
 
 def _throwaway(folder: str) -> SandboxSpec:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import crabpot.runner
 import crabpot.spec
-from crabpot.backends.bubblewrap import owner, process, render
+from crabpot.backends.bubblewrap import owner, render
 from crabpot.errors import SandboxUnavailable
 from crabpot.ownership import make_own
 from crabpot.removal import remove_tree
@@ -114,20 +114,34 @@ def _readable_by_all(prefix: str, program: str) -> bool:
     )
 
 
-async def prepare(home: str, runner: str = _RUNNER) -> Kit:
-    """Find the kit of this version for this machine's interpreter, or make it; `runner` is where its source lies."""
+def find(home: str, interpreter: Interpreter | None = None, runner: str = _RUNNER) -> Kit | None:
+    """Give the kit of this version, if it was made already, for an interpreter, or for the one to try first."""
     # Root's can be entered, not listed, by the user that a sandbox is dropped to.
     make_own(home, 0o711 if os.geteuid() == 0 else 0o700)
+    wanted = interpreter or next(interpreters(), None)
+    kit = None if wanted is None else _kit(home, wanted, runner)
+    if kit is None or not _is_own(kit.folder):
+        return None
+    os.utime(kit.folder)
+    return kit
+
+
+def _kit(home: str, interpreter: Interpreter, runner: str) -> Kit:
+    return Kit(folder=f"{home}/kit-{_digest(interpreter, runner)}", interpreter=interpreter)
+
+
+async def prepare(home: str, runner: str = _RUNNER) -> Kit:
+    """Find the kit of this version for this machine's interpreter, or make it; `runner` is where its source lies."""
     failures = []
     for interpreter in dict.fromkeys(interpreters()):
-        folder = f"{home}/kit-{_digest(interpreter, runner)}"
-        if _is_own(folder):
-            os.utime(folder)
-            return Kit(folder=folder, interpreter=interpreter)
-        wrong = await _build(folder, interpreter, runner)
+        found = find(home, interpreter, runner)
+        if found is not None:
+            return found
+        made = _kit(home, interpreter, runner)
+        wrong = await _build(made.folder, interpreter, runner)
         if wrong is None:
             _forget_old(home)
-            return Kit(folder=folder, interpreter=interpreter)
+            return made
         failures.append(f"{interpreter.path}: {wrong}")
     tried = (
         "; ".join(failures) or "none was found under /usr, and the gateway's own cannot be read by the sandbox's user"
@@ -147,7 +161,9 @@ def _is_own(folder: str) -> bool:
 
 async def _build(folder: str, interpreter: Interpreter, runner: str) -> str | None:
     """Make a kit beside its place and move it there whole; say what is wrong with the interpreter, if anything."""
-    from crabpot.spec.bpf import assemble  # noqa: PLC0415  only the first sandbox of a version pays for it
+    # Only the first sandbox of a version pays for them.
+    from crabpot.backends.bubblewrap import process  # noqa: PLC0415
+    from crabpot.spec.bpf import assemble  # noqa: PLC0415
 
     made = f"{os.path.dirname(folder)}/{owner.label(os.urandom(4).hex())}"
     try:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 
-from crabpot.backends.bubblewrap import owner, process
+from crabpot.backends.bubblewrap import owner
 from crabpot.removal import remove_tree
 
 
@@ -52,7 +52,7 @@ def _kill(names: set[bytes]) -> None:
             try:
                 # Once more, now that the number cannot pass to another.
                 if _is_marked(pid, names):
-                    process.send_signal(pidfd, signal.SIGKILL)
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             finally:
                 os.close(pidfd)
 

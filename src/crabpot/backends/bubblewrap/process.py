@@ -16,15 +16,8 @@ from crabpot.settings import TRUSTED_PATH
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from crabpot.backends.bubblewrap.sources import Executable
     from crabpot.spec.spec import User
-
-
-class Executable(NamedTuple):
-    """A program held open. Its path may lead through a private home that the user it runs as cannot enter."""
-
-    fd: int
-    path: str
-    libraries_fd: int | None = None
 
 
 class Finished(NamedTuple):

@@ -12,7 +12,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, get_args
 
-from crabpot.backends.bubblewrap import owner, probe
+from crabpot.backends.bubblewrap import candidates, owner
 from crabpot.backends.bubblewrap.render import Mounting, Program
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _FACTS = ("seals", "safe_below_links")
 def key(kit: str) -> list[str]:
     """Give all that a finding depends on: kernel, boot, switches, who asks, every bwrap, and our own part."""
     system = os.uname()
-    about = [f"{name}={value}" for name, value in sorted(probe.switches().items())]
-    programs = [_identity(candidate.path) for candidate in probe.candidates()]
+    about = [f"{name}={value}" for name, value in sorted(candidates.switches().items())]
+    programs = [_identity(candidate.path) for candidate in candidates.candidates()]
     return [
         system.release,
         system.version,
@@ -40,7 +40,7 @@ def key(kit: str) -> list[str]:
     ]
 
 
-def recall(path: str, wanted: Sequence[str]) -> probe.Chosen | None:
+def recall(path: str, wanted: Sequence[str]) -> candidates.Chosen | None:
     """Give what was found, if it can be believed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -53,7 +53,7 @@ def recall(path: str, wanted: Sequence[str]) -> probe.Chosen | None:
         return None
 
 
-def _parse(document: object, wanted: Sequence[str]) -> probe.Chosen | None:
+def _parse(document: object, wanted: Sequence[str]) -> candidates.Chosen | None:
     if not isinstance(document, dict) or document.get("key") != list(wanted):
         return None
     facts = [document.get(name) for name in _FACTS]
@@ -61,14 +61,14 @@ def _parse(document: object, wanted: Sequence[str]) -> probe.Chosen | None:
     if mounting is None or not all(type(fact) is bool for fact in facts):
         return None
     # Named by path and looked up again: the file cannot make a program of something else.
-    for candidate in probe.candidates():
-        if candidate.path == document.get("path") and probe.privileged(candidate.path) is None:
+    for candidate in candidates.candidates():
+        if candidate.path == document.get("path") and candidates.privileged(candidate.path) is None:
             program = Program(mounting=mounting, seals=facts[0] is True, safe_below_links=facts[1] is True)
-            return probe.Chosen(candidate=candidate, program=program)
+            return candidates.Chosen(candidate=candidate, program=program)
     return None
 
 
-def keep(path: str, wanted: Sequence[str], chosen: probe.Chosen) -> None:
+def keep(path: str, wanted: Sequence[str], chosen: candidates.Chosen) -> None:
     """Write it down, whole or not at all."""
     facts = {name: getattr(chosen.program, name) for name in ("mounting", *_FACTS)}
     document = {"key": list(wanted), "path": chosen.candidate.path, **facts}

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import stat
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from crabpot.backends.bubblewrap.render import Held
 from crabpot.errors import SandboxUnavailable
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 
 _PRIVATE = 0o700
+
+
+class Executable(NamedTuple):
+    """A program held open. Its path may lead through a private home that the user it runs as cannot enter."""
+
+    fd: int
+    path: str
+    libraries_fd: int | None = None
 
 
 class Fds:

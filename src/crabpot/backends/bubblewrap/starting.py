@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.backends.bubblewrap import detached, etc, groups, kit, leftovers, limits, owner, process, render, sources
@@ -19,11 +19,10 @@ from crabpot.spec import shims
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
-    from crabpot.backends.bubblewrap.hierarchy import Hierarchy
-    from crabpot.backends.bubblewrap.layout import Layout
-    from crabpot.backends.bubblewrap.probe import Chosen
+    from crabpot.backends.bubblewrap.candidates import Chosen
+    from crabpot.backends.bubblewrap.ground import Ground
     from crabpot.spec.spec import SandboxSpec, User
 
 _OPEN_TIMEOUT_S = 60.0
@@ -31,35 +30,6 @@ _OPEN_TIMEOUT_S = 60.0
 _QUEUED = 4 * PIECE
 _LONGEST_REPORT, _LONGEST_REASON = 65536, 400
 _UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
-# What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
-# inside can lie.
-_CONFINED = {
-    **{f"Cap{which}": "0000000000000000" for which in ("Inh", "Prm", "Eff", "Bnd", "Amb")},
-    "NoNewPrivs": "1",
-    "Seccomp": "2",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Walls:
-    """How an opening is rendered, and what must be true of it.
-
-    There is one of these, and nothing in the program makes another: only the tests do, to see each wall missed.
-    """
-
-    arguments: Callable[[SandboxSpec, render.Plan], list[str]] = render.arguments
-    confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What an opening stands on, the same for all of them."""
-
-    home: str
-    kit: kit.Kit
-    layout: Layout
-    hierarchy: Hierarchy | None
-    walls: Walls = field(default_factory=Walls)
 
 
 class Started(NamedTuple):

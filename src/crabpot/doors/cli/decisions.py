@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.cli import show
 from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, shell_text
+from crabpot.eventloop import run
 from crabpot.placement.sessions import is_agent_id
 from crabpot.placement.sessions import parse as parse_session
 
@@ -32,11 +32,11 @@ def explain(frame: Frame, options: Namespace) -> int:
             raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
     wanted = list(dict.fromkeys(keys))
-    answers = asyncio.run(_answers(explainer, wanted, command, options))
+    answers = run(_answers(explainer, wanted, command, options))
     if options.live:
         from crabpot.doors.cli.living import add_facts  # noqa: PLC0415  most answers open no sandbox
 
-        asyncio.run(add_facts(app, answers))
+        add_facts(app, answers)
     if options.json:
         print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
         return OK

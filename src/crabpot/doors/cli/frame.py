@@ -80,7 +80,7 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and turn every error that we know into a sentence and a code."""
     _occupy_standard_streams()
     _never_fail_to_encode()
-    failed, usage = (OWN_FAILURE, OWN_FAILURE) if _command(arguments) in _RUNNING else (FAILED, USAGE)
+    failed, usage = (OWN_FAILURE, OWN_FAILURE) if command_of(arguments) in _RUNNING else (FAILED, USAGE)
     try:
         code = program(arguments)
         if sys.stdout is not None:
@@ -106,7 +106,7 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-def _command(hoisted_arguments: list[str]) -> str | None:
+def command_of(hoisted_arguments: list[str]) -> str | None:
     """Name the command: the first word that is no option, all of which that may precede it have a value."""
     words = iter(hoisted_arguments)
     for word in words:

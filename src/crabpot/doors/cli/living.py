@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import CrabpotError
@@ -11,8 +12,12 @@ if TYPE_CHECKING:
     from crabpot.app import App
 
 
-async def add_facts(app: App, answers: list[dict[str, Any]]) -> None:
+def add_facts(app: App, answers: list[dict[str, Any]]) -> None:
     """Open the sandbox of each answer's session and put what was found there into the answer, under `live`."""
+    asyncio.run(_add_facts(app, answers))
+
+
+async def _add_facts(app: App, answers: list[dict[str, Any]]) -> None:
     gateway = app.gateway()
     try:
         for answer in answers:

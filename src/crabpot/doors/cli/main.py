@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
 from crabpot.doors.cli import making
-from crabpot.doors.cli.frame import Frame, hoisted, run
+from crabpot.doors.cli.frame import Frame, command_of, hoisted, run
 from crabpot.doors.cli.parsing import EPILOG, Parser, add, group, positive, session
 
 if TYPE_CHECKING:
@@ -19,26 +20,23 @@ if TYPE_CHECKING:
 _DESCRIPTION = "Keeps an AI agent's tool calls inside a pot: which tools, where they run, when one may leave."
 _COMMAND = "after --: one argument is shell text; several are quoted and joined"
 
+_GARBAGE_AFTER = 10_000
+
 _ELICIT = (
     "ask this MCP client for approvals, by elicitation; only for one that asks its person, and does not answer itself"
 )
 
 
-def parser() -> Parser:
-    """Describe the whole command line."""
+def parser(command: str | None = None) -> Parser:
+    """Describe the command line: the part of it that has a command, or all of it where no such command is."""
     top = Parser(prog="crabpot", description=_DESCRIPTION, epilog=EPILOG, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"crabpot {__version__}")
     top.add_argument("--config", metavar="FILE", help="the configuration to read")
     top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, audit log and approvals")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    _showing(commands)
-    _calling(commands)
-    _deciding(commands)
-    _approving(commands)
-    _configuring(commands)
-    _keeping(commands)
-    _listening(commands)
-    making.describe(commands)
+    # To describe all of them takes longer than many a command itself.
+    for describe in [part for part, names in _PARTS.items() if command in names] or _PARTS:
+        describe(commands)
     return top
 
 
@@ -184,13 +182,30 @@ def _configuring(commands: Adder) -> None:
     one.add_argument("value", metavar="VALUE", help="JSON5, or a bare word")
 
 
+_PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
+    _showing: ("demo",),
+    _calling: ("exec", "shell", "call", "cp"),
+    _deciding: ("explain", "check"),
+    _approving: ("approvals", "leases"),
+    _configuring: ("init", "config"),
+    _keeping: ("sandboxes", "audit", "serve", "tokens", "mcp"),
+    _listening: ("runner",),
+    making.describe: ("render", "image", "verify", "doctor", "bench"),
+}
+
+
 def main() -> NoReturn:
     """Run the program; no error of ours or of the user's ends in a traceback."""
-    sys.exit(run(_invoke, hoisted(sys.argv[1:])))
+    # Nearly all that a start makes is kept until the end. By default it is searched for garbage a hundred times.
+    gc.set_threshold(_GARBAGE_AFTER)
+    code = run(_invoke, hoisted(sys.argv[1:]))
+    # Nor is it searched when the interpreter takes it all down.
+    gc.freeze()
+    sys.exit(code)
 
 
 def _invoke(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser(command_of(arguments)).parse_args(arguments)
     module, _, function = options.body.partition(":")
     body: Callable[[Frame, Any], int] = getattr(importlib.import_module(f"crabpot.doors.cli.{module}"), function)
     return body(Frame(config=options.config, state=options.state), options)

@@ -15,7 +15,7 @@ sys.path[0] = str(Path(__file__).parent.parent)
 
 from bubblewrap import gateway  # noqa: E402
 from bubblewrap.gateway import make_spec, sandbox  # noqa: E402
-from crabpot.backends.bubblewrap import probe, starting  # noqa: E402
+from crabpot.backends.bubblewrap import candidates, probe, starting  # noqa: E402
 from crabpot.backends.bubblewrap.backend import Bubblewrap  # noqa: E402
 from crabpot.backends.bubblewrap.render import Program  # noqa: E402
 from crabpot.backends.bubblewrap.sandbox import Sandbox  # noqa: E402
@@ -397,11 +397,11 @@ async def ways(state: str) -> Any:
     user = await _own_user(state)
     found = {}
     spec = make_spec(state, "crabpot-ways")
-    for candidate in probe.candidates():
+    for candidate in candidates.candidates():
         for mounting, seals in (("attach", True), ("fd", True), ("fd", False), ("path", True), ("path", False)):
             if mounting == "attach" and os.geteuid() != 0:
                 continue
-            chosen = probe.Chosen(
+            chosen = candidates.Chosen(
                 candidate=candidate, program=Program(mounting=mounting, seals=seals, safe_below_links=False)
             )
             key = f"{candidate.libraries is not None}-{mounting}-{seals}"
@@ -504,7 +504,7 @@ async def inherit(state: str, fd: str) -> Any:
 async def attack_programs(state: str) -> Any:
     """Try CVE-2026-87766 on each bwrap of this machine, and on one that refuses mount points below links."""
     os.makedirs(state, mode=0o700, exist_ok=True)
-    found = {path.path: await probe.is_safe_below_links(path, state) for path in probe.candidates()}
+    found = {path.path: await probe.is_safe_below_links(path, state) for path in candidates.candidates()}
     real = next(iter(found))
     for name, body in (
         ("careful", f'case "$*" in */link/*) exit 1;; esac; exec {real} "$@"'),
@@ -513,7 +513,7 @@ async def attack_programs(state: str) -> Any:
         script = Path(state, name)
         script.write_text(f"#!/bin/sh\n{body}\n")
         script.chmod(0o755)
-        found[name] = await probe.is_safe_below_links(probe.Candidate(path=str(script)), state)
+        found[name] = await probe.is_safe_below_links(candidates.Candidate(path=str(script)), state)
     return {"found": found, "left": [name for name in os.listdir(state) if name.startswith("crabpot-")]}
 
 
@@ -522,14 +522,14 @@ async def choose_program(state: str, kind: str) -> Any:
     os.makedirs(state, mode=0o700, exist_ok=True)
     tried: list[str] = []
 
-    async def tries(candidate: probe.Candidate, program: Program) -> str | None:
+    async def tries(candidate: candidates.Candidate, program: Program) -> str | None:
         tried.append(f"{program.mounting}-{program.seals}")
         return "bwrap: No permissions to create new namespace"
 
     program = Path(state, "bwrap")
     program.write_bytes(b"#!/bin/sh\n")
     program.chmod(0o4755 if kind == "setuid" else 0o755)
-    programs = [] if kind == "none" else [probe.Candidate(path=str(program))]
+    programs = [] if kind == "none" else [candidates.Candidate(path=str(program))]
     return {"found": await probe.survey(programs, tries, state), "tried": tried}
 
 

@@ -31,6 +31,13 @@ def test_the_kit_holds_the_runner_the_seal_and_the_filter_and_is_made_once(tmp_p
     assert {"server.py", "start.bin", "__pycache__"} <= set(os.listdir(f"{first.folder}/runner"))
 
 
+def test_a_kit_that_was_made_is_found_without_waiting_and_one_that_was_not_is_not_made(tmp_path: Path) -> None:
+    home = str(tmp_path / "bubblewrap")
+    assert kit.find(home) is None
+    assert os.listdir(home) == []
+    assert _prepare(Path(home)) == kit.find(home)
+
+
 def test_whatever_the_umask_the_sandboxes_user_reads_it_and_nobody_writes_it(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:

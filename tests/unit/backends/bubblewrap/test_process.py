@@ -7,7 +7,7 @@ import os
 import pytest
 
 from crabpot.backends.bubblewrap import process
-from crabpot.backends.bubblewrap.sources import Fds
+from crabpot.backends.bubblewrap.sources import Executable, Fds
 from crabpot.spec.spec import User
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -27,7 +27,7 @@ def test_nothing_of_root_survives_the_drop(dropper):
         with Fds() as fds:
             reader, writer = fds.pipe()
             kept, _ = fds.pipe()
-            cat = process.Executable(fd=fds.open(os.path.realpath("/bin/cat"), os.O_PATH), path="/nowhere/to/be/found")
+            cat = Executable(fd=fds.open(os.path.realpath("/bin/cat"), os.O_PATH), path="/nowhere/to/be/found")
             started = process.start(cat, ["/proc/self/status"], output=writer, fds=[kept], user=NOBODY, dropper=dropper)
             fds.close(writer)
             assert started.wait(timeout=10) == 0
@@ -48,7 +48,7 @@ def test_it_has_the_descriptors_that_were_given_and_no_other(dropper):
         leak = os.open("/etc/shadow", os.O_RDONLY)
         os.set_inheritable(leak, True)
         try:
-            ls = process.Executable(fd=fds.open(os.path.realpath("/bin/ls"), os.O_PATH), path="/nowhere/to/be/found")
+            ls = Executable(fd=fds.open(os.path.realpath("/bin/ls"), os.O_PATH), path="/nowhere/to/be/found")
             started = process.start(
                 ls, ["-l", "/proc/self/fd"], output=writer, fds=[kept], user=NOBODY, dropper=dropper
             )
@@ -66,7 +66,7 @@ def test_a_program_that_cannot_be_started_says_so(tmp_path):
         reader, writer = fds.pipe()
         text = tmp_path / "text"
         text.write_text("no program")
-        one = process.Executable(fd=fds.open(str(text), os.O_PATH), path=str(text))
+        one = Executable(fd=fds.open(str(text), os.O_PATH), path=str(text))
         started = process.start(one, [], output=writer, user=NOBODY, dropper=process.dropper())
         fds.close(writer)
         assert started.wait(timeout=10) != 0

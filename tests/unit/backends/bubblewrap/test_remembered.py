@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.backends.bubblewrap import probe, remembered
+from crabpot.backends.bubblewrap import candidates, remembered
 from crabpot.backends.bubblewrap.render import Program
 
 if TYPE_CHECKING:
@@ -20,21 +20,21 @@ KEY = ["6.1", "boot"]
 
 
 @pytest.fixture
-def chosen() -> probe.Chosen:
-    candidates = list(probe.candidates())
-    if not candidates:
+def chosen() -> candidates.Chosen:
+    first = next(candidates.candidates(), None)
+    if first is None:
         pytest.skip("no bwrap on this machine")
-    return probe.Chosen(candidate=candidates[0], program=PROGRAM)
+    return candidates.Chosen(candidate=first, program=PROGRAM)
 
 
 @pytest.fixture
-def file(tmp_path: Path, chosen: probe.Chosen) -> Path:
+def file(tmp_path: Path, chosen: candidates.Chosen) -> Path:
     path = tmp_path / "probe.json"
     remembered.keep(str(path), KEY, chosen)
     return path
 
 
-def test_what_was_found_is_found_again(file: Path, chosen: probe.Chosen) -> None:
+def test_what_was_found_is_found_again(file: Path, chosen: candidates.Chosen) -> None:
     assert remembered.recall(str(file), KEY) == chosen
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["probe.json"]
@@ -83,7 +83,7 @@ def test_a_program_that_became_setuid_since_is_not_used(tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.write_bytes(b"")
     program.chmod(0o4755)
-    assert "is setuid" in (probe.privileged(str(program)) or "")
+    assert "is setuid" in (candidates.privileged(str(program)) or "")
 
 
 def test_the_key_names_the_boot_the_user_and_every_program() -> None:
@@ -91,5 +91,5 @@ def test_the_key_names_the_boot_the_user_and_every_program() -> None:
     assert os.uname().release in key
     assert str(os.geteuid()) in key
     assert "/state/kit-1" in key
-    for candidate in probe.candidates():
+    for candidate in candidates.candidates():
         assert any(part.startswith(f"{candidate.path}:") for part in key)

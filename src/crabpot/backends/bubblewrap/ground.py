@@ -1,0 +1,46 @@
+"""What every opening stands on, and the walls that it puts up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.backends.bubblewrap import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crabpot.backends.bubblewrap.hierarchy import Hierarchy
+    from crabpot.backends.bubblewrap.kit import Kit
+    from crabpot.backends.bubblewrap.layout import Layout
+    from crabpot.spec.spec import SandboxSpec
+
+# What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
+# inside can lie.
+_CONFINED = {
+    **{f"Cap{which}": "0000000000000000" for which in ("Inh", "Prm", "Eff", "Bnd", "Amb")},
+    "NoNewPrivs": "1",
+    "Seccomp": "2",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walls:
+    """How an opening is rendered, and what must be true of it.
+
+    There is one of these, and nothing in the program makes another: only the tests do, to see each wall missed.
+    """
+
+    arguments: Callable[[SandboxSpec, render.Plan], list[str]] = render.arguments
+    confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What an opening stands on, the same for all of them."""
+
+    home: str
+    kit: Kit
+    layout: Layout
+    hierarchy: Hierarchy | None
+    walls: Walls = field(default_factory=Walls)
