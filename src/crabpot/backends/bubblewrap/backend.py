@@ -164,7 +164,10 @@ class Bubblewrap:
             groups.reap(place)
         prefix = ready.interpreter.prefix
         return Ground(
-            home=self._home, kit=ready, layout=layout.look(*(() if prefix is None else (prefix,))), hierarchy=place
+            mark=leftovers.Mark(self._home),
+            kit=ready,
+            layout=layout.look(*(() if prefix is None else (prefix,))),
+            hierarchy=place,
         )
 
     async def _try_out(self, ground: Ground) -> Chosen | str:

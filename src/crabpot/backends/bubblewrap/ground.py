@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.hierarchy import Hierarchy
     from crabpot.backends.bubblewrap.kit import Kit
     from crabpot.backends.bubblewrap.layout import Layout
+    from crabpot.backends.bubblewrap.leftovers import Mark
     from crabpot.spec.spec import SandboxSpec
 
 # What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
@@ -39,7 +40,7 @@ class Walls:
 class Ground:
     """What an opening stands on, the same for all of them."""
 
-    home: str
+    mark: Mark
     kit: Kit
     layout: Layout
     hierarchy: Hierarchy | None

@@ -1,8 +1,8 @@
 """What a gateway that was killed left behind in its state folder, and the processes that go with it.
 
 A sandbox dies with its gateway, but for one moment: a bwrap that dies before it has told its child to go on
-leaves that child waiting for ever. Each opening is therefore marked, on disk and in its arguments, and the next
-gateway ends what is marked and has no owner any more.
+leaves that child waiting for ever. While openings are under way there is therefore a mark, on disk and in their
+arguments, and the next gateway ends what is marked and has no owner any more.
 """
 
 from __future__ import annotations
@@ -15,15 +15,34 @@ from crabpot.backends.bubblewrap import owner
 from crabpot.removal import remove_tree
 
 
-def mark(home: str) -> str:
-    """Say that an opening begins; the path of the mark, whose name goes into the arguments."""
-    path = f"{home}/{owner.label(os.urandom(4).hex())}"
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    return path
+class Mark:
+    """Says that openings are under way. One for all that are so at a time.
+
+    A file for each would cost a burst of them dearly: ext4 looks at every inode that was freed in the last seconds
+    before it gives one out.
+    """
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._path = ""
+        self._openings = 0
+
+    def begin(self) -> str:
+        """Say that one begins; what goes into its arguments."""
+        if not self._openings:
+            self._path = f"{self._home}/{owner.label(os.urandom(4).hex())}"
+            os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self._openings += 1
+        return os.path.basename(self._path)
+
+    def end(self) -> None:
+        """Say that it is over, one way or the other."""
+        self._openings -= 1
+        if not self._openings:
+            _unlink(self._path)
 
 
-def unmark(path: str) -> None:
-    """Say that it is over, one way or the other."""
+def _unlink(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
@@ -40,7 +59,7 @@ def clear(home: str) -> None:
             with contextlib.suppress(OSError):
                 remove_tree(entry.path)
         else:
-            unmark(entry.path)
+            _unlink(entry.path)
 
 
 def _kill(names: set[bytes]) -> None:

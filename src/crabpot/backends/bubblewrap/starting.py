@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from crabpot.backends.bubblewrap import detached, etc, groups, kit, leftovers, limits, owner, process, render, sources
+from crabpot.backends.bubblewrap import detached, etc, groups, kit, limits, owner, process, render, sources
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.backends.flow import PIECE
 from crabpot.errors import SandboxUnavailable
@@ -57,7 +57,7 @@ class Opening:
         self._group: groups.Group | None = None
         self._stream: socket.socket | None = None
         self._monitor: subprocess.Popen[bytes] | None = None
-        self._mark: str | None = None
+        self._mark = ""
 
     async def run(self) -> Started:
         """Open the sandbox, or raise SandboxUnavailable and leave nothing behind."""
@@ -98,8 +98,9 @@ class Opening:
         self._unmark()
 
     def _unmark(self) -> None:
-        if self._mark is not None:
-            leftovers.unmark(self._mark)
+        if self._mark:
+            self._ground.mark.end()
+            self._mark = ""
 
     def _spawn(self, fds: sources.Fds) -> tuple[socket.socket, subprocess.Popen[bytes], int, int]:
         spec, hierarchy = self._spec, self._ground.hierarchy
@@ -113,7 +114,7 @@ class Opening:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
             disk = groups.disk_of(held[0].device)
             self._group = groups.Group.make(hierarchy, label, settings(spec.limits, disk))
-        self._mark = leftovers.mark(self._ground.home)
+        self._mark = self._ground.mark.begin()
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
@@ -151,7 +152,7 @@ class Opening:
             filter_fd=None if program.seals else fds.open(f"{folder}/{kit.FILTER}", os.O_RDONLY),
             join_fds=() if self._group is None else tuple(fds.add(fd) for fd in self._group.join_fds()),
             data_bytes=None if limited else int(self._spec.limits.memory),
-            mark=os.path.basename(self._mark or ""),
+            mark=self._mark,
         )
 
     def _mounts(self, fds: sources.Fds, held: list[render.Held]) -> list[render.Held]:
