@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from crabpot.doctor.examination import Doctor
     from crabpot.egress.reaching import Ground
     from crabpot.elevation.approvals import Desk
+    from crabpot.elevation.host import Host
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
+    from crabpot.hostcommands import HostCommands
+    from crabpot.leaving import Departure
     from crabpot.placement.scope import Scope
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
@@ -105,10 +108,8 @@ class App:
         from crabpot.backends import sighting
         from crabpot.config.load import from_text
         from crabpot.elevation.approvals import Desk
-        from crabpot.elevation.host import Host
         from crabpot.execution import Execution
         from crabpot.gateway import Gateway
-        from crabpot.hostcommands import HostCommands
         from crabpot.leaving import Departure
         from crabpot.ownership import take
 
@@ -125,19 +126,23 @@ class App:
 
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
         desk = Desk(self.around.state)
-        departure = Departure(
-            desk=desk,
-            audit=audit,
-            execution=execution,
-            host=Host(settings=settings, around=self.around, environ=self.environ),
-        )
-        connections, commands = self._answering(audit, desk), HostCommands(departure=departure)
-        execution.answering = lambda scope: {**connections(scope), **commands.answers(scope)}
+        departure = Departure(desk=desk, audit=audit, execution=execution, host=self._host(settings))
+        connections, commands = self._connections(audit, desk), _commands(departure)
+        execution.answering = lambda scope: {**connections(scope), **commands(scope)}
         gateway = Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
         tracing.trace(gateway, self.environ)
         return gateway
 
-    def _answering(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
+    def _host(self, settings: Settings) -> Callable[[], Host]:
+        @cache
+        def host() -> Host:
+            from crabpot.elevation.host import Host
+
+            return Host(settings=settings, around=self.around, environ=self.environ)
+
+        return host
+
+    def _connections(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
         """Say who answers what the sandboxes of a scope want to connect to."""
 
         @cache
@@ -190,6 +195,18 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
         code=(os.path.dirname(os.path.abspath(__file__)), sys.prefix),
     )
     return App(config=file, around=around, environ=environ)
+
+
+def _commands(departure: Departure) -> Callable[[Scope], Answers]:
+    """Say who answers what the sandboxes of a scope want to run on the host."""
+
+    @cache
+    def commands() -> HostCommands:
+        from crabpot.hostcommands import HostCommands
+
+        return HostCommands(departure=departure)
+
+    return lambda scope: commands().answers(scope) if scope.agent.sandbox.host_commands else {}
 
 
 def _allow_many_files() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ class Gateway:
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
         # Apart from those of every other gateway that writes the same log.
-        self._name, self._numbers = secrets.token_hex(8), count(1)
+        self._name, self._numbers = os.urandom(8).hex(), count(1)
 
     @property
     def desk(self) -> Desk:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ _MOST_WORDS, _LONGEST = 4096, 128 * 1024
 
 
 def _name_calls() -> Iterator[str]:
-    name = secrets.token_hex(8)
+    name = os.urandom(8).hex()
     return (f"{name}-{number}" for number in count(1))
 
 

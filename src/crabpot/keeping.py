@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import json
 import os
-import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -154,7 +153,7 @@ def _write_once(note: str, written: bytes) -> None:
     """Make the note whole or not at all: two gateways may be at it at once."""
     if os.path.exists(note):
         return
-    draft = f"{note}.{secrets.token_hex(4)}"
+    draft = f"{note}.{os.urandom(4).hex()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -232,7 +231,7 @@ def _take_away(kept: Kept) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(FileNotFoundError):
-            os.rename(kept.folder, f"{kept.folder}.{secrets.token_hex(4)}{_GONE}")
+            os.rename(kept.folder, f"{kept.folder}.{os.urandom(4).hex()}{_GONE}")
         os.unlink(note)
     except OSError:
         return False

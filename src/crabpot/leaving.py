@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 from crabpot.arguments import InvalidCall, time_limit
 from crabpot.audit.records import of_answer, of_departure, of_request
 from crabpot.audit.store import AuditUnavailable
-from crabpot.backends.host import elevated
 from crabpot.elevation.patterns import danger
 from crabpot.elevation.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
 from crabpot.elevation.rules import Exit
@@ -51,7 +50,8 @@ class Departure:
     desk: Desk
     audit: AuditLog
     execution: Execution
-    host: Host
+    # Made for the first command that leaves: most gateways see none.
+    host: Callable[[], Host]
     _planning: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
     @contextmanager
@@ -105,6 +105,8 @@ class Departure:
         return _result(call, reply)
 
     async def _run(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
+        from crabpot.backends.host import elevated  # noqa: PLC0415  as `host`
+
         async with self.execution.fleet.frozen(lambda live: live.can_reach(plan.folder.path)):
             return await elevated.run(
                 plan,
@@ -121,7 +123,7 @@ class Departure:
             await self.execution.acquire(agent, placed, call)
         turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
         async with turn:
-            return await self.host.prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
+            return await self.host().prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
 
     async def _answer(self, call: ToolCall, request: Request, leaving: Verdict[Elevation], plan: Plan) -> Answer:
         if leaving.answer.exit is Exit.GOES_OUT and not _hands_over_more(plan, request.pattern):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ class Spares:
                 ready.append(await self._open(spec, agent))
 
     async def _open(self, spec: SandboxSpec, agent: str) -> _Spare:
-        name = f"{PREFIX}{secrets.token_hex(8)}"
+        name = f"{PREFIX}{os.urandom(8).hex()}"
         folder = f"{self._state}/{keeping.FOLDER}/{name}" if spec.private else spec.workspace
         own = replace(spec, scope_key=name, name=name, workspace=folder)
         held = await keeping.hold_alone(self._state, own, agent) if spec.private else None

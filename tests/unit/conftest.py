@@ -235,7 +235,7 @@ class Bench:
         self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
         self.desk = Desk(self.state)
         host = Host(settings=settings, around=around, environ=ENV)
-        departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=host)
+        departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
         self.execution.answering = HostCommands(departure=departure).answers
         self.gateway = Gateway(settings=settings, execution=self.execution, departure=departure, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
+import os
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -138,7 +138,7 @@ def denied(by: str, reason: str | None = None) -> Answer:
 
 def new_id() -> str:
     """Name a request or a lease: short enough to type, and never given twice."""
-    return secrets.token_hex(4)
+    return os.urandom(4).hex()
 
 
 def left_s(request: Request, now: float) -> int:

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import crabpot.runner
@@ -94,7 +93,7 @@ def start_in(
 
 
 def _start(folder: str) -> tuple[Channel, subprocess.Popen[bytes]]:
-    program = str(Path(crabpot.runner.__file__).with_name("__main__.py"))
+    program = os.path.join(os.path.dirname(crabpot.runner.__file__), "__main__.py")
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:

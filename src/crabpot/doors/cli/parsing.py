@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     Adder = argparse._SubParsersAction["Parser"]  # noqa: SLF001  argparse names no public type
 
+_USUAL_COLUMNS = 80
 EPILOG = "--config FILE and --state DIR may stand before or after the command."
+
+
+class _Help(argparse.HelpFormatter):
+    """As wide as the terminal. By default shutil measures it for every option, and every command imports that."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    told = os.environ.get("COLUMNS", "")
+    if told.isascii() and told.isdigit() and int(told) > 0:
+        return int(told)
+    try:
+        return (sys.__stdout__ and os.get_terminal_size(sys.__stdout__.fileno()).columns) or _USUAL_COLUMNS
+    except (ValueError, OSError):
+        return _USUAL_COLUMNS
 
 
 class Parser(argparse.ArgumentParser):
     """Says which word was meant, and where a command of the user's own stands: of one, most unknown options are."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(formatter_class=_Help, **more)
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and end."""

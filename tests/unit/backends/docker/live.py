@@ -94,7 +94,7 @@ def gateway(folder: Path, host: str, **sandbox: Any) -> Gateway:
     execution = Execution(around=around, registry=registry, environ={})
     settings = from_text(text, None, around, {})
     host = Host(settings=settings, around=around, environ={})
-    departure = Departure(desk=Desk(state), audit=audit, execution=execution, host=host)
+    departure = Departure(desk=Desk(state), audit=audit, execution=execution, host=lambda: host)
     return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
 
 
