@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from crabpot.backends.bubblewrap.etc import HOSTNAME
@@ -220,6 +221,7 @@ def _inside(one: Held, plan: Plan) -> bool:
     return any(_under(one.target, other.target) for other in plan.held)
 
 
+@lru_cache(maxsize=1024)
 def _steps(path: str) -> list[str]:
     parts = path.strip("/").split("/") if path.strip("/") else []
     return ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]

@@ -14,7 +14,7 @@ from crabpot.backends.bubblewrap import detached, etc, groups, kit, limits, owne
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.backends.flow import PIECE
 from crabpot.errors import SandboxUnavailable
-from crabpot.settings import TRUSTED_PATH
+from crabpot.settings import TRUSTED_PATH, Io
 from crabpot.spec import shims
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Opening:
             env = {"PATH": TRUSTED_PATH, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
         elif hierarchy is not None:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
-            disk = groups.disk_of(held[0].device)
+            disk = groups.disk_of(held[0].device) if spec.limits.io != Io() else None
             self._group = groups.Group.make(hierarchy, label, settings(spec.limits, disk))
         self._mark = self._ground.mark.begin()
         self._stream, wire = socket.socketpair()
