@@ -54,7 +54,7 @@ class Spares:
 
     def keep(self, spec: SandboxSpec, agent: str, count: int) -> None:
         """Have `count` like this one ready, soon; a failure is left to the call that needs a sandbox to tell."""
-        self._keep(_family(spec), spec, agent, count, 0.0)
+        self._keep(spec.family, spec, agent, count, 0.0)
 
     def _keep(self, family: str, spec: SandboxSpec, agent: str, count: int, after_s: float) -> None:
         if family not in self._filling:
@@ -99,7 +99,7 @@ class Spares:
 
         None if there is none, or the session has a folder already.
         """
-        family = _family(spec)
+        family = spec.family
         self._keep(family, spec, agent, count, _REFILL_S)
         waiting = self._ready.get(family, [])
         while waiting and waiting[-1].connected.lost:
@@ -146,7 +146,3 @@ class Spares:
         await asyncio.gather(*(spare.end() for spare in waiting), *self._beside)
         if used:
             self.sweep()
-
-
-def _family(spec: SandboxSpec) -> str:
-    return replace(spec, scope_key="", name="", workspace="" if spec.private else spec.workspace).hash

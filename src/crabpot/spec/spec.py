@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ class Mount:
     access: Access
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SandboxSpec:
     """All that describes a sandbox, whoever makes it.
+
+    Without slots, to keep its digests: each is asked for again and again, and takes longer than most of an opening.
 
     `user` None means the owner of the workspace, which only the machine that opens the sandbox can tell.
     `workspace` is mounted rw at /workspace; `private` says that Crabpot keeps that folder in its state.
@@ -60,11 +63,20 @@ class SandboxSpec:
         """The folders and files of the host that it can change."""
         return (self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
 
-    @property
+    @cached_property
+    def family(self) -> str:
+        """The digest of everything but whose it is: those that share it could stand in for one another."""
+        return _digest(replace(self, scope_key="", name="", workspace="" if self.private else self.workspace))
+
+    @cached_property
     def hash(self) -> str:
         """The digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
-        text = json.dumps(self, default=_members, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return _digest([self.family, self.scope_key, self.name, self.workspace])
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, default=_members, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _members(value: object) -> dict[str, object]:

@@ -92,6 +92,15 @@ def test_no_two_of_these_changes_have_one_hash() -> None:
     assert len(set(hashes)) == len(hashes)
 
 
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_whose_it_is_alone_does_not_change_the_family(change: dict[str, Any], private: bool) -> None:  # noqa: FBT001
+    spec = replace(SPEC, private=private)
+    whose = {"scope_key", "name", *(["workspace"] if private else [])}
+    same = all(name in whose or getattr(spec, name) == value for name, value in change.items())
+    assert (replace(spec, **change).family == spec.family) == same
+
+
 @given(order=st.permutations(["A", "B", "C", "D"]))
 def test_the_order_of_an_object_does_not_count(order: list[str]) -> None:
     written = {key: key.lower() for key in order}
