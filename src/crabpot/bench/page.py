@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from crabpot.bench.figures import Comparison, Curve, Figure, Report, Series
 
 FOLDER = "benchmarks"
+_OURS = "crabpot"
 _VERDICTS = {True: "held", False: "**missed**", None: "not measured"}
 _HEAD = """# Benchmarks
 
 Made from the raw results, [benchmarks.json](benchmarks.json), by `crabpot bench --results docs/benchmarks.json --docs docs`.
 `make bench` measures everything again, with every peer in an environment of its own (as root it also starts a docker engine of its
 own, and `make bench-docs` writes this page); `crabpot bench` measures the figures to hold, in about a minute. The two sides of each row took
-turns in the same run; the ratios are of medians, and the times are this machine's and move with it.
+turns in the same run; the ratios are of medians, and the times are this machine's and move with it. "crabpot to it" is Crabpot's time in units
+of that row's: 0.01 × means that Crabpot takes a hundredth.
 """
 _HONEST = """Crabpot's own figures include its policy, its limits and a record of every call in its audit log. Neither Crabpot's embedded
 sandbox nor any of these peers as measured has the boundary of a virtual machine: where that is wanted, `docker.runtime` takes gVisor or Kata.
@@ -76,8 +78,8 @@ def _figures(figures: Sequence[Figure]) -> Iterator[str]:
     for one in figures:
         beside = one.missing if one.other is None else f"{one.other.name}: {amount(one.other)}"
         ours = "" if one.other is None else amount(one.ours)
-        ratio = "" if one.ratio is None else f"{one.ratio:.3g} ×"
-        yield f"| {one.what} | {ours} | {beside} | {ratio} | {one.hold()} | {_VERDICTS[one.holds]} |"
+        ratio = "" if one.ratio is None else _times(one.ratio)
+        yield _row([one.what, ours, beside, ratio, one.hold(), _VERDICTS[one.holds]])
     yield ""
 
 
@@ -88,7 +90,7 @@ def _peers(report: Report) -> Iterator[str]:
         took_part = told.get("version") or f"could not take part: {told.get('absent', 'unknown')}"
         if "version" in told and "absent" in told:
             took_part += f" (dropped out: {told['absent']})"
-        yield f"| {name} | {_cell(took_part)} | {_cell(told.get('beyond', ''))} |"
+        yield _row([name, _cell(took_part), _cell(told.get("beyond", ""))])
     yield ""
     yield _HONEST
 
@@ -104,13 +106,26 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     plain = comparison.what.replace("`", "")
     yield f"![{plain}]({FOLDER}/{comparison.id}.svg)\n"
     limit = comparison.find(comparison.limit) if comparison.limit else None
-    beside = "" if limit is None else f" to {limit.name} |"
-    yield f"| | median | p99 | n |{beside}"
-    yield "|---|---|---|---|" + ("" if limit is None else "---|")
+    ours = comparison.find(_OURS)
+    heads = ["", "median", "p99", "n"]
+    heads += [] if limit is None else [f"to {limit.name}"]
+    heads += [] if ours is None else [f"{_OURS} to it"]
+    yield _row(heads)
+    yield "|" + "---|" * len(heads)
     for one in sorted(comparison.series, key=lambda one: one.median):
-        ratio = "" if limit is None else f" {one.median / limit.median:.3g} × |"
-        yield f"| {one.name} | {amount(one)} | {shown(one.p99, one.unit)} | {len(one.values)} |{ratio}"
+        cells = [one.name, amount(one), shown(one.p99, one.unit), str(len(one.values))]
+        cells += [] if limit is None else [_times(one.median / limit.median)]
+        cells += [] if ours is None else [_times(ours.median / one.median)]
+        yield _row(cells)
     yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g} ×"
 
 
 def _curve(curve: Curve) -> Iterator[str]:
@@ -119,12 +134,12 @@ def _curve(curve: Curve) -> Iterator[str]:
         yield f"{curve.note}\n"
     yield f"![{curve.what}]({FOLDER}/{curve.id}.svg)\n"
     names = list(curve.lines)
-    yield f"| {curve.along} | " + " | ".join(names) + " |"
+    yield _row([curve.along, *names])
     yield "|---|" + "---|" * len(names)
     points = {name: dict(curve.lines[name]) for name in names}
     for x in sorted({x for found in points.values() for x in found}):
         cells = [_point(points[name].get(x)) for name in names]
-        yield f"| {x:,.0f} | " + " | ".join(cells) + " |"
+        yield _row([f"{x:,.0f}", *cells])
     yield ""
 
 
