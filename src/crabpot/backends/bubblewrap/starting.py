@@ -191,6 +191,8 @@ class Opening:
         wrong = [name for name, value in self._ground.walls.confined.items() if said.get(name) != value]
         if said.get("Uid", "").split() != [str(self._user.uid)] * 4:
             wrong.append("Uid")
+        if os.geteuid() == 0 and said.get("Groups", "").strip():
+            wrong.append("Groups")
         if wrong:
             raise SandboxUnavailable(f"the sandbox is not what it should be ({', '.join(wrong)}); nothing runs in it")
 

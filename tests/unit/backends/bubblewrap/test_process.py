@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -15,9 +17,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 NOBODY = User(uid=61234, gid=61235)
 
 
-@pytest.fixture(params=["setpriv", "no setpriv"])
+@pytest.fixture(params=["chroot", "setpriv", None])
 def dropper(request):
-    return process.dropper() if request.param == "setpriv" else None
+    if request.param is None:
+        return None
+    return next(path for path in process.droppers() if path.endswith(request.param))
 
 
 def test_nothing_of_root_survives_the_drop(dropper):
@@ -71,3 +75,15 @@ def test_a_program_that_cannot_be_started_says_so(tmp_path):
         fds.close(writer)
         assert started.wait(timeout=10) != 0
         assert b"Permission denied" in os.read(reader, 65536)
+
+
+def test_root_that_may_not_chroot_drops_by_setpriv():
+    program = "from crabpot.backends.bubblewrap import process; print(process.dropper())"
+    allowed, forbidden = (
+        subprocess.run(
+            ["setpriv", *options, sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for options in ([], ["--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot"])
+    )
+    assert os.path.basename(allowed) == "chroot"
+    assert os.path.basename(forbidden) == "setpriv"
