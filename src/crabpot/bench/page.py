@@ -38,6 +38,8 @@ Found once by profiling on the machine above, and not measured anew by each run.
   in a runner that has been idle.
 - **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
   `setpriv`, which dropped to the sandbox's user (`chroot` now, at a third of that), 2 % the first shell. An ordinary user pays for neither that nor the control groups.
+- **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
+  `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of the call reaches the disk before the answer leaves.
 """
 # ruff: noqa: E501  the page's own lines
