@@ -37,7 +37,7 @@ Found once by profiling on the machine above, and not measured anew by each run.
 - **A warm claim**: the call; 0.4 ms to decide about and describe a session that was never seen; 0.15 ms to pass the folder and its note on; and 0.4 ms more
   in a runner that has been idle.
 - **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
-  `setpriv`, which dropped to the sandbox's user (`chroot` now, at a third of that), 2 % the first shell. An ordinary user pays for neither that nor the control groups.
+  `setpriv`, which dropped to the sandbox's user (`chroot` now, at less than half of that), 2 % the first shell. An ordinary user pays for neither that nor the control groups.
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of the call reaches the disk before the answer leaves.

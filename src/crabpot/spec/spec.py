@@ -37,7 +37,7 @@ class Mount:
 class SandboxSpec:
     """All that describes a sandbox, whoever makes it.
 
-    Without slots, to keep its digests: each is asked for again and again, and takes longer than most of an opening.
+    Without slots, to keep its digests, which every opening and every claim asks for more than once.
 
     `user` None means the owner of the workspace, which only the machine that opens the sandbox can tell.
     `workspace` is mounted rw at /workspace; `private` says that Crabpot keeps that folder in its state.
