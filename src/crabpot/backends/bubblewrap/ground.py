@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.kit import Kit
     from crabpot.backends.bubblewrap.layout import Layout
     from crabpot.backends.bubblewrap.leftovers import Mark
-    from crabpot.spec.spec import SandboxSpec
+    from crabpot.spec.spec import SandboxSpec, User
 
 # What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
 # inside can lie.
@@ -34,6 +34,13 @@ class Walls:
 
     arguments: Callable[[SandboxSpec, render.Plan], list[str]] = render.arguments
     confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
+
+    def missed(self, status: str, user: User, *, dropped: bool) -> list[str]:
+        """Name what /proc/PID/status says otherwise than it must; `dropped` where root became `user` for it."""
+        said = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        wrong = [name for name, value in self.confined.items() if said.get(name) != value]
+        ids = {"Uid": [user.uid] * 4, **({"Gid": [user.gid] * 4, "Groups": []} if dropped else {})}
+        return wrong + [name for name, numbers in ids.items() if said.get(name, "?").split() != list(map(str, numbers))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def _dropping(dropper: str, user: User) -> list[str]:
 
 
 def droppers() -> Iterator[str]:
-    """Find the programs that become a user and then another program; the first takes a third of the second's time."""
+    """Find the programs that become a user and then another program, the faster one first."""
     for name in ("chroot", "setpriv") if _may_chroot() else ("setpriv",):
         for folder in TRUSTED_PATH.split(":"):
             path = f"{folder}/{name}"

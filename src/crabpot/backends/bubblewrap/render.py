@@ -222,9 +222,9 @@ def _inside(one: Held, plan: Plan) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _steps(path: str) -> list[str]:
+def _steps(path: str) -> tuple[str, ...]:
     parts = path.strip("/").split("/") if path.strip("/") else []
-    return ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
+    return tuple("/" + "/".join(parts[: count + 1]) for count in range(len(parts)))
 
 
 def _under(path: str, tree: str) -> bool:

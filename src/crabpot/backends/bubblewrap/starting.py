@@ -99,8 +99,8 @@ class Opening:
 
     def _unmark(self) -> None:
         if self._mark:
-            self._ground.mark.end()
             self._mark = ""
+            self._ground.mark.end()
 
     def _spawn(self, fds: sources.Fds) -> tuple[socket.socket, subprocess.Popen[bytes], int, int]:
         spec, hierarchy = self._spec, self._ground.hierarchy
@@ -187,12 +187,7 @@ class Opening:
         if owner.parent(pid) != monitor:
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
-        wrong = [name for name, value in self._ground.walls.confined.items() if said.get(name) != value]
-        if said.get("Uid", "").split() != [str(self._user.uid)] * 4:
-            wrong.append("Uid")
-        if os.geteuid() == 0 and said.get("Groups", "").strip():
-            wrong.append("Groups")
+            wrong = self._ground.walls.missed(file.read(), self._user, dropped=os.geteuid() == 0)
         if wrong:
             raise SandboxUnavailable(f"the sandbox is not what it should be ({', '.join(wrong)}); nothing runs in it")
 

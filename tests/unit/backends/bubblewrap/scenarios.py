@@ -17,8 +17,10 @@ from bubblewrap import gateway  # noqa: E402
 from bubblewrap.gateway import make_spec, sandbox  # noqa: E402
 from crabpot.backends.bubblewrap import candidates, probe, starting  # noqa: E402
 from crabpot.backends.bubblewrap.backend import Bubblewrap  # noqa: E402
-from crabpot.backends.bubblewrap.render import Program  # noqa: E402
+from crabpot.backends.bubblewrap.ground import Walls  # noqa: E402
+from crabpot.backends.bubblewrap.render import Program, arguments  # noqa: E402
 from crabpot.backends.bubblewrap.sandbox import Sandbox  # noqa: E402
+from crabpot.backends.bubblewrap.starting import Opening  # noqa: E402
 from crabpot.errors import SandboxLost, SandboxUnavailable  # noqa: E402
 from crabpot.settings import Limits, Size  # noqa: E402
 from crabpot.spec.network import NetworkSpec  # noqa: E402
@@ -305,6 +307,19 @@ async def freeze_evaders(state: str) -> Any:
                 await box.thaw()
             box._group = group
     return {"moved": moved}
+
+
+async def without_a_filter(state: str) -> Any:
+    """Open what never puts up its system call filter, and see that the gateway notices from outside."""
+    backend, spec = Bubblewrap(state=state), make_spec(state)
+    machine = await backend.look()
+    walls = Walls(arguments=lambda *told: [word for word in arguments(*told) if not word.startswith("filter=")])
+    user = backend._judge(spec, machine).choice.user
+    try:
+        await Opening(spec, replace(machine.ground, walls=walls), machine.chosen, user).run()
+    except SandboxUnavailable as refusal:
+        return {"refused": str(refusal), "children": sorted(gateway.children())}
+    return {"refused": None}
 
 
 async def freeze_vfork(state: str) -> Any:

@@ -137,3 +137,9 @@ def test_the_hosts_network_is_there_where_it_was_asked_for(user: Person) -> None
     outside = {line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines() if ":" in line}
     assert outside <= inside
     assert "files dns" in found["opened"]
+
+
+def test_a_runner_that_is_not_confined_hears_no_word_and_is_ended(person: Person) -> None:
+    found = person.run("without_a_filter")
+    assert "not what it should be (Seccomp)" in found["refused"]
+    assert found["children"] == []

@@ -1,0 +1,53 @@
+"""What the kernel must say of a runner, from outside, before it hears a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from crabpot.backends.bubblewrap.ground import Walls
+from crabpot.spec.spec import User
+
+USER = User(uid=61234, gid=61235)
+STATUS = """\
+Name:\tpython3
+Uid:\t61234\t61234\t61234\t61234
+Gid:\t61235\t61235\t61235\t61235
+Groups:\t\x20
+CapInh:\t0000000000000000
+CapPrm:\t0000000000000000
+CapEff:\t0000000000000000
+CapBnd:\t0000000000000000
+CapAmb:\t0000000000000000
+NoNewPrivs:\t1
+Seccomp:\t2
+Seccomp_filters:\t1
+"""
+
+
+def test_one_that_is_confined_misses_nothing() -> None:
+    assert Walls().missed(STATUS, USER, dropped=True) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("Uid:\t61234", "Uid:\t0", "Uid"),
+        ("61234\nGid", "0\nGid", "Uid"),
+        ("Gid:\t61235", "Gid:\t0", "Gid"),
+        ("Groups:\t ", "Groups:\t6 999 ", "Groups"),
+        ("Groups:\t \n", "", "Groups"),
+        ("CapBnd:\t0", "CapBnd:\t8", "CapBnd"),
+        ("CapEff:\t0000000000000000\n", "", "CapEff"),
+        ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "NoNewPrivs"),
+        ("Seccomp:\t2", "Seccomp:\t0", "Seccomp"),
+    ],
+)
+def test_whatever_it_has_kept_is_named(old: str, new: str, named: str) -> None:
+    assert STATUS.count(old) == 1
+    assert Walls().missed(STATUS.replace(old, new), USER, dropped=True) == [named]
+
+
+def test_who_was_no_root_keeps_its_own_groups() -> None:
+    own = STATUS.replace("Groups:\t ", "Groups:\t27 1000 ")
+    assert Walls().missed(own, USER, dropped=False) == []
+    assert Walls().missed("", USER, dropped=False)[-1] == "Uid"
