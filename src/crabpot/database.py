@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 
 _BUSY_S = 10.0
+_POLL_S = 0.005
 
 
 def connect(file: str, schema: str) -> sqlite3.Connection:
@@ -14,7 +16,7 @@ def connect(file: str, schema: str) -> sqlite3.Connection:
     """
     connection = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous=FULL")
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
@@ -22,3 +24,17 @@ def connect(file: str, schema: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a new file over; SQLite does not wait there for another that does the same, whatever its timeout."""
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+        else:
+            return
