@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from crabpot.doctor.examination import Doctor
     from crabpot.egress.reaching import Ground
     from crabpot.elevation.approvals import Desk
-    from crabpot.elevation.host import Host
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
-    from crabpot.hostcommands import HostCommands
-    from crabpot.leaving import Departure
+    from crabpot.host_commands.departure import Departure
+    from crabpot.host_commands.plan import Host
+    from crabpot.host_commands.shims import HostCommands
     from crabpot.placement.scope import Scope
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
@@ -110,7 +110,7 @@ class App:
         from crabpot.elevation.approvals import Desk
         from crabpot.execution import Execution
         from crabpot.gateway import Gateway
-        from crabpot.leaving import Departure
+        from crabpot.host_commands.departure import Departure
         from crabpot.ownership import take
 
         if settings is None:
@@ -136,7 +136,7 @@ class App:
     def _host(self, settings: Settings) -> Callable[[], Host]:
         @cache
         def host() -> Host:
-            from crabpot.elevation.host import Host
+            from crabpot.host_commands.plan import Host
 
             return Host(settings=settings, around=self.around, environ=self.environ)
 
@@ -202,7 +202,7 @@ def _commands(departure: Departure) -> Callable[[Scope], Answers]:
 
     @cache
     def commands() -> HostCommands:
-        from crabpot.hostcommands import HostCommands
+        from crabpot.host_commands.shims import HostCommands
 
         return HostCommands(departure=departure)
 

@@ -94,10 +94,21 @@ def _elevated(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
             "pattern": way.pattern,
             "approval": way.approval,
             "reachable": way.enabled and runs and sandboxed and patterns.problem_with(way.pattern) is None,
+            "confine": way.confine,
+            "writes": list(way.writes),
+            "credentials": list(way.credentials),
         }
         for way in elevation.ways(agent)
     ]
-    return {"enabled": agent.tools.elevated.enabled, "patterns": rows}
+    guarded = any(row["reachable"] and row["confine"] == "guarded" for row in rows)
+    return {"enabled": agent.tools.elevated.enabled, "patterns": rows, "clauses": _guard(agent) if guarded else []}
+
+
+def _guard(agent: AgentSettings) -> list[dict[str, Any]]:
+    """Say how this machine keeps a guard; only where a command may leave is it asked."""
+    from crabpot.host_commands.guard.clauses import clauses  # noqa: PLC0415  most configurations have no pattern
+
+    return [clause.as_json() for clause in clauses(host_user=agent.sandbox.host_user)]
 
 
 def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sender: str | None) -> dict[str, Any]:
@@ -111,7 +122,12 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
         return _answer(argv, "host", placed)
     if leaving.answer.exit is Exit.STAYS_IN:
         return _answer(argv, "sandbox", leaving)
-    return _answer(argv, "host", leaving) | {"approval": leaving.answer.exit is Exit.NEEDS_APPROVAL}
+    assert leaving.answer.way is not None
+    confine = "user" if agent.sandbox.host_user is not None else leaving.answer.way.confine
+    return _answer(argv, "host", leaving) | {
+        "approval": leaving.answer.exit is Exit.NEEDS_APPROVAL,
+        "confine": confine,
+    }
 
 
 def _connection(text: str, agent: AgentSettings, placed: Verdict[Placement]) -> dict[str, Any]:
@@ -149,4 +165,4 @@ def _words(command: str) -> list[str] | None:
 
 def _answer(argv: list[str] | None, where: str, verdict: Verdict[Any], prefix: str = "") -> dict[str, Any]:
     because = f"{prefix}{verdict.because} ({verdict.source})"
-    return {"argv": argv, "where": where, "approval": False, "because": because}
+    return {"argv": argv, "where": where, "approval": False, "confine": None, "because": because}

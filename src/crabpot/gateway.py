@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.elevation.approvals import Desk
     from crabpot.execution import Execution
+    from crabpot.host_commands.departure import Departure
     from crabpot.hosttools import HostTool
-    from crabpot.leaving import Departure
     from crabpot.model import ToolResult, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings

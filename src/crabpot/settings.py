@@ -15,6 +15,7 @@ _LONGEST_SIZE = 32
 
 Mode = Literal["off", "non-main", "all"]
 Scope = Literal["session", "agent", "shared"]
+Confine = Literal["guarded", "host"]
 WorkspaceAccess = Literal["none", "ro", "rw"]
 Backend = Literal["auto", "bubblewrap", "docker", "socket"]
 PackageGroup = Literal["minimal", "docs", "media", "dev"]
@@ -181,11 +182,23 @@ class SandboxTools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """A pattern that says more than its words: how far its commands are confined on the host."""
+
+    pattern: str
+    confine: Confine | None = None
+    """As `elevated.confine` says, unless it is written here."""
+    writes: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elevated:
     """WHEN: which commands may leave the sandbox, and who must agree."""
 
     enabled: bool = False
-    patterns: tuple[str, ...] = ()
+    patterns: tuple[str | Pattern, ...] = ()
+    confine: Confine = "guarded"
     require_approval: bool = True
     approval_timeout: float = 300.0
     allow_from: tuple[str, ...] | None = None

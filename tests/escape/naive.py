@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.backends.base import Opened
-    from crabpot.elevation.host import Plan
     from crabpot.fleet import Live
+    from crabpot.host_commands.plan import Plan
     from crabpot.spec.spec import SandboxSpec
 
 _ALIASES = {"bash": "exec", "ｅｘｅｃ": "exec"}

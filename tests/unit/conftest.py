@@ -18,19 +18,20 @@ import pytest
 from crabpot.app import App
 from crabpot.audit.store import AuditLog
 from crabpot.backends.base import Channel
-from crabpot.backends.host import elevated
 from crabpot.backends.host.backend import open_on_host
 from crabpot.backends.registry import Registry
 from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
 from crabpot.elevation.approvals import Desk
-from crabpot.elevation.host import Host
+from crabpot.elevation.rules import Way
 from crabpot.errors import SandboxLost
 from crabpot.execution import Execution
 from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
-from crabpot.hostcommands import HostCommands
-from crabpot.leaving import Departure
+from crabpot.host_commands import run as elevated
+from crabpot.host_commands.departure import Departure
+from crabpot.host_commands.plan import Host
+from crabpot.host_commands.shims import HostCommands
 from crabpot.runner.frames import FrameReader, encode
 from crabpot.settings import AgentSettings, Elevated, Limits, Sandbox, Settings, Size, Tools
 from crabpot.spec.binds import Surroundings
@@ -39,7 +40,7 @@ from crabpot.spec.build import build
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from crabpot.elevation.host import Plan
+    from crabpot.host_commands.plan import Plan
     from crabpot.spec.spec import SandboxSpec
 
 PATIENCE_S = 240.0
@@ -276,13 +277,17 @@ class Machine:
         made.chmod(0o755)
         return made
 
-    async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
-        made = await self.host.prepare(argv, self.agent, self.spec, cwd=cwd)
+    async def plan(self, *argv: str, cwd: str | None = None, **way: Any) -> Plan:
+        wanted = {"pattern": f"{argv[0] if argv else ''} *", "source": "tools.elevated.patterns[0]", **way}
+        made = await self.host.prepare(argv, self.agent, self.spec, Way(approval=True, enabled=True, **wanted), cwd=cwd)
         self._plans.append(made)
         return made
 
-    async def run(self, *argv: str, cwd: str | None = None, timeout_s: float = 20, **more: Any) -> Any:
-        return await elevated.run(await self.plan(*argv, cwd=cwd), timeout_s=timeout_s, output_limit=OUTPUT, **more)
+    async def run(
+        self, *argv: str, cwd: str | None = None, timeout_s: float = 20, way: dict[str, Any] | None = None, **more: Any
+    ) -> Any:
+        plan = await self.plan(*argv, cwd=cwd, **(way or {}))
+        return await elevated.run(plan, timeout_s=timeout_s, output_limit=OUTPUT, **more)
 
     def close(self) -> None:
         for plan in self._plans:

@@ -71,7 +71,7 @@ def _read(shape: Any, value: Value, complain: Complain) -> Any:
         return _read_class(shape, value, complain)
     origin, inner = get_origin(shape), get_args(shape)
     if origin is UnionType:
-        return _read(next(part for part in inner if part is not NoneType), value, complain)
+        return _read(_part(inner, value), value, complain)
     if origin is Literal:
         return _read_choice(inner, value, complain)
     if origin is tuple:
@@ -87,6 +87,13 @@ def _read(shape: Any, value: Value, complain: Complain) -> Any:
     if shape is Size:
         return _read_size(value, complain)
     return _read_scalar(shape, value, complain)
+
+
+def _part(parts: tuple[Any, ...], value: Value) -> Any:
+    """Choose which part of a union a value is meant for: a class takes objects, the first one all else."""
+    if isinstance(value, Object) and (classes := [part for part in parts if is_dataclass(part)]):
+        return classes[0]
+    return next(part for part in parts if part is not NoneType)
 
 
 def _read_class(shape: Any, value: Value, complain: Complain) -> Any:

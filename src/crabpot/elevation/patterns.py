@@ -5,19 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-# Handing any of these over hands over the machine: each can run whatever its arguments say.
-SHELLS_AND_INTERPRETERS = frozenset(
-    "sh bash dash zsh ksh fish csh tcsh busybox python python2 python3 perl ruby node nodejs deno bun php lua awk "
-    "gawk mawk sed tclsh osascript pwsh".split()
-)
-WRAPPERS = frozenset(
-    "sudo doas su env xargs nohup nice ionice timeout time watch find parallel script ssh tmux screen setsid stdbuf "
-    "unshare nsenter chroot systemd-run pkexec runuser flock strace gdb ld.so expect vim vi ed less more man "
-    "tar rsync".split()
-)
-BUILDERS = frozenset("make cmake ninja npm npx pnpm yarn cargo go gradle mvn pip uv tox pre-commit".split())
-CONTAINERS = frozenset("docker podman nerdctl ctr crictl kubectl lxc lxd qemu".split())
-
 _FIRST_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", re.ASCII)
 
 
@@ -44,25 +31,6 @@ def matches(pattern: str, argv: tuple[str, ...]) -> bool:
     if len(argv) < len(fixed) or (len(argv) > len(fixed) and not open_ended):
         return False
     return argv[0] == fixed[0] and all(_word_matches(p, w) for p, w in zip(fixed[1:], argv[1:], strict=False))
-
-
-def danger(pattern: str) -> str | None:
-    """Say what a pattern hands over beyond what it seems to, or None."""
-    words = pattern.split()
-    if not words:
-        return None
-    name = words[0]
-    bare = name.rstrip("0123456789.") or name
-    if not any("*" in word or "?" in word for word in words[1:]):
-        reads_files = name in BUILDERS or (len(words) > 1 and bare in SHELLS_AND_INTERPRETERS)
-        return f"{name} runs what files say that the agent may have written" if reads_files else None
-    if name in CONTAINERS:
-        return f"{name} can mount the whole host"
-    if bare in SHELLS_AND_INTERPRETERS:
-        return f"{name} runs any program text that it is given"
-    if name in WRAPPERS or name in BUILDERS:
-        return f"{name} runs other programs that its arguments or files name"
-    return "git -c and git aliases run programs that its arguments name" if words == ["git", "*"] else None
 
 
 def _word_matches(pattern: str, word: str) -> bool:

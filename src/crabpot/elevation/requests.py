@@ -51,6 +51,15 @@ class Request:
     # What the program would run that the agent may have written, and what is handed over by agreeing.
     executes: tuple[str, ...] = ()
     dangers: tuple[str, ...] = ()
+    # What it does elsewhere, such as what git pushes where; and of that, what a lease is for.
+    effects: tuple[str, ...] = ()
+    covers: str = ""
+    # How far the host is kept from it, what it may write there, and which credentials it is given.
+    confine: str = "guarded"
+    writes: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+    # Whether it may be allowed for longer than once: not what executes something of the agent's folder.
+    lasting: bool = True
     asked_at: float
     deadline: float
 
@@ -68,7 +77,10 @@ class Request:
     @property
     def bound(self) -> str:
         """Give, as one text, all that a lease holds for: another sender, file, folder or danger is asked anew."""
-        names = ("kind", "scope_key", "sender", "argv", "binary", "folder", "host", "port", "executes", "dangers")
+        names = (
+            *("kind", "scope_key", "sender", "argv", "binary", "folder", "host", "port", "executes", "dangers"),
+            *("covers", "confine", "writes", "credentials"),
+        )
         whole = asdict(self)
         return json.dumps([whole[name] for name in names], separators=(",", ":"), sort_keys=True)
 
@@ -83,8 +95,8 @@ class Request:
         binary, folder = fields["binary"], fields["folder"]
         fields["binary"] = None if binary is None else Identity(**binary)
         fields["folder"] = None if folder is None else FolderIdentity(**folder)
-        for name in ("argv", "executes", "dangers"):
-            fields[name] = tuple(fields[name])
+        for name in ("argv", "executes", "dangers", "effects", "writes", "credentials"):
+            fields[name] = tuple(fields.get(name, ()))
         return cls(**fields)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from crabpot.elevation import commands, patterns
 from crabpot.model import Verdict
+from crabpot.settings import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from crabpot.settings import AgentSettings
+    from crabpot.settings import AgentSettings, Confine
 
 # A command that brings its own environment, input or terminal is more than the words a person is shown.
 _NEVER_WITH = ("env", "stdin", "tty")
@@ -27,15 +28,6 @@ class Exit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elevation:
-    """The decision on one command: the words it was read as, and the pattern that took them."""
-
-    exit: Exit
-    argv: tuple[str, ...] | None = None
-    pattern: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """One pattern by which a command may leave, and where it is written."""
 
@@ -43,17 +35,50 @@ class Way:
     source: str
     approval: bool
     enabled: bool
+    confine: Confine = "guarded"
+    writes: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elevation:
+    """The decision on one command: the words it was read as, and the pattern that took them."""
+
+    exit: Exit
+    argv: tuple[str, ...] | None = None
+    way: Way | None = None
+
+    @property
+    def pattern(self) -> str | None:
+        """The pattern that took the words."""
+        return None if self.way is None else self.way.pattern
 
 
 def ways(agent: AgentSettings) -> Iterator[Way]:
     """List every pattern: those of `elevated`, then one for each host command, which always needs approval."""
+    yield from _written(agent)
+    yield from (_host_command(agent, index) for index in range(len(agent.sandbox.host_commands)))
+
+
+def _written(agent: AgentSettings) -> Iterator[Way]:
     elevated = agent.tools.elevated
-    for index, pattern in enumerate(elevated.patterns):
-        source = agent.source(f"tools.elevated.patterns[{index}]")
-        yield Way(pattern=pattern, source=source, approval=elevated.require_approval, enabled=elevated.enabled)
-    for index, name in enumerate(agent.sandbox.host_commands):
-        source = agent.source(f"sandbox.hostCommands[{index}]")
-        yield Way(pattern=f"{name} *", source=source, approval=True, enabled=True)
+    for index, written in enumerate(elevated.patterns):
+        one = Pattern(pattern=written) if isinstance(written, str) else written
+        yield Way(
+            pattern=one.pattern,
+            source=agent.source(f"tools.elevated.patterns[{index}]"),
+            approval=elevated.require_approval,
+            enabled=elevated.enabled,
+            confine=one.confine or elevated.confine,
+            writes=one.writes,
+            credentials=one.credentials,
+        )
+
+
+def _host_command(agent: AgentSettings, index: int) -> Way:
+    source = agent.source(f"sandbox.hostCommands[{index}]")
+    pattern = f"{agent.sandbox.host_commands[index]} *"
+    return Way(pattern=pattern, source=source, approval=True, enabled=True, confine=agent.tools.elevated.confine)
 
 
 def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None) -> Verdict[Elevation]:
@@ -83,8 +108,11 @@ def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[
     listed = {name: index for index, name in enumerate(agent.sandbox.host_commands)}
     if not argv or argv[0] not in listed:
         return _stays("no host command of this name is listed", agent.source("sandbox.hostCommands"), argv)
-    source = agent.source(f"sandbox.hostCommands[{listed[argv[0]]}]")
-    way = Way(pattern=f"{argv[0]} *", source=source, approval=True, enabled=True)
+    way = _host_command(agent, listed[argv[0]])
+    # A pattern for the same words says how they are confined, however they leave.
+    same = next((one for one in _written(agent) if patterns.matches(one.pattern, argv)), None)
+    if same is not None:
+        way = replace(way, confine=same.confine, writes=same.writes, credentials=same.credentials)
     return _matched(way, argv, agent, None)
 
 
@@ -95,7 +123,7 @@ def _matched(way: Way, argv: tuple[str, ...], agent: AgentSettings, sender: str 
         return _stays(f"{shown} is not in allowFrom", agent.source("tools.elevated.allowFrom"), argv)
     exit_ = Exit.NEEDS_APPROVAL if way.approval else Exit.GOES_OUT
     because = f'matches the pattern "{way.pattern}"'
-    return Verdict(answer=Elevation(exit=exit_, argv=argv, pattern=way.pattern), because=because, source=way.source)
+    return Verdict(answer=Elevation(exit=exit_, argv=argv, way=way), because=because, source=way.source)
 
 
 def _stays(because: str, source: str, argv: tuple[str, ...] | None = None) -> Verdict[Elevation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crabpot.elevation import patterns
+from crabpot.elevation import catalogue, patterns
 from crabpot.elevation import rules as elevation
 from crabpot.lint.finding import Finding, warn
 from crabpot.policy import rules as policy
@@ -70,12 +70,26 @@ def _patterns(agent: AgentSettings) -> Iterator[Finding]:
         blocked = _unreachable(agent, way)
         if blocked:
             yield warn(way.source, f'"{way.pattern}" is unreachable: {blocked}', "take it out, or change that")
-        danger = patterns.danger(way.pattern)
-        if danger:
-            yield warn(way.source, f'"{way.pattern}" gives the host away: {danger}', "name the exact arguments")
+        yield from _handed_over(way)
     if elevated.enabled and elevated.patterns and not elevated.require_approval:
         source = agent.source("tools.elevated.requireApproval")
         yield warn(source, "matching commands run on the host and nobody is asked", "set requireApproval: true")
+
+
+def _handed_over(way: elevation.Way) -> Iterator[Finding]:
+    danger = catalogue.danger(way.pattern)
+    needed = catalogue.needs(tuple(way.pattern.split())).credentials
+    if way.confine == "host":
+        message = f'"{way.pattern}" runs unconfined (confine: "host"): it may do whatever the gateway\'s user may'
+        yield warn(way.source, message, 'take confine out; name what it needs in "writes" and "credentials"')
+    if "docker" in (*needed, *way.credentials):
+        message = f'"{way.pattern}" gives the host away: the docker engine\'s socket can mount the whole host'
+        yield warn(way.source, message, "take it out, unless that is what you mean")
+    elif danger and way.confine == "host":
+        yield warn(way.source, f'"{way.pattern}" gives the host away: {danger}', "name the exact arguments")
+    elif danger:
+        message = f'"{way.pattern}" runs more than it says, in a guard on the host: {danger}'
+        yield warn(way.source, message, "name the exact arguments")
 
 
 def _unreachable(agent: AgentSettings, way: elevation.Way) -> str | None:

@@ -23,8 +23,10 @@ _IDENTITY = {"dev": "st_dev", "ino": "st_ino", "size": "st_size", "mtime_ns": "s
 
 def start(call: Call, runner: Runner) -> None:
     """Starts the very file that `binary` describes, or nothing."""
-    if runner.hello.contained:
-        raise ToolError("not_found", "no tool is called 'run'")
+    folder = call.args.get("folder")
+    here = posix.stat(".")
+    if folder is not None and folder != [here.st_dev, here.st_ino]:
+        raise ToolError("conflict", "the folder was replaced after it was shown; ask again")
     argv = [encode_text(word, "argv") for word in call.args["argv"]]
     binary = call.args["binary"]
     fd = _open(binary)

@@ -42,6 +42,16 @@ _CREDENTIALS = (
     ".local/share/containers .gcloud .boto .s3cfg .oci .databrickscfg .netlify .heroku .bash_history .zsh_history"
 ).split()
 
+# Of these, what holds programs and no secret: read-only it gives nothing away.
+_PROGRAMS = (".local/bin",)
+
+# What only root can read, and so only a gateway that is root could show.
+_SECRETS_OF_ROOT = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/krb5.keytab"),
+    *("/etc/wireguard", "/etc/NetworkManager/system-connections", "/etc/kubernetes", "/etc/rancher", "/etc/docker"),
+    *("/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key"),
+)
+
 # Of these, the one whose folders a whole agent works with.
 _AGENT_HOME = ".openclaw"
 
@@ -71,6 +81,15 @@ class Surroundings:
         for tree, what in self._trees():
             for form in dict.fromkeys((tree, os.path.realpath(tree))):
                 yield form, what
+
+    def secrets(self) -> Iterator[str]:
+        """List what no command of an agent's sees unless it is named: places of credentials, and Crabpot's own."""
+        for home in self._homes():
+            yield from (f"{home}/{name}" for name in _CREDENTIALS if name not in _PROGRAMS)
+        yield from _SECRETS_OF_ROOT
+        yield from _RUNTIME_STATE
+        yield from self.runtime_sockets
+        yield from filter(None, (self.config, self.state))
 
     def _trees(self) -> Iterator[tuple[str, str]]:
         yield from ((path, _SYSTEM_FOLDER) for path in _SYSTEM)

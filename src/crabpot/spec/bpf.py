@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 # calls that are always allowed and never run the filter for them again.
 _LOAD_WORD = 0x20
 _AND = 0x54
+_JUMP = 0x05
 _JUMP_IF_EQUAL = 0x15
 _JUMP_IF_AT_LEAST = 0x35
 _RETURN = 0x06
+
+# What fits the byte of a conditional jump.
+_FARTHEST = 255
 
 # Offsets in struct seccomp_data. Both machines are little-endian: an argument's low word comes first.
 _NR, _ARCH, _ARGS = 0, 4, 16
@@ -81,7 +85,11 @@ def _search(spans: list[_Span]) -> list[Instruction]:
         return [Instruction(_RETURN, rule)] if isinstance(rule, Answer) else list(_guard(rule))
     middle = len(spans) // 2
     below, above = _search(spans[:middle]), _search(spans[middle:])
-    return [Instruction(_JUMP_IF_AT_LEAST, spans[middle].first, if_true=len(below)), *below, *above]
+    first = spans[middle].first
+    if len(below) <= _FARTHEST:
+        return [Instruction(_JUMP_IF_AT_LEAST, first, if_true=len(below)), *below, *above]
+    far = [Instruction(_JUMP_IF_AT_LEAST, first, if_false=1), Instruction(_JUMP, len(below))]
+    return [*far, *below, *above]
 
 
 def _guard(guard: Guard) -> Iterator[Instruction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crabpot.elevation.rules import ways
 from crabpot.model import Place
 from crabpot.verify.claims import Group, Outcome, few
 
@@ -54,8 +55,8 @@ _DISGUISES = (
 
 def _allowed(target: Target) -> str:
     """Give a command that the session's own first pattern takes, or what one usually is."""
-    patterns = target.agent.tools.elevated.patterns or ("git push *",)
-    return patterns[0].replace("*", "x").replace("?", "x")
+    pattern = next((way.pattern for way in ways(target.agent)), "git push *")
+    return pattern.replace("*", "x").replace("?", "x")
 
 
 @claim.about("sandbox", threats=("disguised-command",))

@@ -10,8 +10,10 @@ from crabpot.backends.base import greeting
 from crabpot.config.load import from_text
 from crabpot.config.places import find_config
 from crabpot.elevation.approvals import Desk
-from crabpot.elevation.host import Host, check
+from crabpot.elevation.patterns import matches
 from crabpot.elevation.requests import Answer
+from crabpot.elevation.rules import Way, ways
+from crabpot.host_commands.plan import Host, check
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
 from crabpot.spec import hardening
@@ -24,9 +26,9 @@ from crabpot.verify.impostor import Impostor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from crabpot.elevation.host import Plan
     from crabpot.elevation.requests import Request
     from crabpot.gateway import Gateway
+    from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolResult
     from crabpot.settings import AgentSettings, Limits, Settings
     from crabpot.spec.spec import SandboxSpec
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 20.0
 _LINE_POLLS, _LINE_POLL_S = 200, 0.05
+
+
+def _way(argv: tuple[str, ...]) -> Way:
+    """Return a way out for a command that no pattern of the session's takes."""
+    return Way(pattern=f"{argv[0]} *", source="crabpot verify", approval=True, enabled=True)
 
 
 class Agreeing:
@@ -132,7 +139,8 @@ class Target:
         """Plan a command for the host as a request of this session would; HostRefused says why not."""
         execution = self.gateway.execution
         host = Host(settings=self.gateway.settings, around=execution.around, environ=execution.environ)
-        return await host.prepare(argv, self.agent, self.spec, cwd=cwd)
+        way = next((way for way in ways(self.agent) if matches(way.pattern, argv)), None)
+        return await host.prepare(argv, self.agent, self.spec, way or _way(argv), cwd=cwd)
 
     async def look_again(self, plan: Plan) -> None:
         """Look at a plan once more as it is done just before its start; HostRefused if something has changed."""

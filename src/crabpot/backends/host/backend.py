@@ -79,17 +79,21 @@ def start_in(
         channel, process = _start(folder)
     except OSError as error:
         raise SandboxUnavailable(f"no runner can start in {shown}: {error.strerror}") from None
-    hello = {
+    return HostRunner(channel, greeting(shown, output_limit=output_limit, environ=environ), process, end_s=end_s)
+
+
+def greeting(folder: str, *, output_limit: int, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the first frame for a runner on the host."""
+    return {
         "op": "hello",
-        "workspace": shown,
-        "roots": [shown],
+        "workspace": folder,
+        "roots": [folder],
         "env": dict(environ),
         "shell": ["/bin/sh"],
         "limits": {"output": output_limit, "open_files": None, "file_size": None, "processes": None},
         "contained": False,
         "shims": [],
     }
-    return HostRunner(channel, hello, process, end_s=end_s)
 
 
 def _start(folder: str) -> tuple[Channel, subprocess.Popen[bytes]]:

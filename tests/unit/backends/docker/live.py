@@ -21,10 +21,10 @@ from crabpot.backends.registry import Registry
 from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
 from crabpot.elevation.approvals import Desk
-from crabpot.elevation.host import Host
 from crabpot.execution import Execution
 from crabpot.gateway import Gateway
-from crabpot.leaving import Departure
+from crabpot.host_commands.departure import Departure
+from crabpot.host_commands.plan import Host
 from crabpot.spec.binds import Surroundings
 
 from .make import make_spec

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.elevation.trusted import find, path_of
 from crabpot.errors import HostRefused
+from crabpot.host_commands.trusted import find, path_of
 from crabpot.settings import TRUSTED_PATH, AgentSettings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crabpot.hostcommands import _asked
+from crabpot.host_commands.shims import _asked
 
 
 def asked(**fields: Any) -> tuple[tuple[str, ...], str | None]:

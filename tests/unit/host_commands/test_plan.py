@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.elevation.host import check
 from crabpot.errors import HostRefused
+from crabpot.host_commands.plan import check
 
 if TYPE_CHECKING:
     from pathlib import Path

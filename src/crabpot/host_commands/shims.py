@@ -12,11 +12,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_call
-from crabpot.backends.host import elevated
-from crabpot.backends.host.turns import Turns
-from crabpot.elevation import host, rules
+from crabpot.elevation import rules
 from crabpot.elevation.rules import Exit
 from crabpot.errors import HostRefused
+from crabpot.host_commands import run as elevated
+from crabpot.host_commands.plan import check
+from crabpot.host_commands.turns import Turns
 from crabpot.model import Place, ToolCall
 from crabpot.placement.rules import Placement
 from crabpot.streams import counting
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
     from crabpot.backends.conversation import Answers, Conversation
     from crabpot.backends.reply import Reply
-    from crabpot.elevation.host import Plan
     from crabpot.elevation.rules import Elevation
     from crabpot.fleet import Live
-    from crabpot.leaving import Departure
+    from crabpot.host_commands.departure import Departure
+    from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolResult, Verdict
     from crabpot.placement.scope import Scope
 
@@ -118,7 +119,7 @@ def _turns(caller: Live, plan: Plan, link: _Link) -> Turns | None:
     """Let the sandbox that waits move by turns with its command, if it could change the folder."""
     if plan.hop is not None or not caller.can_reach(plan.folder.path):
         return None
-    return Turns(caller, lambda: host.check(plan), writes=caller.writes, waits=lambda: link.behind > 0)
+    return Turns(caller, lambda: check(plan), waits=lambda: link.behind > 0)
 
 
 class _Link:

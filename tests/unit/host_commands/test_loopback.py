@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests import sshd
 
-from crabpot.backends.host.elevated import Caller, run
-from crabpot.elevation.loopback import parse_user
 from crabpot.errors import HostRefused
+from crabpot.host_commands.loopback import parse_user
+from crabpot.host_commands.run import Caller, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.elevation.folders import hold
 from crabpot.errors import HostRefused
+from crabpot.host_commands.folders import hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable

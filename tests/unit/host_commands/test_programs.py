@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.elevation.programs import EXECUTES, dangers, executes
+from crabpot.elevation.catalogue import EXECUTES
+from crabpot.host_commands.programs import executes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,13 +75,3 @@ def test_a_script_of_the_folder_that_an_interpreter_is_given_is_named(tmp_path: 
     assert executes(("bash", "-x", "run.sh"), folder)[0].startswith("run.sh (a file of the folder, run as a program;")
     assert executes(("python3.11", "x.py"), folder)[-1].startswith("x.py (a file of the folder, run as a program;")
     assert executes(("ls", "run.sh"), folder) == ()
-
-
-@pytest.mark.parametrize("name", ["docker", "sudo", "bash", "python3", "xargs", "make"])
-def test_what_hands_over_the_machine_is_marked(name: str) -> None:
-    assert dangers((name, "x"))
-
-
-@pytest.mark.parametrize("name", ["ls", "brew", "git"])
-def test_what_does_not_is_not(name: str) -> None:
-    assert dangers((name, "status")) == ()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crabpot.backends.host.elevated import run
 from crabpot.errors import HostRefused
+from crabpot.host_commands.run import run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

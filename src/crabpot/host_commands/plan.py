@@ -1,4 +1,4 @@
-"""What runs on the host once a person agrees: the words, the program, the folder and the environment, all of it fixed.
+"""What runs on the host once a person agrees: the words, the program, the folder, the guard and the environment.
 
 `prepare` makes the plan that a request shows. `check` looks again, just before the start, and refuses what has changed.
 """
@@ -8,25 +8,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crabpot.elevation import folders, loopback, programs, trusted
-from crabpot.elevation.git import words as git_words
-from crabpot.elevation.git.neutral import Look
+from crabpot.elevation import catalogue
 from crabpot.elevation.identity import identify
 from crabpot.errors import HostRefused
+from crabpot.host_commands import folders, git_identity, loopback, programs, trusted
+from crabpot.host_commands.guard import places
+from crabpot.host_commands.guard import start as guards
 from crabpot.spec import build
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from crabpot.elevation.folders import Folder
-    from crabpot.elevation.git.neutral import Neutral
+    from crabpot.backends.bubblewrap.candidates import Candidate
     from crabpot.elevation.identity import Identity
-    from crabpot.elevation.loopback import Hop
+    from crabpot.elevation.rules import Way
+    from crabpot.host_commands.folders import Folder
+    from crabpot.host_commands.guard.view import View
+    from crabpot.host_commands.loopback import Hop
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
 
 _PASSED = ("HOME", "USER", "LANG", "SSH_AUTH_SOCK")
+_WAY_OUT = 'mend that, or write confine: "host" in the pattern, which runs it unconfined'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The confinement of one command: what it sees, and the bwrap that makes it so."""
+
+    view: View
+    bwrap: Candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +52,15 @@ class Plan:
     executes: tuple[str, ...] = ()
     """What the program would run or obey of the agent's folder."""
     dangers: tuple[str, ...] = ()
-    """What the words hand over beyond what they seem to."""
+    """What is handed over beyond what the words seem to."""
+    guard: Guard | None = None
+    """Its confinement; None where the pattern says `confine: "host"`, or another user runs it."""
+    source: str = ""
+    """Where the pattern is written that let it out."""
     hop: Hop | None = None
     """The way to another user, where the configuration names one; else it runs as the gateway's."""
     obeyed: tuple[str, ...] = field(default=(), repr=False)
     """Of that, the files that are looked at again."""
-    look: Look | None = field(default=None, repr=False)
-    neutral: Neutral | None = field(default=None, repr=False)
-    """What was seen of a repository, for programs that use git, and how to look again."""
 
     @property
     def started(self) -> tuple[tuple[str, ...], Identity, Mapping[str, str]]:
@@ -57,21 +70,27 @@ class Plan:
         script = self.hop.start(self.argv, self.binary, self.folder, self.env)
         return self.hop.words(script), self.hop.ssh, {"PATH": self.env["PATH"]}
 
+    @property
+    def confined(self) -> str:
+        """Say in one word how far it is confined: `guarded`, `host`, or `user` where another user runs it."""
+        return "user" if self.hop is not None else "host" if self.guard is None else "guarded"
+
     def close(self) -> None:
         """Let go of the folder; once."""
         self.folder.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Host:
     """The gateway's own machine and user, seen from an elevated command."""
 
     settings: Settings
     around: Surroundings
     environ: Mapping[str, str]
+    _bwrap: Candidate | None = None
 
     async def prepare(
-        self, argv: Sequence[str], agent: AgentSettings, spec: SandboxSpec, *, cwd: str | None = None
+        self, argv: Sequence[str], agent: AgentSettings, spec: SandboxSpec, way: Way, *, cwd: str | None = None
     ) -> Plan:
         """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run."""
         words = tuple(argv)
@@ -83,57 +102,49 @@ class Host:
         try:
             hop = self._hop(agent, path, spec)
             env = self.environment(agent, path)
-            look = self._look(words, folder, env, spec, hop)
-            neutral = None if look is None else await look.take()
+            guard = None if hop is not None or way.confine == "host" else self._guard(words, way, spec, env)
+            if guard is not None:
+                env = await self._within(words, way, env)
             obeyed = programs.executes(words, folder.fd)
             return Plan(
                 argv=words,
                 binary=binary,
                 folder=folder,
-                env=env if neutral is None else {**env, **neutral.env},
+                env=env,
                 executes=(
                     *(() if hop is None else (f"all of it as the user {hop.user}, over ssh to this machine",)),
                     *obeyed,
-                    *(() if neutral is None else neutral.lines),
                 ),
-                dangers=(
-                    *programs.dangers(words),
-                    *(() if look is None else look.words.dangers),
-                    *(() if neutral is None else neutral.dangers),
-                ),
+                dangers=tuple(_dangers(words, way, guard, hop)),
+                guard=guard,
+                source=way.source,
                 hop=hop,
                 obeyed=obeyed,
-                look=look,
-                neutral=neutral,
             )
         except BaseException:
             folder.close()
             raise
 
-    def _look(
-        self, argv: tuple[str, ...], folder: Folder, env: dict[str, str], spec: SandboxSpec, hop: Hop | None
-    ) -> Look | None:
-        """Say how to look at the folder's repository, if the program uses git and there is one to use."""
-        if argv[0] not in programs.USES_GIT:
-            return None
-        written = self.written(spec)
-        try:
-            git = trusted.find("git", env["PATH"], written).path
-        except HostRefused:
-            return None
-        words = git_words.read(argv if argv[0] == "git" else ("git",))
-        return Look(
-            git=git,
-            words=words,
-            folder=folder,
-            # The question is the gateway's own, whoever the answer is for.
-            env={"HOME": self.around.home, **env},
-            written=written,
-            state=self.around.state if hop is None else None,
-        )
+    def _guard(self, argv: tuple[str, ...], way: Way, spec: SandboxSpec, env: Mapping[str, str]) -> Guard:
+        if self._bwrap is None:
+            found = guards.find()
+            if isinstance(found, str):
+                raise HostRefused("denied", f"this machine can keep no guard: {found}; {_WAY_OUT} ({way.source})")
+            self._bwrap = found
+        seen = places.view(argv, way, spec, self.around, env=env, programs=env["PATH"].split(":"))
+        return Guard(view=seen, bwrap=self._bwrap)
+
+    async def _within(self, argv: tuple[str, ...], way: Way, env: dict[str, str]) -> dict[str, str]:
+        """Return the environment of a guarded command: no socket that it cannot reach, and who commits."""
+        given = dict(env)
+        if "ssh" not in way.credentials:
+            given.pop("SSH_AUTH_SOCK", None)
+        if argv[0] == "git":
+            given |= await git_identity.variables(env, self.around.home)
+        return given
 
     def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
-        """Give all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
+        """Return all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
         # Another user has a home of their own, and no access to the gateway's agent.
         own = _PASSED if agent.sandbox.host_user is None else ("LANG",)
         given = {name: self.environ[name] for name in (*own, *agent.tools.elevated.pass_env) if name in self.environ}
@@ -161,8 +172,17 @@ class Host:
         return tuple(dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes"]))
 
 
+def _dangers(argv: tuple[str, ...], way: Way, guard: Guard | None, hop: Hop | None) -> list[str]:
+    found = [catalogue.danger(way.pattern), catalogue.danger(f"{argv[0]} *")]
+    if guard is None and hop is None:
+        found.append('unconfined: the pattern says confine: "host", so it may do whatever the gateway\'s user may')
+    if guard is not None and "docker" in (*way.credentials, *catalogue.needs(argv).credentials):
+        found.append("it is given the docker engine's socket, and with it the whole host")
+    return list(dict.fromkeys(one for one in found if one is not None))
+
+
 async def check(plan: Plan) -> None:
-    """Refuse a plan whose program, folder, repository or obeyed files are not what was shown."""
+    """Refuse a plan whose program, folder or obeyed files are not what was shown."""
     if identify(plan.binary.path) != plan.binary:
         raise HostRefused("conflict", f"{plan.binary.path} was replaced after it was shown; ask again")
     if plan.hop is not None and identify(plan.hop.ssh.path) != plan.hop.ssh:
@@ -170,5 +190,3 @@ async def check(plan: Plan) -> None:
     folders.check(plan.folder)
     if programs.executes(plan.argv, plan.folder.fd) != plan.obeyed:
         raise HostRefused("conflict", f"what {plan.argv[0]} would run of {plan.folder.path} changed; ask again")
-    if plan.look is not None and await plan.look.take() != plan.neutral:
-        raise HostRefused("conflict", f"the repository of {plan.folder.path} changed after it was shown; ask again")

@@ -1,4 +1,4 @@
-"""Run one planned command on the host: a runner of its own, started in the held folder, that ends with the command."""
+"""Run one planned command on the host: a runner of its own, in its guard and folder, that ends with the command."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.host.backend import start_in
 from crabpot.backends.wire import RunnerWire
-from crabpot.elevation import host
+from crabpot.errors import HostRefused, SandboxError
+from crabpot.host_commands.guard.start import Guarded, start
+from crabpot.host_commands.hints import Listening, told
+from crabpot.host_commands.plan import check
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from crabpot.backends.host.backend import HostRunner
-    from crabpot.backends.host.turns import Turns
     from crabpot.backends.inflight import Sink
     from crabpot.backends.reply import Reply
     from crabpot.backends.wire import Signals, Source
-    from crabpot.elevation.host import Plan
-    from crabpot.elevation.loopback import Hop
+    from crabpot.host_commands.loopback import Hop
+    from crabpot.host_commands.plan import Plan
+    from crabpot.host_commands.turns import Turns
 
 _START_S = 20.0
 
@@ -45,30 +48,57 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
 
     Output is kept or streamed, limited and cut as inside a sandbox. Cancelled, it leaves no process behind.
     """
-    await host.check(plan)
-    argv, binary, env = plan.started
-    runner = start_in(plan.folder.entry, shown=plan.folder.path, output_limit=output_limit, environ=env)
+    await check(plan)
+    argv, binary, _ = plan.started
+    runner = _start(plan, output_limit)
     whole = False
+    heard = None if sink is None else Listening(sink)
     try:
-        wire = await RunnerWire.connect(runner.channel, runner.hello, timeout_s=_START_S)
+        wire = await _connect(runner)
         try:
             called = asyncio.ensure_future(
                 wire.call(
                     "run",
-                    {"argv": list(argv), "binary": binary.as_json(), "paced": caller is not None},
+                    {
+                        "argv": list(argv),
+                        "binary": binary.as_json(),
+                        "folder": [plan.folder.dev, plan.folder.ino],
+                        "paced": caller is not None,
+                    },
                     timeout_s=timeout_s,
                     source=source,
-                    sink=sink,
+                    sink=heard,
                     signals=_signals(plan, caller),
                 )
             )
             reply = await _accompanied(called, _company(plan, caller, runner.pid))
             whole = reply.error is None
-            return reply
+            return await told(reply, plan, heard)
         finally:
             wire.lose("its command ended")
     finally:
         await asyncio.shield(asyncio.ensure_future(_end(plan, runner, whole=whole)))
+
+
+def _start(plan: Plan, output_limit: int) -> HostRunner:
+    _, _, env = plan.started
+    folder = plan.folder
+    if plan.guard is None:
+        return start_in(folder.entry, shown=folder.path, output_limit=output_limit, environ=env)
+    return start(plan.guard.view, plan.guard.bwrap, folder=folder.path, output_limit=output_limit, environ=env)
+
+
+async def _connect(runner: HostRunner) -> RunnerWire:
+    """Greet the runner; a guard is looked at from outside before it is told what to run."""
+    try:
+        wire = await RunnerWire.connect(runner.channel, runner.hello, timeout_s=_START_S)
+    except SandboxError:
+        if isinstance(runner, Guarded):
+            raise HostRefused("denied", f"no guard could be made: {runner.reason()}") from None
+        raise
+    if isinstance(runner, Guarded):
+        runner.check()
+    return wire
 
 
 def _signals(plan: Plan, caller: Caller | None) -> Signals | None:

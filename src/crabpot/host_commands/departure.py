@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from crabpot.arguments import InvalidCall, time_limit
 from crabpot.audit.records import of_answer, of_departure, of_request
 from crabpot.audit.store import AuditUnavailable
-from crabpot.elevation.patterns import danger
+from crabpot.elevation.catalogue import executes_nothing, needs
 from crabpot.elevation.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
 from crabpot.elevation.rules import Exit
 from crabpot.elevation.showing import line
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.backends.reply import Reply
     from crabpot.elevation.approvals import Desk
-    from crabpot.elevation.host import Host, Plan
     from crabpot.elevation.rules import Elevation
     from crabpot.execution import Execution
+    from crabpot.host_commands.plan import Host, Plan
     from crabpot.model import ToolCall, Verdict
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings
@@ -88,7 +88,7 @@ class Departure:
             return call.failed("sandbox_unavailable", str(error))
         try:
             request = _request(call, agent, placed, leaving, plan)
-            answer = await self._answer(call, request, leaving, plan)
+            answer = await self._answer(call, request, leaving)
             if not answer.allowed:
                 return call.failed(answer.code, _refusal(request, leaving, answer, agent))
             self.audit.record(of_departure(call, agent.id, leaving, request.as_json(), answer.by))
@@ -105,14 +105,15 @@ class Departure:
         return _result(call, reply)
 
     async def _run(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
-        from crabpot.backends.host import elevated  # noqa: PLC0415  as `host`
+        from crabpot.host_commands import run as elevated  # noqa: PLC0415  as `host`
 
+        sink = None if streams is None else streams.sink
         async with self.execution.fleet.frozen(lambda live: live.can_reach(plan.folder.path)):
             return await elevated.run(
                 plan,
                 timeout_s=timeout_s,
                 output_limit=agent.sandbox.limits.output,
-                sink=None if streams is None else streams.sink,
+                sink=sink,
             )
 
     async def _plan(self, call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation]) -> Plan:
@@ -123,10 +124,12 @@ class Departure:
             await self.execution.acquire(agent, placed, call)
         turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
         async with turn:
-            return await self.host().prepare(leaving.answer.argv or (), agent, spec, cwd=call.args.get("cwd"))
+            way = leaving.answer.way
+            assert way is not None
+            return await self.host().prepare(leaving.answer.argv or (), agent, spec, way, cwd=call.args.get("cwd"))
 
-    async def _answer(self, call: ToolCall, request: Request, leaving: Verdict[Elevation], plan: Plan) -> Answer:
-        if leaving.answer.exit is Exit.GOES_OUT and not _hands_over_more(plan, request.pattern):
+    async def _answer(self, call: ToolCall, request: Request, leaving: Verdict[Elevation]) -> Answer:
+        if leaving.answer.exit is Exit.GOES_OUT:
             return Answer(allowed=True, by="config")
         self.audit.record(of_request(request.as_json()))
         try:
@@ -145,14 +148,15 @@ def _checked(call: ToolCall, agent: AgentSettings) -> float:
         raise InvalidCall(f"on the host a command takes no {', '.join(odd)}; it takes command, cwd?, timeout?")
     if not isinstance(call.args.get("cwd"), str | None):
         raise InvalidCall("cwd must be text")
-    return time_limit(call.args, agent)
+    # Installing and building take longer than what an agent does inside, and a person agreed to it.
+    return agent.sandbox.limits.time_ceiling if call.args.get("timeout") is None else time_limit(call.args, agent)
 
 
 def _request(
     call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation], plan: Plan
 ) -> Request:
-    pattern, now = leaving.answer.pattern or "", time.time()
-    handed = danger(pattern)
+    way, now = leaving.answer.way, time.time()
+    assert way is not None
     return Request(
         id=new_id(),
         session=call.session,
@@ -162,21 +166,17 @@ def _request(
         argv=plan.argv,
         binary=plan.binary,
         folder=FolderIdentity(**plan.folder.as_json()),
-        pattern=pattern,
+        pattern=way.pattern,
         source=leaving.source,
         executes=plan.executes,
-        dangers=tuple(dict.fromkeys((*plan.dangers, *([] if handed is None else [handed])))),
+        dangers=plan.dangers,
+        confine=plan.confined,
+        writes=() if plan.guard is None else tuple(place.path for place in plan.guard.view.writes),
+        credentials=() if plan.guard is None else (*needs(plan.argv).credentials, *way.credentials),
+        lasting=executes_nothing(plan.argv),
         asked_at=now,
         deadline=now + agent.tools.elevated.approval_timeout,
     )
-
-
-def _hands_over_more(plan: Plan, pattern: str) -> bool:
-    """Tell whether git was given, where a pattern has a `*`, an option that runs or writes what its value names.
-
-    Whoever wrote `git push *` did not agree to `git push --receive-pack=./evil`, so that a person is asked after all.
-    """
-    return plan.argv[0] == "git" and bool(plan.dangers) and pattern != "git *" and tuple(pattern.split()) != plan.argv
 
 
 def _refusal(request: Request, leaving: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:

@@ -1,0 +1,57 @@
+"""What this machine makes of each promise of a guard: enforced, degraded (and how), or refused."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from crabpot.backends.base import Clause
+from crabpot.host_commands.guard.start import find
+from crabpot.host_commands.guard.view import KEPT_BY_ROOT
+from crabpot.runner import landlock
+
+if TYPE_CHECKING:
+    from crabpot.backends.base import State
+
+Row = tuple[str, "State", str]
+
+
+def clauses(*, host_user: str | None = None) -> tuple[Clause, ...]:
+    """Return the table that `explain` shows; another user, where one is configured, is the wall instead."""
+    if host_user is not None:
+        how = f"everything runs as the user {host_user}, over ssh to this machine; there is no guard"
+        return (Clause(name="guard", state="enforced", how=how),)
+    return tuple(Clause(name=name, state=state, how=how) for name, state, how in _rows())
+
+
+@cache
+def _rows() -> tuple[Row, ...]:
+    found = find()
+    if isinstance(found, str):
+        return (("guard", "refused", found),)
+    root = os.geteuid() == 0
+    kept = ", ".join(name.removeprefix("CAP_") for name in KEPT_BY_ROOT)
+    return (
+        ("guard.files", "enforced", f"read-only but for what is named, in a mount namespace of its own ({found.path})"),
+        ("guard.secrets", "enforced", "places of credentials, Crabpot's own files and /run are absent"),
+        ("guard.sockets", "enforced", "no Unix socket can be made, unless the catalogue or `credentials` names one"),
+        ("guard.processes", "enforced", "pid and ipc namespaces and a /proc of its own"),
+        (
+            "guard.privileges",
+            "enforced",
+            f"no new privileges; root keeps {kept}" if root else "no new privileges, no capability, a user namespace",
+        ),
+        ("guard.syscalls", "enforced", "the sandbox's own list, and no file can be made setuid or setgid"),
+        _landlock(),
+    )
+
+
+def _landlock() -> Row:
+    version = landlock.version()
+    if version >= landlock.WITH_SCOPES:
+        return "guard.landlock", "enforced", "a second wall around files, abstract sockets and signals"
+    if version >= landlock.OLDEST:
+        how = "a second wall around files; before Linux 6.12, none around abstract sockets where one is named"
+        return "guard.landlock", "degraded", how
+    return "guard.landlock", "degraded", "this kernel has no Landlock: the mount namespace stands alone"

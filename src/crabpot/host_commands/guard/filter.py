@@ -1,0 +1,65 @@
+"""The system call filter of a guard: a sandbox's own, without sockets that reach services and without setuid files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+
+from crabpot.spec.bpf import assemble
+from crabpot.spec.seccomp import AF_UNIX, RULES
+from crabpot.spec.syscall_rules import Answer, Arm, Bits, Guard, Rules
+
+_TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
+_S_ISUID, _S_ISGID = 0o4000, 0o2000
+
+_O_CREAT, _O_TMPFILE = 0o100, 0o20000000
+
+# Which argument of each is the mode. openat2 has its own in memory, where no filter can look: programs fall back.
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+# The same for those that have a mode only where their flags say so; without it anything may lie in the register.
+_OPENS = {"open": 2, "openat": 3}
+
+
+def _no_set_id(index: int, *flags: Bits) -> Guard:
+    """Refuse a file that runs as its owner: an agent's Makefile must not leave root's in the agent's folder."""
+    arms = [
+        Arm(when=(*([flag] if flag else []), Bits(index=index, mask=bit, value=bit)), answer=Answer.EPERM)
+        for flag in flags or (None,)
+        for bit in (_S_ISUID, _S_ISGID)
+    ]
+    return Guard(arms=tuple(arms), otherwise=Answer.ALLOW)
+
+
+def _makes(index: int) -> tuple[Bits, ...]:
+    return tuple(Bits(index=index, mask=flag, value=flag) for flag in (_O_CREAT, _O_TMPFILE))
+
+
+def _pairs_only() -> dict[str, Guard]:
+    """Refuse Unix sockets, but for pairs that reach nobody else: a datagram's can be sent to any address."""
+    family = Bits(index=0, value=AF_UNIX)
+    others = RULES.guarded["socket"]
+    kinds = (_STREAM, _SEQPACKET)
+    return {
+        "socket": replace(others, arms=tuple(arm for arm in others.arms if family not in arm.when)),
+        "socketpair": Guard(
+            arms=tuple(
+                Arm(when=(family, Bits(index=1, mask=_TYPE, value=kind)), answer=Answer.ALLOW) for kind in kinds
+            ),
+            otherwise=Answer.EAFNOSUPPORT,
+        ),
+    }
+
+
+def rules(*, sockets: bool) -> Rules:
+    """Return the rules; `sockets` where the pattern or the catalogue names one."""
+    modes = {name: _no_set_id(index) for name, index in _MODES.items()}
+    modes |= {name: _no_set_id(index, *_makes(index - 1)) for name, index in _OPENS.items()}
+    guarded = {**RULES.guarded, **modes, **({} if sockets else _pairs_only())}
+    return replace(RULES, guarded=MappingProxyType(guarded), absent=RULES.absent | {"openat2"})
+
+
+@cache
+def program(machine: str, *, sockets: bool) -> bytes:
+    """Return the filter for a machine ("x86_64", "aarch64")."""
+    return assemble(machine, rules=rules(sockets=sockets))

@@ -1,0 +1,126 @@
+"""Which places of this machine a guarded command sees, may write, and must not see: from settings to a view."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import crabpot.runner
+from crabpot.elevation import catalogue
+from crabpot.errors import HostRefused
+from crabpot.host_commands.guard.view import PRIVATE, Place, View, outermost
+from crabpot.spec import hardening
+from crabpot.spec.binds import expand, is_under
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from crabpot.elevation.rules import Way
+    from crabpot.spec.binds import Surroundings
+    from crabpot.spec.spec import SandboxSpec
+
+# Where the sockets of the host's services lie, the user's own bus among them.
+_RUN = ("/run", "/var/run", "/run/user")
+_DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
+
+# What each name in `credentials` stands for, in the home; "ssh" and "docker" have a socket beside it.
+_NAMED = {
+    "ssh": (".ssh/config", ".ssh/config.d", ".ssh/known_hosts", ".ssh/known_hosts2"),
+    "git": (".gitconfig", ".config/git", ".git-credentials"),
+    "docker": (".docker/config.json", ".docker/contexts"),
+}
+NAMES = tuple(_NAMED)
+
+# What the guard's own runner is started from.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(crabpot.runner.__file__)))
+
+
+def view(  # noqa: PLR0913  all that it depends on
+    argv: tuple[str, ...],
+    way: Way,
+    spec: SandboxSpec,
+    around: Surroundings,
+    *,
+    env: Mapping[str, str],
+    programs: Iterable[str],
+) -> View:
+    """Describe the guard of one command. `programs` are folders that it is found in, wherever they lie."""
+    needs = catalogue.needs(argv)
+    credentials = (*needs.credentials, *way.credentials)
+    hides = outermost(filter(None, map(_find, (*_RUN, *around.secrets()))))
+    wanted = [*needs.shows, *_shown(credentials, around, env)]
+    shows = [place for path in wanted if (place := _find(expand(path, around.home))) is not None]
+    writes = [*map(_must_find, spec.writes), *_granted(way.writes, around)]
+    writes += [place for path in needs.writes if (place := _find(expand(path, around.home))) is not None]
+    covered = [*PRIVATE, *(place.path for place in hides)]
+    own = [
+        place
+        for path in (_PACKAGE, sys.prefix, sys.base_prefix, *programs, *_names())
+        if (place := _covered(path, covered)) is not None
+    ]
+    return View(
+        hides=hides,
+        shows=outermost([*own, *shows]),
+        writes=outermost(writes),
+        sockets=any(_has_socket(place.path) for place in shows),
+        network=needs.network,
+        root=os.geteuid() == 0,
+        fixed=tuple(path for path in (*hardening.READ_ONLY_PROC, *hardening.MASKED_PROC) if os.path.exists(path)),
+    )
+
+
+def _shown(credentials: Iterable[str], around: Surroundings, env: Mapping[str, str]) -> Iterator[str]:
+    for one in credentials:
+        yield from (f"{around.home}/{name}" for name in _NAMED[one]) if one in _NAMED else (one,)
+        if one == "ssh" and env.get("SSH_AUTH_SOCK"):
+            yield env["SSH_AUTH_SOCK"]
+        if one == "docker":
+            yield from (*around.runtime_sockets, *_DOCKER_SOCKETS)
+
+
+def _granted(paths: Iterable[str], around: Surroundings) -> Iterator[Place]:
+    for path in paths:
+        place = _find(expand(path, around.home))
+        if place is None:
+            raise HostRefused("not_found", f"{path}, which the pattern's `writes` names, does not exist")
+        yield place
+
+
+def _names() -> tuple[str, ...]:
+    """List the file that names of hosts are looked up by; it is often a link into /run."""
+    return (os.path.realpath("/etc/resolv.conf"),)
+
+
+def _covered(path: str, covered: Iterable[str]) -> Place | None:
+    place = _find(path)
+    hidden = place is not None and any(place.path == tree or is_under(place.path, tree) for tree in covered)
+    return place if hidden else None
+
+
+def _find(path: str) -> Place | None:
+    """Resolve a place; None if there is none."""
+    real = os.path.realpath(path)
+    try:
+        return Place(path=real, folder=stat.S_ISDIR(os.stat(real).st_mode))
+    except OSError:
+        return None
+
+
+def _must_find(path: str) -> Place:
+    place = _find(path)
+    if place is None:
+        raise HostRefused("not_found", f"{path}, which the agent may write, does not exist")
+    return place
+
+
+def _has_socket(path: str) -> bool:
+    """Tell whether a place is a socket, or holds one at its top."""
+    try:
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            return True
+        with os.scandir(path) as entries:
+            return any(stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) for entry in entries)
+    except OSError:
+        return False

@@ -1,0 +1,165 @@
+"""Start a runner in a guard, or refuse: what the kernel says of it is read from outside before it hears a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import crabpot.runner
+from crabpot.backends.base import Channel
+from crabpot.backends.bubblewrap import candidates, owner, remedy
+from crabpot.backends.bubblewrap.sources import Fds
+from crabpot.backends.host.backend import END_S, HostRunner, greeting
+from crabpot.errors import HostRefused
+from crabpot.host_commands.guard import filter as calls
+from crabpot.host_commands.guard.view import KEPT_BY_ROOT, Descriptors, View, arguments, hidden_files, writable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.backends.bubblewrap.candidates import Candidate
+
+_LONGEST_REPORT = 65536
+_PROBE_S = 20.0
+_LONGEST_REASON = 400
+# What a guard never shares with the gateway.
+_APART = ("mnt", "pid", "ipc")
+_CAPABILITIES = {"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3}
+
+
+def find() -> Candidate | str:
+    """Return the bwrap that guards are made with, or why there is none."""
+    reasons = []
+    for candidate in candidates.candidates():
+        refusal = candidates.privileged(candidate.path) or _failure(candidate)
+        if refusal is None:
+            return candidate
+        reasons.append(refusal)
+    return "; ".join(reasons) or "no bwrap on this machine: apt-get install bubblewrap"
+
+
+def _failure(candidate: Candidate) -> str | None:
+    """Make the smallest guard that has all of its namespaces; say why that fails, or None."""
+    bare = View(hides=(), shows=(), writes=(), root=os.geteuid() == 0)
+    with Fds() as fds:
+        given = _descriptors(bare, fds.open("/dev/null", os.O_WRONLY), fds)
+        command = [candidate.path, *arguments(bare, given, folder="/"), "/bin/true"]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                pass_fds=given.all(),
+                timeout=_PROBE_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{candidate.path}: {error}"
+    if done.returncode == 0:
+        return None
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+    return f"{candidate.path}: {remedy.explain(said[-1], candidates.switches(), candidate.path)}"
+
+
+class Guarded(HostRunner):
+    """A runner in a guard. It ends with its stream, and takes all that it runs with it."""
+
+    def __init__(
+        self, channel: Channel, hello: Mapping[str, Any], process: subprocess.Popen[bytes], *, view: View, fds: Fds
+    ) -> None:
+        super().__init__(channel, hello, process, end_s=END_S)
+        self._view = view
+        self._fds = fds
+        self.said, self.information = -1, -1
+
+    def check(self) -> None:
+        """Refuse a guard that is not what it should be, by what the kernel says of its first process."""
+        wrong = self._missed()
+        if wrong:
+            raise HostRefused("denied", f"the guard is not what it should be ({', '.join(wrong)}); nothing runs in it")
+
+    def _missed(self) -> list[str]:
+        try:
+            pid = int(json.loads(os.read(self.information, _LONGEST_REPORT))["child-pid"])
+            # A number may have been given away again since it was reported; a child of our own process is ours.
+            if owner.parent(pid) != self.pid:
+                return ["it ended"]
+            with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+                said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
+        except (OSError, ValueError, KeyError):
+            return ["it ended"]
+        wanted = {"NoNewPrivs": "1", "Seccomp": "2", **dict.fromkeys(("CapPrm", "CapEff", "CapInh"), _kept(self._view))}
+        apart = [name for name in _APART if _namespace("self", name) == _namespace(str(pid), name)]
+        return [name for name, value in wanted.items() if said.get(name) != value] + apart
+
+    def reason(self) -> str:
+        """Return what bwrap or the runner printed last, where the guard could not be made."""
+        os.set_blocking(self.said, False)
+        try:
+            lines = os.read(self.said, _LONGEST_REPORT).decode("utf-8", "replace").strip().splitlines()
+        except BlockingIOError:
+            lines = []
+        return lines[-1][:_LONGEST_REASON] if lines else "it ended without a word"
+
+    async def close(self) -> None:
+        """End the guard and everything in it."""
+        try:
+            await super().close()
+        finally:
+            self._fds.__exit__()
+
+
+def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, environ: Mapping[str, str]) -> Guarded:
+    """Start a runner in a guard, in the command's folder; HostRefused if that cannot be done at all."""
+    program = os.path.join(os.path.dirname(crabpot.runner.__file__), "__main__.py")
+    hello = greeting(folder, output_limit=output_limit, environ=environ)
+    hello |= {"contained": True, "writable": list(writable(view))}
+    kept = Fds()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs, Fds() as fds:
+        said, saying = kept.pipe()
+        information, informing = kept.pipe()
+        given = _descriptors(view, informing, fds)
+        made = arguments(view, given, folder=folder)
+        try:
+            process = subprocess.Popen(
+                [candidate.path, *made, sys.executable, "-I", "-S", program, "--fd", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=saying,
+                stderr=saying,
+                pass_fds=[*given.all(), theirs.fileno()],
+                env={},
+                start_new_session=True,
+            )
+        except BaseException as error:
+            kept.__exit__()
+            ours.close()
+            if isinstance(error, OSError):
+                raise HostRefused("denied", f"no guard can be made: {candidate.path}: {error.strerror}") from None
+            raise
+        kept.close(saying)
+        kept.close(informing)
+    guarded = Guarded(Channel(sock=ours), hello, process, view=view, fds=kept)
+    guarded.said, guarded.information = said, information
+    return guarded
+
+
+def _descriptors(view: View, report: int, fds: Fds) -> Descriptors:
+    rules = fds.add(os.memfd_create("seccomp", os.MFD_CLOEXEC))
+    os.write(rules, calls.program(os.uname().machine, sockets=view.sockets))
+    os.lseek(rules, 0, os.SEEK_SET)
+    empty = tuple(fds.add(os.memfd_create("empty", os.MFD_CLOEXEC)) for _ in range(hidden_files(view)))
+    return Descriptors(filter=rules, report=report, empty=empty)
+
+
+def _kept(view: View) -> str:
+    return f"{sum(1 << _CAPABILITIES[name] for name in KEPT_BY_ROOT) if view.root else 0:016x}"
+
+
+def _namespace(pid: str, name: str) -> str:
+    return os.readlink(f"/proc/{pid}/ns/{name}")

@@ -1,0 +1,68 @@
+"""Say, where a guarded command failed for want of a place, which places it has and the setting that adds one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from crabpot.host_commands.guard.view import reaches
+
+if TYPE_CHECKING:
+    from crabpot.backends.inflight import Sink
+    from crabpot.backends.reply import Reply
+    from crabpot.host_commands.plan import Plan
+
+_LONGEST_READ = 16 * 1024
+_READ_ONLY = re.compile(r"read-only file system|\bEROFS\b", re.IGNORECASE)
+_NO_SOCKET = re.compile(r"address family not supported|\bEAFNOSUPPORT\b", re.IGNORECASE)
+_REFUSED = re.compile(r"no such file or directory|permission denied|\bENOENT\b|\bEACCES\b", re.IGNORECASE)
+_PATH = re.compile(r"/[^\s'\"`:,;()]+")
+
+
+class Listening:
+    """A sink that remembers the end of a command's errors, which nobody else keeps while it streams."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._errors = b""
+
+    async def __call__(self, stream: str, data: bytes) -> None:
+        """Pass it on."""
+        if stream == "stderr":
+            self._errors = (self._errors + data)[-_LONGEST_READ:]
+        await self._sink(stream, data)
+
+    @property
+    def errors(self) -> str:
+        """The end of what it complained about."""
+        return self._errors.decode("utf-8", "replace")
+
+
+async def told(reply: Reply, plan: Plan, sink: Listening | None) -> Reply:
+    """Return the reply with the hint behind its errors, where there is one to give."""
+    errors = reply.stderr[-_LONGEST_READ:] if sink is None else sink.errors
+    said = None if reply.success else hint(errors, plan)
+    if said is None:
+        return reply
+    gap = "" if not errors or errors.endswith("\n") else "\n"
+    if sink is not None:
+        await sink("stderr", f"{gap}{said}\n".encode())
+        return reply
+    return replace(reply, stderr=f"{reply.stderr}{gap}{said}\n")
+
+
+def hint(errors: str, plan: Plan) -> str | None:
+    """Say what a failure has to do with the guard; None if nothing speaks for it."""
+    if plan.guard is None:
+        return None
+    view, source = plan.guard.view, plan.source
+    missing = [path for path in _PATH.findall(errors) if not reaches(view, path)]
+    if _READ_ONLY.search(errors):
+        places = ", ".join([*(place.path for place in view.writes), "a private /tmp"])
+        return f"crabpot: it ran in a guard, which may write {places}; to add a place, name it in `writes` of {source}"
+    if _NO_SOCKET.search(errors) and not view.sockets:
+        return f"crabpot: it ran in a guard, which reaches no socket; to show one, name it in `credentials` of {source}"
+    if missing and _REFUSED.search(errors):
+        return f"crabpot: it ran in a guard, where {missing[0]} is absent; name it in `credentials` of {source}"
+    return None
