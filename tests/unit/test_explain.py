@@ -41,9 +41,12 @@ def test_an_answer_has_the_shape_of_the_contract(explain: Callable[..., dict[str
     assert set(answer["placement"]) == {"where", "because", "source"}
     assert set(answer["sandbox"]) == {"mode", "scope", "workspace", "backend", "network", "name", "hash", "clauses"}
     assert set(answer["tools"]) == {"profile", "effective", "denied"}
-    assert set(answer["elevated"]) == {"enabled", "patterns"}
-    assert all(set(row) == {"pattern", "approval", "reachable"} for row in answer["elevated"]["patterns"])
-    assert set(answer["command"]) == {"argv", "where", "approval", "because"}
+    assert set(answer["elevated"]) == {"enabled", "patterns", "clauses"}
+    row = {"pattern", "approval", "reachable", "confine", "writes", "credentials"}
+    assert all(set(one) == row for one in answer["elevated"]["patterns"])
+    assert {clause["state"] for clause in answer["elevated"]["clauses"]} <= {"enforced", "degraded"}
+    assert set(answer["command"]) == {"argv", "where", "approval", "confine", "because"}
+    assert answer["command"]["confine"] == "guarded"
     assert isinstance(answer["warnings"], list)
     assert explain(PUSHING)["command"] is None
 

@@ -213,19 +213,6 @@ async def test_without_approval_a_command_goes_out_and_nobody_is_asked(bench):
         assert (intent["kind"], intent["by"]) == ("intent", "config")
 
 
-async def test_without_approval_what_git_would_run_or_write_by_its_options_is_asked_about_all_the_same(bench):
-    async with bench(leaving("git push *", requireApproval=False)) as made:
-        made.workspace.mkdir()
-        approver = Says(allowed=False)
-        made.desk.attach(approver)
-        for word in ("--receive-pack=./evil", "--exe=./evil", "--rec"):
-            result = await made.gateway.call(S, "exec", command=f"git push {word} ./x")
-            assert result.error.code == "approval_denied"
-        assert len(approver.asked) == 3
-        assert (await made.gateway.call(S, "exec", command="git push origin main")).exit_code == 128
-        assert len(approver.asked) == 3
-
-
 async def test_a_lease_spares_the_question_for_the_very_same_command_alone(bench):
     async with bench(leaving("touch *")) as made:
         made.workspace.mkdir()

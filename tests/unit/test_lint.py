@@ -79,25 +79,33 @@ FIRES = [
     (elevated("['*']"), PATTERNS, "matches nothing", "correct it"),
     (elevated("['']"), PATTERNS, "matches nothing: the pattern is empty", "correct it"),
     *[
-        (elevated(f"['{pattern}']"), PATTERNS, "gives the host away", "name the exact arguments")
+        (elevated(f"['{pattern}']"), PATTERNS, "in a guard on the host", "name the exact arguments")
         for pattern in (
             "sh *",
             "python *",
             "python3.11 *",
-            "docker *",
             "env *",
             "sudo *",
             "make",
             "npm test",
-            "git *",
             "bash x.sh",
+            "brew *",
+            "terraform *",
+            "ansible-playbook *",
+            "curl *",
+            "psql *",
         )
     ],
+    (elevated("['docker *']"), PATTERNS, "gives the host away", "unless that is what you mean"),
+    (elevated("[{pattern: 'ls', credentials: ['docker']}]"), PATTERNS, "gives the host away", "unless that"),
+    (elevated("[{pattern: 'ls', confine: 'host'}]"), PATTERNS, "runs unconfined", "take confine out"),
+    (elevated("['ls']", ", confine: 'host'"), PATTERNS, "runs unconfined", "take confine out"),
+    (elevated("[{pattern: 'sh *', confine: 'host'}]"), PATTERNS, "gives the host away", "name the exact arguments"),
     (
         sandbox("hostCommands: ['docker']"),
         "agents.defaults.sandbox.hostCommands[0]",
         "gives the host away",
-        "name the exact arguments",
+        "unless that is what you mean",
     ),
     (
         elevated("['ls']", ", requireApproval: false"),
@@ -186,7 +194,7 @@ CLEAN = [
     sandbox("network: 'internet'", "{deny: ['web_fetch', 'exec']}"),
     sandbox("network: 'my-net'"),
     sandbox("binds: ['/usr/share:/x:ro']"),
-    sandbox("hostCommands: ['hg']"),
+    sandbox("hostCommands: ['git']"),
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from crabpot.config.document import Array, Object, Value, is_null, join, kind
 from crabpot.settings import DEFAULT_WORKSPACE, Audit, Runner, Sandbox, Size, Tools, camel
@@ -70,7 +70,8 @@ def _read(shape: Any, value: Value, complain: Complain) -> Any:
     if is_dataclass(shape):
         return _read_class(shape, value, complain)
     origin, inner = get_origin(shape), get_args(shape)
-    if origin is UnionType:
+    # An optional Literal is the one union that typing makes itself.
+    if origin in (UnionType, Union):
         return _read(_part(inner, value), value, complain)
     if origin is Literal:
         return _read_choice(inner, value, complain)

@@ -30,6 +30,9 @@ HARMLESS = frozenset(
     "echo true false stat sleep journalctl".split()
 )
 
+# They change files, and run none of them.
+_CHANGE_FILES = frozenset("touch mkdir rmdir cp mv rm ln".split())
+
 _JAVASCRIPT = ("package.json", ".npmrc", ".pnpmfile.cjs", ".yarnrc", ".yarnrc.yml", "bunfig.toml", "deno.json")
 _PYTHON = ("setup.py", "pyproject.toml", "setup.cfg", "requirements.txt", "conftest.py", "tox.ini", "noxfile.py")
 _CONTAINERS = (
@@ -106,7 +109,7 @@ def needs(argv: tuple[str, ...]) -> Needs:
 
 def executes_nothing(argv: tuple[str, ...]) -> bool:
     """Tell whether a command is known to execute nothing of its folder, so that it may be allowed for longer."""
-    return argv[0] in HARMLESS or (argv[0] == "systemctl" and len(argv) > 1 and argv[1] in _LOOKS)
+    return argv[0] in HARMLESS | _CHANGE_FILES or (argv[0] == "systemctl" and len(argv) > 1 and argv[1] in _LOOKS)
 
 
 def danger(pattern: str) -> str | None:

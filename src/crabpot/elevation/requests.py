@@ -74,6 +74,14 @@ class Request:
         told = as_bytes(self.argv)
         return None if self.kind == "connection" or told == self.shown else told
 
+    def problem_with(self, answer: Answer) -> str | None:
+        """Say why this cannot be answered so, or None."""
+        if answer.grant == "config" and self.kind == "command":
+            return "only a connection can be written into the configuration; a command's pattern is yours to write"
+        if answer.grant in ("session", "minutes") and not self.lasting:
+            return f"{self.argv[0]} may execute what is in the agent's folder, so it is allowed once at a time"
+        return None
+
     @property
     def bound(self) -> str:
         """Give, as one text, all that a lease holds for: another sender, file, folder or danger is asked anew."""

@@ -181,7 +181,8 @@ class Store:
                 return None
             db.execute("UPDATE requests SET state = 'used' WHERE id = ? AND gateway = ?", where)
             answer = Answer(**json.loads(row[0]))
-            if answer.allowed and answer.grant in ("session", "minutes"):
+            # Whoever allowed it for longer, by whatever door: what executes the agent's files is allowed once.
+            if answer.allowed and request.lasting and answer.grant in ("session", "minutes"):
                 self._grant(db, request, answer)
             return answer
 

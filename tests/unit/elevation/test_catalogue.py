@@ -10,7 +10,18 @@ from crabpot.elevation.catalogue import danger, executes_nothing, needs
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("sh *", "bash -c *", "python3 *", "python3.11 *", "node ?", "sudo *", "env *", "xargs *", "docker *", "podman *"),
+        *(
+            "sh *",
+            "bash -c *",
+            "python3 *",
+            "python3.11 *",
+            "node ?",
+            "sudo *",
+            "env *",
+            "xargs *",
+            "docker *",
+            "podman *",
+        ),
         *("make", "make *", "npm run *", "cargo build", "python3 build.py", "kubectl *"),
         *("brew *", "terraform *", "ansible-playbook *", "curl *", "psql *", "gh *", "nobody-knows-this *", "ip *"),
     ],
@@ -20,7 +31,20 @@ def test_a_pattern_that_hands_more_over_than_it_says_is_dangerous(pattern: str) 
 
 
 @pytest.mark.parametrize(
-    "pattern", ["", "git push *", "git *", "ls *", "journalctl *", "systemctl status *", "brew upgrade", "curl", "sh", "docker ps", "env"]
+    "pattern",
+    [
+        "",
+        "git push *",
+        "git *",
+        "ls *",
+        "journalctl *",
+        "systemctl status *",
+        "brew upgrade",
+        "curl",
+        "sh",
+        "docker ps",
+        "env",
+    ],
 )
 def test_what_is_known_to_be_harmless_or_names_its_words_is_not(pattern: str) -> None:
     assert danger(pattern) is None

@@ -114,17 +114,9 @@ async def test_signals_reach_it_and_the_time_limit_leaves_nothing(hopping: Any, 
     await kit.until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
-async def test_git_is_neutralised_there_too(hopping: Any) -> None:
-    env = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
-    evil = hopping.workspace / "evil"
-    evil.write_text(f"#!/bin/sh\ntouch {hopping.workspace}/mark\n")
-    evil.chmod(0o755)
-    for words in (["init", "-q"], ["config", "core.fsmonitor", str(evil)]):
-        assert command("git", *words, cwd=hopping.workspace, env=env).returncode == 0
-    assert command("chown", "-R", sshd.USER, str(hopping.workspace)).returncode == 0
-    reply = await hopping.run("git", "status", "--short")
-    assert "?? evil" in reply.stdout, reply
-    assert not (hopping.workspace / "mark").exists()
+async def test_that_user_is_the_wall_and_there_is_no_guard(hopping: Any) -> None:
+    plan = await hopping.plan("true")
+    assert (plan.confined, plan.guard) == ("user", None)
 
 
 async def test_another_host_key_is_refused_ever_after(server: sshd.Server, hopping: Any) -> None:

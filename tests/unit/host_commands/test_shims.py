@@ -214,21 +214,23 @@ async def test_it_never_satisfies_allow_from(opened: Any) -> None:
         assert desk.person.asked == []
 
 
-async def test_a_planted_repository_runs_nothing_and_honest_git_works(opened: Any) -> None:
+async def test_what_a_repository_has_git_run_is_confined_and_honest_git_works(opened: Any, folder: Path) -> None:
+    outside = folder / "operators"
+    outside.mkdir()
     async with opened() as desk:
-        evil = f"#!/bin/sh\ntouch {desk.workspace}/mark\n"
-        (desk.workspace / "evil").write_text(evil)
+        (desk.workspace / "evil").write_text(f"#!/bin/sh\ntouch {desk.workspace}/ran\ntouch {outside}/mark\n")
         (desk.workspace / "evil").chmod(0o755)
-        plant = [["init", "-q"], ["config", "core.fsmonitor", f"{desk.workspace}/evil"]]
-        for words in plant:
+        for words in (["init", "-q"], ["config", "core.fsmonitor", f"{desk.workspace}/evil"]):
             assert git(desk.workspace, *words).returncode == 0
         git(desk.workspace, "status")
-        assert (desk.workspace / "mark").exists(), "the attack itself does not work"
-        (desk.workspace / "mark").unlink()
+        assert (outside / "mark").exists(), "the attack itself does not work"
+        (outside / "mark").unlink()
+        (desk.workspace / "ran").unlink()
         result = await desk.exec("git status --short")
         assert "?? evil" in result.stdout, result
-        assert not (desk.workspace / "mark").exists()
-        assert any("core.fsmonitor" in line and "kept out" in line for line in desk.person.asked[0].executes)
+        assert (desk.workspace / "ran").exists(), "it did not even run"
+        assert not (outside / "mark").exists()
+        assert any("hooks" in line for line in desk.person.asked[0].executes)
 
 
 async def test_over_a_real_sshd_a_host_command_runs_as_another_user(opened: Any) -> None:
@@ -243,11 +245,6 @@ async def test_over_a_real_sshd_a_host_command_runs_as_another_user(opened: Any)
             echoed = await desk.exec("head -c 1000000 /dev/urandom > x; cat < x > y; cmp x y && echo same")
             assert echoed.stdout == "same\n", echoed
             assert "No such file" in (await desk.exec(f"/bin/ls {server.key}")).stderr
-            assert git(desk.workspace, "init", "-q").returncode == 0
-            mark = f"!touch {desk.workspace}/mark"
-            assert git(desk.workspace, "config", "alias.st", mark).returncode == 0
-            assert (await desk.exec("git st; git status --short")).success
-            assert not (desk.workspace / "mark").exists()
 
 
 def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -256,18 +253,15 @@ def git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
 
 async def test_what_changes_the_folder_between_two_turns_ends_the_command(opened: Any) -> None:
     """A racing agent: while a shim's command runs, its sandbox moves only when the command does not, and is seen."""
-    async with opened() as desk:
-        assert git(desk.workspace, "init", "-q").returncode == 0
-        if os.geteuid() == 0:
-            shutil.chown(desk.workspace / ".git", 1000, 1000)
-            shutil.chown(desk.workspace / ".git" / "config", 1000, 1000)
-        # cat-file waits for its input, so that the sandbox gets its turns.
+    async with opened('["make"]') as desk:
+        # It waits for its input, so that the sandbox gets its turns.
+        desk.script("make", "#!/bin/sh\nread line\n")
         race = (
-            "mkfifo in; git cat-file --batch < in > out 2> err & exec 3> in; sleep 1; "
-            "printf '[core]\\n\\tfsmonitor = /workspace/evil\\n' >> .git/config; sleep 2; exec 3>&-; wait $!; echo $?; /usr/bin/cat err"
+            "echo all: > Makefile; mkfifo in; make < in > out 2> err & exec 3> in; sleep 1; "
+            "echo evil: >> Makefile; sleep 2; exec 3>&-; wait $!; echo $?; /usr/bin/cat err"
         )
         result = await desk.exec(race)
-        assert "changed after it was shown" in result.stdout, result
+        assert "changed; ask again" in result.stdout, result
         assert result.stdout.startswith("125\n")
 
 

@@ -106,8 +106,8 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
         request = None if store is None else store.find(request_id)
         if store is None or request is None:
             raise _unknown(request_id)
-        if answer.grant == "config" and request.kind == "command":
-            raise UsageError("--list is for connections; a command's pattern is yours to write")
+        if problem := request.problem_with(answer):
+            raise UsageError(problem)
         if store.answer(request_id, answer):
             print(f"{request_id}: {question.outcome(answer)}: {request.shown}")
             return OK

@@ -136,7 +136,7 @@ class _Question:
         """Show it and wait, with the time that is left counted down."""
         for text in question.lines(self._request):
             self._say(text)
-        self._say(question.KEEPING)
+        self._say(question.keeping(self._request))
         self._say(question.choices(self._request))
         await asyncio.sleep(_DEAF_S)
         termios.tcflush(self._fd, termios.TCIFLUSH)

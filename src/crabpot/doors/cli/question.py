@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from crabpot.elevation.requests import Request
 
-_CHOICES = "o once · s this session · m N for N minutes · {}d [reason] deny, then Enter"
-KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
+_CHOICES = "o once · {}d [reason] deny, then Enter"
+_LASTING = "s this session · m N for N minutes · "
+_LISTED = "c write it into the configuration · "
+_KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
 
 # A command longer than a screen could push its end, or its beginning, out of sight.
 _LONGEST = 1500
@@ -25,7 +27,15 @@ _MOST_ROWS = 12
 
 def choices(request: Request) -> str:
     """Say what may be typed; a place may also be listed for good."""
-    return _CHOICES.format("c write it into the configuration · " if request.kind == "connection" else "")
+    listed = _LISTED if request.kind == "connection" else ""
+    return _CHOICES.format(f"{_LASTING if request.lasting else ''}{listed}")
+
+
+def keeping(request: Request) -> str:
+    """Say how long what is allowed lasts."""
+    if request.lasting:
+        return _KEEPING
+    return f"{line(request.argv[0])} may execute what is in the agent's folder, so it is allowed once at a time"
 
 
 def lines(request: Request) -> Iterator[str]:
@@ -42,9 +52,26 @@ def lines(request: Request) -> Iterator[str]:
     yield _row("session", line(request.session))
     yield _row("sender", "not named" if request.sender is None else line(request.sender))
     yield _row("matches", f"{line(request.pattern)}  ({line(request.source)})")
+    yield from _several("does", request.effects, request.id)
+    yield from _confinement(request)
     yield from _several("executes", request.executes, request.id)
     yield from _several("DANGER", request.dangers, request.id)
     yield _row("until", time.strftime("%H:%M:%S", time.localtime(request.deadline)))
+
+
+_CONFINED = {
+    "guarded": "in a guard: it sees the host read-only, without credentials and sockets",
+    "host": "NOT AT ALL: it may do whatever you may",
+    "user": "by the other user's own rights alone",
+    "git": "git runs as you, in a repository of the gateway's own: nothing of the agent's is executed",
+}
+
+
+def _confinement(request: Request) -> Iterator[str]:
+    if request.kind == "command":
+        yield _row("confined", _CONFINED.get(request.confine, line(request.confine)))
+        yield from _several("writes", request.writes, request.id)
+        yield from _several("given", request.credentials, request.id)
 
 
 def notice(request: Request, state: str) -> Iterator[str]:
@@ -86,6 +113,8 @@ def understood(request: Request, text: str, by: str) -> Answer | None:
         return Answer(allowed=True, by=by)
     if key == "c" and not rest and request.kind == "connection":
         return Answer(allowed=True, grant="config", by=by)
+    if key in ("s", "m") and not request.lasting:
+        return None
     if key == "s" and rest in ([], ["keep"]):
         return Answer(allowed=True, grant="session", by=by, keep=keep)
     if key == "m" and len(rest) == 1 + keep and _is_minutes(rest[0]):

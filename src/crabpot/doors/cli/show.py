@@ -87,6 +87,10 @@ def _clauses(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
     tables = {
         answer["sandbox"]["backend"]: answer["sandbox"]["clauses"] for answer in answers if answer["sandbox"]["name"]
     }
+    guards: list[dict[str, Any]] = next(
+        (answer["elevated"]["clauses"] for answer in answers if answer["elevated"]["clauses"]), []
+    )
+    tables["what leaves for the host"] = guards
     for backend, clauses in tables.items():
         if not clauses:
             continue
@@ -136,12 +140,17 @@ def _session(answer: dict[str, Any], pen: Pen) -> Iterator[str]:
     if command:
         words = "(not one simple command)" if command["argv"] is None else " ".join(map(repr, command["argv"]))
         approval = " (with approval)" if command["approval"] else ""
+        approval += _CONFINED.get(command["confine"], "")
         yield f"  Command {visible(words)} → {pen(_PLACES[command['where']], command['where'])}{approval}"
         yield f"    {pen('dim', 'because ' + command['because'])}"
     connect = answer.get("connect")
     if connect:
         yield f"  Connection {visible(connect['place'])} → {pen(_REACHED[connect['answer']], connect['answer'])}"
         yield f"    {pen('dim', 'because ' + connect['because'])}"
+
+
+# What is usual goes without saying.
+_CONFINED = {"guarded": "", "host": ", UNCONFINED", "user": ", as another user"}
 
 
 def _elevated(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
@@ -157,7 +166,7 @@ def _elevated(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
     width = max(map(len, best), default=0)
     for pattern, row in best.items():
         how = "with approval" if row["approval"] else "WITHOUT approval"
-        place = f"host ({how})" if row["reachable"] else "unreachable"
+        place = f"host ({how}){_CONFINED[row['confine']]}" if row["reachable"] else "unreachable"
         yield f"  {visible(pattern):<{width}} → {pen('yellow' if row['reachable'] else 'dim', place)}"
 
 

@@ -177,10 +177,10 @@ class _Operating:
         except ValueError as error:
             raise bad_request(str(error)) from None
         desk = self._house.gateway.desk
-        if answer.grant == "config":
+        if answer.grant != "once":
             waiting = {one.id: one for one in await asyncio.to_thread(desk.pending)}
-            if request_id in waiting and waiting[request_id].kind == "command":
-                raise bad_request("only a connection can be written into the configuration")
+            if request_id in waiting and (problem := waiting[request_id].problem_with(answer)):
+                raise bad_request(problem)
         if not await asyncio.to_thread(desk.answer, request_id, answer):
             raise Refusal(409, "not_pending", f"the request {request_id} does not wait for an answer")
         return as_json({"answered": request_id, "allowed": answer.allowed})

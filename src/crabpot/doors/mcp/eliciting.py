@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 
 _DENY, _ONCE, _SESSION = "deny", "allow once", "allow for this session"
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "decision": {"type": "string", "title": "May it?", "enum": [_DENY, _ONCE, _SESSION], "default": _DENY},
-        "reason": {"type": "string", "title": "Why not", "description": "the agent is told"},
-    },
-    "required": ["decision"],
-}
+
+def schema(request: Request) -> dict[str, Any]:
+    """Return what may be answered."""
+    decisions = [_DENY, _ONCE, *([_SESSION] if request.lasting else [])]
+    return {
+        "type": "object",
+        "properties": {
+            "decision": {"type": "string", "title": "May it?", "enum": decisions, "default": _DENY},
+            "reason": {"type": "string", "title": "Why not", "description": "the agent is told"},
+        },
+        "required": ["decision"],
+    }
 
 
 def message(request: Request) -> str:
@@ -31,7 +35,7 @@ def message(request: Request) -> str:
 
 def question(request: Request) -> ElicitRequest:
     """Ask in the words of the protocol."""
-    return ElicitRequest(params=ElicitRequestFormParams(message=message(request), requested_schema=SCHEMA))
+    return ElicitRequest(params=ElicitRequestFormParams(message=message(request), requested_schema=schema(request)))
 
 
 def answer(given: object, by: str) -> Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 
 from crabpot.doors.inflight import ClientGone
-from crabpot.doors.mcp.eliciting import SCHEMA, answer, message
+from crabpot.doors.mcp.eliciting import answer, message, schema
 from crabpot.doors.output import Output, streams
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Running:
     async def ask(self, request: Request) -> Answer:
         """Ask the client: by a request of ours, or, since 2026, by the answer to its own, which it then sends again."""
         if self._context.session.can_send_request:
-            asked = self._context.session.elicit_form(message(request), SCHEMA, self._context.request_id)
+            asked = self._context.session.elicit_form(message(request), schema(request), self._context.request_id)
             return answer(await asked, self.caller.by)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.questions[request.id] = request, answered
