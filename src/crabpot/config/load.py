@@ -16,7 +16,7 @@ from crabpot.errors import ConfigError, Problem
 from crabpot.placement.sessions import is_agent_id
 from crabpot.policy import rules as policy
 from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Audit, Elevated, Runner, Sandbox, Settings, Tools
-from crabpot.spec import binds, build
+from crabpot.spec import binds, build, grants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -164,7 +164,8 @@ def _agent(
         if isinstance(allow, Array) and not allow.items:
             report.add(allow, allow.path, EMPTY_ALLOW)
     own_file = _own_file(report.file, made, around)
-    for path, message in (*_tool_problems(made), *(own_file or build.problems(made, around))):
+    granted = grants.problems(made.tools.elevated, around)
+    for path, message in (*_tool_problems(made), *granted, *(own_file or build.problems(made, around))):
         value = _nearest(written, path)
         report.add(value, path if value is None else value.path, message)
     return made

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from crabpot.placement.rules import sandbox_name
-from crabpot.spec import binds, hardening, network
+from crabpot.spec import binds, grants, hardening, network
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Sur
         for index, file in enumerate(files)
         if file is not None
     ]
-    for path, folder in [*((path, folder) for path, folder, _ in shown(agent, around)), *secrets]:
+    granted = grants.places(agent.tools.elevated, around)
+    for path, folder in [*((path, folder) for path, folder, _ in shown(agent, around)), *secrets, *granted]:
         tree = next((tree for tree in forms if binds.is_under(folder, tree)), None)
         if tree is not None:
             why = "an agent could swap it for a link to anywhere"

@@ -13,6 +13,7 @@ from crabpot.errors import HostRefused
 from crabpot.host_commands.guard.view import PRIVATE, Place, View, outermost
 from crabpot.spec import hardening
 from crabpot.spec.binds import expand, is_under
+from crabpot.spec.grants import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
 # Where the sockets of the host's services lie, the user's own bus among them.
 _RUN = ("/run", "/var/run", "/run/user")
 _DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
-
-# What each name in `credentials` stands for, in the home; "ssh" and "docker" have a socket beside it.
-_NAMED = {
-    "ssh": (".ssh/config", ".ssh/config.d", ".ssh/known_hosts", ".ssh/known_hosts2"),
-    "git": (".gitconfig", ".config/git", ".git-credentials"),
-    "docker": (".docker/config.json", ".docker/contexts"),
-}
-NAMES = tuple(_NAMED)
 
 # What the guard's own runner is started from.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(crabpot.runner.__file__)))
@@ -49,9 +42,10 @@ def view(  # noqa: PLR0913  all that it depends on
     """Describe the guard of one command. `programs` are folders that it is found in, wherever they lie."""
     needs = catalogue.needs(argv)
     credentials = (*needs.credentials, *way.credentials)
-    hides = outermost(filter(None, map(_find, (*_RUN, *around.secrets()))))
     wanted = [*needs.shows, *_shown(credentials, around, env)]
     shows = [place for path in wanted if (place := _find(expand(path, around.home))) is not None]
+    hidden = outermost(filter(None, map(_find, (*_RUN, *around.secrets()))))
+    hides = tuple(place for place in hidden if place not in shows)
     writes = [*map(_must_find, spec.writes), *_granted(way.writes, around)]
     writes += [place for path in needs.writes if (place := _find(expand(path, around.home))) is not None]
     covered = [*PRIVATE, *(place.path for place in hides)]
@@ -73,7 +67,7 @@ def view(  # noqa: PLR0913  all that it depends on
 
 def _shown(credentials: Iterable[str], around: Surroundings, env: Mapping[str, str]) -> Iterator[str]:
     for one in credentials:
-        yield from (f"{around.home}/{name}" for name in _NAMED[one]) if one in _NAMED else (one,)
+        yield from (f"{around.home}/{name}" for name in NAMED[one]) if one in NAMED else (one,)
         if one == "ssh" and env.get("SSH_AUTH_SOCK"):
             yield env["SSH_AUTH_SOCK"]
         if one == "docker":

@@ -1,0 +1,74 @@
+"""The filter of a guard, answered by its rules: no socket that reaches a service, no file that runs as its owner."""
+
+from __future__ import annotations
+
+import pytest
+
+from crabpot.host_commands.guard import filter as calls
+from crabpot.spec.syscall_rules import Answer, Call, decide
+from crabpot.spec.syscalls import AUDIT_ARCHES, numbers
+
+AF_UNIX, AF_INET, STREAM, DGRAM, SEQPACKET = 1, 2, 1, 2, 5
+CLOEXEC = 0o2000000
+
+
+def answer(name: str, *args: int, machine: str = "x86_64", sockets: bool = False) -> Answer:
+    given = (*args, *([0] * (6 - len(args))))
+    call = Call(arch=AUDIT_ARCHES[machine], nr=numbers(machine)[name], args=given)
+    return decide(calls.rules(sockets=sockets), machine, call)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_no_unix_socket_can_be_made_unless_one_is_named(machine: str) -> None:
+    for kind in (STREAM, DGRAM, SEQPACKET, STREAM | CLOEXEC):
+        assert answer("socket", AF_UNIX, kind, machine=machine) is Answer.EAFNOSUPPORT
+        assert answer("socket", AF_UNIX, kind, machine=machine, sockets=True) is Answer.ALLOW
+    assert answer("socket", AF_INET, STREAM, machine=machine) is Answer.ALLOW
+
+
+def test_a_pair_reaches_nobody_but_one_of_datagrams_could_be_sent_anywhere() -> None:
+    assert answer("socketpair", AF_UNIX, STREAM | CLOEXEC) is Answer.ALLOW
+    assert answer("socketpair", AF_UNIX, SEQPACKET) is Answer.ALLOW
+    assert answer("socketpair", AF_UNIX, DGRAM) is Answer.EAFNOSUPPORT
+    assert answer("socketpair", AF_UNIX, DGRAM | CLOEXEC) is Answer.EAFNOSUPPORT
+
+
+@pytest.mark.parametrize("bit", [0o4000, 0o2000])
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("chmod", (0,)),
+        ("fchmod", (0,)),
+        ("fchmodat", (0, 0)),
+        ("fchmodat2", (0, 0)),
+        ("creat", (0,)),
+        ("mknod", (0,)),
+        ("mknodat", (0, 0)),
+        ("open", (0, 0o101)),
+        ("openat", (0, 0, 0o101)),
+        ("openat", (0, 0, 0o20200001)),
+    ],
+)
+def test_no_file_can_be_made_to_run_as_its_owner(name: str, args: tuple[int, ...], bit: int) -> None:
+    assert answer(name, *args, 0o755 | bit) is Answer.EPERM
+    assert answer(name, *args, 0o755) is Answer.ALLOW
+
+
+def test_what_lies_in_the_register_of_an_open_that_makes_nothing_is_no_mode() -> None:
+    assert answer("openat", 0, 0, 0, 0o7777) is Answer.ALLOW
+    assert answer("open", 0, 0, 0o7777) is Answer.ALLOW
+
+
+def test_the_call_whose_mode_no_filter_sees_is_not_there() -> None:
+    assert answer("openat2", 0, 0, 0, 0) is Answer.ENOSYS
+
+
+@pytest.mark.parametrize("name", ["mount", "unshare", "setns", "ptrace", "io_uring_setup", "bpf", "keyctl"])
+def test_what_a_sandbox_refuses_a_guard_refuses(name: str) -> None:
+    assert answer(name) is Answer.EPERM
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("sockets", [False, True])
+def test_it_can_be_assembled_for_every_machine(machine: str, *, sockets: bool) -> None:
+    assert len(calls.program(machine, sockets=sockets)) % 8 == 0
