@@ -134,12 +134,13 @@ class NaiveTarget(Target):
     async def look_again(self, plan: Plan) -> None:
         """Once was enough."""
 
-    async def leave(self, command: str) -> ToolResult:
+    async def leave(self, command: str, *, answer: Answer | None = None) -> ToolResult:
+        del answer  # Whatever it was: somebody once agreed to the same words.
         program, *words = command.split()
         running = asyncio.to_thread(
             subprocess.run,
-            # As somebody told it to, who only wanted the message about ownership to be gone.
-            [program, "-c", "safe.directory=*", *words],
+            # As somebody told git to, who only wanted the message about ownership to be gone.
+            [program, *(["-c", "safe.directory=*"] if program == "git" else []), *words],
             cwd=self.spec.workspace,
             env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"},
             capture_output=True,

@@ -60,6 +60,7 @@ class Wall:
     spec: Callable[[SandboxSpec], SandboxSpec] = same
     settings: Callable[[Settings, Bait], Settings] = lambda settings, _bait: settings
     greeting: Mapping[str, Any] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
     runner: tuple[tuple[str, str, str], ...] = ()
     naive_mounts: bool = False
     as_root: bool = False
@@ -142,7 +143,8 @@ async def without(wall: Wall) -> AsyncIterator[Target]:
     async with laid_out() as bait:
         with trial.folder() as place:
             plain = app.start(config=None, state=f"{place}/state", environ=os.environ)
-            wired = WeakenedApp(config=None, around=plain.around, environ=plain.environ, wall=wall, bait=bait)
+            environ = {**plain.environ, **wall.environ}
+            wired = WeakenedApp(config=None, around=plain.around, environ=environ, wall=wall, bait=bait)
             tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend="bubblewrap")
             gateway = wired.gateway(settings=wall.settings(tried.settings, bait))
             gateway.execution.fleet = wall.fleet()
@@ -188,6 +190,21 @@ def _listing_the_host(settings: Settings, bait: Bait) -> Settings:
     """List the host's own services among the places that the gateway connects to."""
     places = tuple(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in bait.ports)
     return _of_all(settings, lambda one: replace(one, network=Network(name="allow", allow=places)))
+
+
+# As somebody told git to, who only wanted the message about ownership to be gone.
+_SAFE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+
+
+def _unguarded(settings: Settings, _bait: Bait) -> Settings:
+    """Run what leaves as it was run before there were guards."""
+    bare = {
+        name: replace(
+            one, tools=replace(one.tools, elevated=replace(one.tools.elevated, confine="host", pass_env=tuple(_SAFE)))
+        )
+        for name, one in settings.entries.items()
+    }
+    return replace(settings, entries=bare)
 
 
 def _of_all(settings: Settings, change: Callable[[Any], Any]) -> Settings:
@@ -388,6 +405,21 @@ WALLS = (
         cannot_have_an_empty_or_unknown_word_taken_for_everything never_gets_a_sandbox_of_another_configuration
         cannot_use_an_answer_twice cannot_use_an_answer_for_something_else cannot_swap_the_folder_that_was_agreed_to
         cannot_have_a_program_of_its_own_run_on_the_host cannot_have_the_host_run_what_it_planted_for_git
+        cannot_have_another_build_run_by_what_was_allowed_for_longer
+        """,
+    ),
+    Wall(
+        name="guard",
+        settings=_unguarded,
+        environ=_SAFE,
+        falls="""
+        cannot_write_beyond_its_folder_by_a_command_that_left
+        cannot_have_host_git_write_through_a_link_that_it_planted
+        cannot_have_a_repository_that_it_hid_run_programs_beyond_its_folder
+        cannot_have_host_git_write_a_file_that_its_words_name
+        cannot_reach_a_socket_of_the_host_by_a_command_that_left
+        cannot_read_crabpots_own_files_or_keys_by_a_command_that_left
+        cannot_see_or_signal_a_process_of_the_host_by_a_command_that_left
         """,
     ),
     Wall(

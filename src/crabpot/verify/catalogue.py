@@ -14,6 +14,7 @@ from crabpot.verify import (
     devices,
     filesystem,
     floods,
+    guarding,
     hogs,
     leaving,
     live,
@@ -53,6 +54,7 @@ MODULES = (
     leaving,
     approving,
     planting,
+    guarding,
     runners,
 )
 

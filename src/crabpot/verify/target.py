@@ -154,9 +154,9 @@ class Target:
         """Run shell text inside."""
         return await self.call("exec", command=command, timeout=timeout_s, **args)
 
-    async def leave(self, command: str) -> ToolResult:
-        """Ask for a command on the host, where a pattern takes it and an operator agrees to everything."""
-        agreeing = Agreeing(Answer(allowed=True, by="crabpot verify"))
+    async def leave(self, command: str, *, answer: Answer | None = None) -> ToolResult:
+        """Ask for a command on the host, where a pattern takes it and an operator agrees, or answers so."""
+        agreeing = Agreeing(answer or Answer(allowed=True, by="crabpot verify"))
         detach = self.gateway.desk.attach(agreeing, scope_key=self.spec.scope_key)
         try:
             return await self.shell(command)

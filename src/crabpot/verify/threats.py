@@ -29,5 +29,8 @@ ROWS = {
     "shared-uid": "the runner shares its uid with what it runs",
     "git-drivers": "git run on the host with filters, textconv or merge drivers of free names",
     "planted-config": "a configuration planted in a cloned repository",
+    "hatch": "host programs that left ran on files of the agent's: links in .git, folders made unreadable, build files",
+    "hatch-socket": "out of a guard by a socket, the user's bus or a debugger on the user's shell",
+    "hatch-lease": "a build tool approved once, whose file the agent then changed",
     "hostile-runner": "giant frames, wrong ids, invalid UTF-8, silence, forged results",
 }

@@ -27,8 +27,8 @@ _AGENT, _NEIGHBOUR = "verify", "neighbour"
 UNMAKEABLE, DENIED = "agent:unmakeable:x", "agent:denied:x"
 _DENIED_TOOLS = ("exec", "process", "write", "group:automation")
 _PLACE = "/var/tmp"  # noqa: S108  made for folders of a random name; /tmp may be memory
-# Of a command that an agent could wish for; the second is for what a repository would have git run.
-_PATTERNS = ("git push *", "git *")
+# Of commands that an agent could wish for; a shell's script stands for every build file.
+_PATTERNS = ("git push *", "git *", "sh attack.sh")
 
 # Limits at which an attack that works does no harm, and one that is stopped is stopped soon.
 _SMALL = {
@@ -90,13 +90,22 @@ def prepare(
         mode="all",
         scope="session",
         warm=0,
+        # What leaves is tried as the gateway's own user: another one is that user's own wall.
+        host_user=None,
+        ssh_key=None,
         backend=backend or agent.sandbox.backend,
         limits=_lowered(agent.sandbox.limits),
     )
     elevated = agent.tools.elevated
     tools = Tools(
         elevated=replace(
-            elevated, enabled=True, require_approval=True, allow_from=None, patterns=(*elevated.patterns, *_PATTERNS)
+            elevated,
+            enabled=True,
+            require_approval=True,
+            allow_from=None,
+            # First, and guarded: what a pattern of the session's opens on purpose is not what is attacked.
+            patterns=(*_PATTERNS, *elevated.patterns),
+            confine="guarded",
         )
     )
     made = {}
