@@ -45,6 +45,12 @@ class Server:
     def _keygen(path: Path) -> None:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
 
+    def note(self, state: Path) -> None:
+        """Note its key as an operator would who looked at it."""
+        state.mkdir(mode=0o700, exist_ok=True)
+        key = (self.folder / "host.pub").read_text()
+        (state / "loopback_host_keys").write_text(f"[127.0.0.1]:{self.port} {key}")
+
     def start(self) -> None:
         os.makedirs("/run/sshd", exist_ok=True)
         self._process = subprocess.Popen(["/usr/sbin/sshd", "-D", "-f", str(self.folder / "config")])

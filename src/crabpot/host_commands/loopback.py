@@ -26,14 +26,14 @@ MARK = "CRABPOT_RUN"
 
 _ACCOUNT = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,31})(?::([0-9]{1,5}))?", re.ASCII)
 _HIGHEST_PORT = 65535
+# From here on any user of the machine can be the first who listens.
+_FIRST_OPEN_PORT = 1024
 
 _OPTIONS = (
     "BatchMode=yes",
     "IdentitiesOnly=yes",
     "IdentityAgent=none",
     "PreferredAuthentications=publickey",
-    # Written down the first time, and never again another.
-    "StrictHostKeyChecking=accept-new",
     "GlobalKnownHostsFile=/dev/null",
     "UpdateHostKeys=no",
     "CheckHostIP=no",
@@ -62,7 +62,15 @@ class Hop:
 
     def words(self, script: str) -> tuple[str, ...]:
         """Give the argv that has a POSIX shell of that user run a script, whatever shell the user logs in with."""
-        options = (*_OPTIONS, f"UserKnownHostsFile={self.known_hosts}", f"IdentityFile={self.key}", f"Port={self.port}")
+        # Where only root can listen, the first key is written down, and never again another.
+        checking = "accept-new" if self.port < _FIRST_OPEN_PORT else "yes"
+        options = (
+            *_OPTIONS,
+            f"StrictHostKeyChecking={checking}",
+            f"UserKnownHostsFile={self.known_hosts}",
+            f"IdentityFile={self.key}",
+            f"Port={self.port}",
+        )
         flags = [flag for option in options for flag in ("-o", option)]
         # No configuration of anybody's: it could name programs, or another machine.
         return (
@@ -110,8 +118,26 @@ def find(  # noqa: PLR0913  all that it rests on
     user, port = parse_user(host_user)
     key = expand(ssh_key, home)
     _check_key(key, shown)
-    return Hop(
-        ssh=trusted.find("ssh", path, shown), user=user, port=port, key=key, known_hosts=f"{state}/loopback_host_keys"
+    known_hosts = f"{state}/loopback_host_keys"
+    _check_server(port, known_hosts)
+    return Hop(ssh=trusted.find("ssh", path, shown), user=user, port=port, key=key, known_hosts=known_hosts)
+
+
+def _check_server(port: int, known_hosts: str) -> None:
+    """Refuse a server that anybody could have started, unless the operator noted its key."""
+    name = f"[{HOST}]:{port} "
+    if port < _FIRST_OPEN_PORT:
+        return
+    try:
+        with open(known_hosts, encoding="utf-8", errors="replace") as file:
+            if any(line.startswith(name) for line in file):
+                return
+    except FileNotFoundError:
+        pass
+    note = f"ssh-keyscan -p {port} {HOST} >> {shlex.quote(known_hosts)}"
+    raise HostRefused(
+        "denied",
+        f"any user can listen on port {port} (sandbox.hostUser), and its key is not noted; check it, then: {note}",
     )
 
 

@@ -36,7 +36,7 @@ def hopping(server: sshd.Server, kit: Any) -> Iterator[Any]:
     folder = Path(tempfile.mkdtemp(prefix="crabpot-hop-"))
     folder.chmod(0o755)
     machine = kit.Machine(folder, host_user=f"{sshd.USER}:{server.port}", ssh_key=str(server.key))
-    (folder / "state").mkdir(mode=0o700)
+    server.note(folder / "state")
     machine.workspace.chmod(0o777)
     yield machine
     machine.close()
@@ -117,6 +117,12 @@ async def test_signals_reach_it_and_the_time_limit_leaves_nothing(hopping: Any, 
 async def test_that_user_is_the_wall_and_there_is_no_guard(hopping: Any) -> None:
     plan = await hopping.plan("true")
     assert (plan.confined, plan.guard) == ("user", None)
+
+
+async def test_a_server_on_a_port_that_anybody_may_take_is_not_trusted_at_first_sight(hopping: Any) -> None:
+    (Path(hopping.around.state) / "loopback_host_keys").unlink()
+    with pytest.raises(HostRefused, match=r"any user can listen on port .* ssh-keyscan -p"):
+        await hopping.plan("true")
 
 
 async def test_another_host_key_is_refused_ever_after(server: sshd.Server, hopping: Any) -> None:

@@ -237,6 +237,7 @@ async def test_over_a_real_sshd_a_host_command_runs_as_another_user(opened: Any)
     with sshd.running() as server:
         hop = f'hostUser: "{sshd.USER}:{server.port}", sshKey: "{server.key}",'
         async with opened(sandbox=hop) as desk:
+            server.note(desk.programs.parent / "state")
             desk.workspace.chmod(0o777)
             desk.script("tool", '#!/bin/sh\nid -un\npwd\nprintf "%s|" "$@"\nexit 7\n')
             result = await desk.exec("mkdir -p 'a b' && cd 'a b' && tool \"it's\" '$x'; echo $?")
