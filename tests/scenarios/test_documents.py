@@ -42,15 +42,18 @@ def explained(crabpot: Any, seeds: Path) -> Any:
     return explain
 
 
+GUARDED = {"confine": "guarded", "writes": [], "credentials": []}
+
+
 def assert_shape(answer: dict[str, Any]) -> None:
     assert list(answer) == ["session", "agent", "placement", "sandbox", "tools", "elevated", "command", "warnings"]
     assert set(answer["placement"]) == {"where", "because", "source"}
     assert set(answer["sandbox"]) == {"mode", "scope", "workspace", "backend", "network", "name", "hash", "clauses"}
     assert set(answer["tools"]) == {"profile", "effective", "denied"}
-    assert set(answer["elevated"]) == {"enabled", "patterns"}
+    assert set(answer["elevated"]) == {"enabled", "patterns", "clauses"}
     for row in answer["elevated"]["patterns"]:
-        assert set(row) == {"pattern", "approval", "reachable"}
-    assert answer["command"] is None or set(answer["command"]) == {"argv", "where", "approval", "because"}
+        assert set(row) == {"pattern", "approval", "reachable", "confine", "writes", "credentials"}
+    assert answer["command"] is None or set(answer["command"]) == {"argv", "where", "approval", "confine", "because"}
     assert all(isinstance(warning, str) for warning in answer["warnings"])
 
 
@@ -82,7 +85,7 @@ def test_scenario_two_exempts_main_and_sandboxes_the_group(explained: Any) -> No
         assert answer["tools"]["effective"] == CODING
         by = {rule for tool, rule in answer["tools"]["denied"].items() if tool in ("cron", "gateway", "sessions_send")}
         assert by == {'tools.deny[0] "group:automation"'}
-        assert answer["elevated"] == {"enabled": False, "patterns": []}
+        assert answer["elevated"] == {"enabled": False, "patterns": [], "clauses": []}
 
 
 def test_scenario_three_sandboxes_everything_and_its_deny_blocks_its_patterns(explained: Any) -> None:
@@ -95,9 +98,10 @@ def test_scenario_three_sandboxes_everything_and_its_deny_blocks_its_patterns(ex
         assert answer["elevated"] == {
             "enabled": True,
             "patterns": [
-                {"pattern": "systemctl status *", "approval": True, "reachable": False},
-                {"pattern": "journalctl *", "approval": True, "reachable": False},
+                {"pattern": "systemctl status *", "approval": True, "reachable": False, **GUARDED},
+                {"pattern": "journalctl *", "approval": True, "reachable": False, **GUARDED},
             ],
+            "clauses": [],
         }
         assert (answer["command"]["where"], answer["command"]["approval"]) == ("blocked", False)
         assert len([warning for warning in answer["warnings"] if "unreachable" in warning]) == 2
@@ -116,8 +120,8 @@ def test_miclaws_example_shares_one_sandbox_and_offers_host_commands_with_approv
         assert (answer["sandbox"]["scope"], answer["sandbox"]["workspace"]) == ("shared", "rw")
         assert set(CODING) <= set(answer["tools"]["effective"])
         assert answer["elevated"]["patterns"] == [
-            {"pattern": "git *", "approval": True, "reachable": True},
-            {"pattern": "docker *", "approval": True, "reachable": True},
+            {"pattern": "git *", "approval": True, "reachable": True, **GUARDED},
+            {"pattern": "docker *", "approval": True, "reachable": True, **GUARDED},
         ]
         assert (answer["command"]["argv"], answer["command"]["where"]) == (["git", "status"], "host")
         assert answer["command"]["approval"] is True
@@ -136,6 +140,7 @@ def test_git_push_leaves_with_approval_and_says_by_which_pattern(explained: Any)
         "argv": ["git", "push", "origin", "main"],
         "where": "host",
         "approval": True,
+        "confine": "guarded",
         "because": 'matches the pattern "git push *" (tools.elevated.patterns[1])',
     }
 

@@ -69,9 +69,9 @@ async def cannot_have_host_git_write_through_a_link_that_it_planted(target: Targ
     """Links at reflogs, below a folder called objects, at COMMIT_EDITMSG in a folder made unreadable, and by /proc."""
     open_trace, home_trace = _traces(target)
     plant = (
-        f"{_REPOSITORY} && echo x > f && {_COMMIT} && ln -sf {home_trace} .git/COMMIT_EDITMSG"
-        " && mkdir -p .git/logs/refs/heads/objects && rm -f .git/logs/HEAD"
-        f" && ln -sf {open_trace} .git/logs/HEAD && ln -sf /proc/self/cwd/../..{home_trace} .git/ORIG_HEAD"
+        f"{_REPOSITORY} && echo x > f && {_COMMIT} && git checkout -qb objects/fix"
+        f" && ln -sf {home_trace} .git/logs/refs/heads/objects/fix && ln -sf {open_trace} .git/COMMIT_EDITMSG"
+        f" && ln -sf /proc/self/cwd/../../../../../..{open_trace} .git/ORIG_HEAD"
         " && echo y >> f && git add f && chmod 0311 .git"
     )
     await target.must_run(plant)
@@ -88,12 +88,13 @@ async def cannot_have_a_repository_that_it_hid_run_programs_beyond_its_folder(ta
         "write", path="filter.sh", content=f"#!/bin/sh\necho x > {open_trace}\necho x > {home_trace}\ncat\n"
     )
     inner = (
-        "git init -q sub/inner && cd sub/inner && git config filter.x.clean ../../filter.sh"
-        " && git config core.fsmonitor ../../filter.sh && echo '* filter=x' > .gitattributes && echo x > f"
+        "git init -q sub/inner && cd sub/inner && git config user.name x && git config user.email x@x && echo x > f"
+        " && git add f && git commit -qm x && git config filter.x.clean ../../filter.sh"
+        " && git config core.fsmonitor ../../filter.sh && echo '* filter=x' > .git/info/attributes && echo y > f"
     )
-    await target.must_run(f"{_REPOSITORY} && chmod 755 filter.sh && mkdir sub && echo junk > sub/HEAD && ({inner})")
-    await target.must_run("chmod 0311 sub")
-    commands = ("git -C sub/inner status", "git -C sub/inner add -A", "git add -A", "git status")
+    await target.must_run(f"{_REPOSITORY} && chmod 755 filter.sh && mkdir sub && ({inner})")
+    await target.must_run("git add sub/inner 2>/dev/null && git commit -qm x && echo junk > sub/HEAD && chmod 0311 sub")
+    commands = ("git status", "git diff", "git add -A", "git -C sub/inner status")
     results = [await target.leave(command) for command in commands]
     await target.shell("chmod 0755 sub; rm -rf sub .git filter.sh")
     return _outcome(target, f"hidden repositories, then {few(list(commands))} on the host", results[-1])
@@ -169,17 +170,17 @@ async def cannot_see_or_signal_a_process_of_the_host_by_a_command_that_left(targ
 async def cannot_have_another_build_run_by_what_was_allowed_for_longer(target: Target) -> Outcome:
     """A build that was agreed to for the session, whose file then says something else."""
     agreed = Answer(allowed=True, grant="session", by="crabpot verify")
-    await target.call("write", path="attack.sh", content="echo harmless\n")
+    await target.call("write", path="attack.sh", content=". ./other.sh\n")
+    await target.call("write", path="other.sh", content="echo harmless\n")
     first = await target.leave("sh attack.sh", answer=agreed)
-    await target.call("write", path="attack.sh", content="echo changed\n")
+    await target.call("write", path="other.sh", content="echo changed\n")
     second = await target.leave("sh attack.sh", answer=Answer(allowed=False, by="crabpot verify"))
-    again = await target.leave("sh attack.sh", answer=Answer(allowed=False, by="crabpot verify"))
-    await target.shell("rm -f attack.sh")
+    await target.shell("rm -f attack.sh other.sh")
     if first.place is not Place.HOST:
         raise NotCarriedOut(f"the first build did not run on the host: {first.error}")
-    ran = [one for one in (second, again) if one.place is Place.HOST]
+    ran = second.place is Place.HOST
     return Outcome(
         held=not ran,
-        tried="`sh attack.sh` allowed for the session, then another attack.sh",
-        came_back=f"RAN UNASKED: {ran[0].stdout.strip()}" if ran else "it was asked about again",
+        tried="`sh attack.sh` allowed for the session, then another content of what it reads",
+        came_back=f"RAN UNASKED: {second.stdout.strip()}" if ran else "it was asked about again",
     )
