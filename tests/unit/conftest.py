@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -310,6 +311,7 @@ def kit() -> SimpleNamespace:
         answering_after_greeting=answering_after_greeting,
         connected=connected,
         real_runner=real_runner,
+        replace=replace,
         until=until,
     )
 
