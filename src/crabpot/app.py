@@ -171,15 +171,18 @@ class App:
         return replace(self, around=replace(self.around, state=state))
 
     def sessions_seen(self) -> list[str]:
-        """List the sessions that ever called; not a program's own sandboxes, of which there may be thousands."""
+        """List the sessions that ever called; not a program's own sandboxes, of which there may be thousands.
+
+        Nor keys that name no session: calls with such were refused, and are in the log for that.
+        """
         from crabpot.audit import FILE_NAME
 
         if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
             return []
         from crabpot.audit.tables import sessions
-        from crabpot.placement.sessions import is_box
+        from crabpot.placement.sessions import is_box, names_a_session
 
-        return [key for key in sessions(self.around.state) if not is_box(key)]
+        return [key for key in sessions(self.around.state) if names_a_session(key) and not is_box(key)]
 
 
 def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:

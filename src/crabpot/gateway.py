@@ -12,8 +12,8 @@ from crabpot.audit.records import of_call, of_intent
 from crabpot.audit.store import AuditUnavailable
 from crabpot.elevation import rules as elevation
 from crabpot.elevation.rules import Exit
-from crabpot.errors import SandboxUnavailable
-from crabpot.model import Place, ToolCall
+from crabpot.errors import SandboxUnavailable, SessionError
+from crabpot.model import Place, ToolCall, Verdict
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
 from crabpot.policy import rules as policy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crabpot.execution import Execution
     from crabpot.host_commands.departure import Departure
     from crabpot.hosttools import HostTool
-    from crabpot.model import ToolResult, Verdict
+    from crabpot.model import ToolResult
     from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Settings
     from crabpot.streams import Streams
@@ -62,13 +62,17 @@ class Gateway:
         """Offer a host tool: a callable that takes the arguments by name. Its name passes the same policy."""
         self._host_tools[policy.canonical(name)] = tool
 
-    def tools(self, session: str) -> dict[str, HostTool | None]:
+    def tools(self, session: str, *, host_allowed: bool = True) -> dict[str, HostTool | None]:
         """List what a session may use and somebody can run: our own tools, and the host tools with their callables."""
-        agent, placed, _ = self._decided(session, "")
+        agent, placed, _ = self._decided(session, "", host_allowed)
         left = policy.effective(agent, sandboxed=placed.answer.where is Place.SANDBOX)
-        ours = {name: self._host_tools.get(name) for name in left if name in BUILT_IN or name in self._host_tools}
-        others = [name for name in self._host_tools if name not in ours and self._decided(session, name)[2].answer]
+        known = [name for name in left if name in BUILT_IN or name in self._host_tools]
+        ours = {name: self._host_tools.get(name) for name in known if self._may(session, name, host_allowed)}
+        others = [name for name in self._host_tools if name not in ours and self._may(session, name, host_allowed)]
         return ours | {name: self._host_tools[name] for name in others}
+
+    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is remembered
+        return self._decided(session, tool, host_allowed)[2].answer
 
     def watch(self, watcher: Watcher, farewell: Callable[[], Awaitable[None]] | None = None) -> None:
         """Tell `watcher` of every call that has ended, while its caller waits: it must be quick.
@@ -79,7 +83,7 @@ class Gateway:
         if farewell is not None:
             self._farewells.append(farewell)
 
-    async def call(
+    async def call(  # noqa: PLR0913  the tool's own arguments stand beside the door's
         self,
         session: str,
         tool: str,
@@ -88,18 +92,26 @@ class Gateway:
         *,
         sender: str | None = None,
         streams: Streams | None = None,
+        host_allowed: bool = True,
         **more: Any,
     ) -> ToolResult:
-        """Take one call through the five steps. What the agent did wrong is a result, never an exception."""
+        """Take one call through the five steps. What the agent did wrong is a result, never an exception.
+
+        Without `host_allowed` a call that is placed on the host is denied: its caller was never given the host.
+        """
         name = policy.canonical(tool)
         call_id = f"{self._name}-{next(self._numbers)}"
         call = ToolCall(id=call_id, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
-        agent, placed, allowed = self._decided(session, name)
         streamed: dict[str, int] = {}
+        try:
+            agent, placed, allowed = self._decided(session, name, host_allowed)
+        except SessionError as error:
+            nobodys = Verdict(answer=False, because="the key names no session", source="session key")
+            return self._recorded(call, "", call.failed("invalid_arguments", str(error)), nobodys, streamed)
 
         if not allowed.answer:
             result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
-            return self._recorded(call, agent, result, allowed, streamed)
+            return self._recorded(call, agent.id, result, allowed, streamed)
 
         leaving = _leaving(call, agent, placed.answer)
         streams = None if streams is None else streams.counted(streamed)
@@ -113,17 +125,24 @@ class Gateway:
         except BaseException:
             # The caller left, or what it connected broke: the call was ended, and that is written down as well.
             result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
-            self._recorded(call, agent, result, placed, streamed)
+            self._recorded(call, agent.id, result, placed, streamed)
             raise
-        return self._recorded(call, agent, result, leaving or placed, streamed)
+        return self._recorded(call, agent.id, result, leaving or placed, streamed)
 
-    def _decide(self, session: str, tool: str) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
+    def _decide(
+        self,
+        session: str,
+        tool: str,
+        host_allowed: bool,  # noqa: FBT001  what is remembered is told by position
+    ) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
         key = sessions.parse(session, default_agent=self.settings.default_agent)
         agent = self.settings.agent(key.agent)
         placed = placement.decide(key, agent)
         allowed = policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
         if tool and tool not in BUILT_IN:
             placed = placement.of_host_tool(allowed.source)
+        elif allowed.answer and not host_allowed and placed.answer.where is Place.HOST:
+            allowed = placement.kept_off_host(placed)
         return agent, placed, allowed
 
     async def _run(
@@ -145,12 +164,12 @@ class Gateway:
     def _recorded(
         self,
         call: ToolCall,
-        agent: AgentSettings,
+        agent: str,
         result: ToolResult,
         verdict: Verdict[Any],
         streamed: Mapping[str, int],
     ) -> ToolResult:
-        self.audit.record(of_call(call, agent.id, result, verdict, streamed))
+        self.audit.record(of_call(call, agent, result, verdict, streamed))
         for watcher in self._watchers:
             watcher(call, result, verdict)
         return result

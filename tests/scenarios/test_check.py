@@ -73,3 +73,26 @@ def test_every_finding_has_its_place_and_its_fix(crabpot: Any) -> None:
         f"warning: agents.defaults.sandbox.workspace: the agent may change {workspace}, which holds files that the host executes: .git/hooks",
     ):
         assert [line for line in found if line.startswith(words)], f"{words!r} is missing in:\n{ended.out}"
+
+
+def test_a_token_that_reaches_the_host_is_named_with_what_comes_of_it(crabpot: Any) -> None:
+    crabpot.configure("{agents: {entries: {ops: {sandbox: {mode: 'non-main'}}, dev: {sandbox: {mode: 'off'}}}}}")
+    made = (
+        ("bot", "agent:ops:*"),
+        ("trusted", "agent:ops:main", "--allow-host"),
+        ("wide", "*"),
+        ("narrow", "agent:ops:telegram:*"),
+        ("away", "agent:main:*"),
+    )
+    for name, session, *more in made:
+        assert crabpot("tokens", "add", name, "--session", session, *more).code == 0
+    assert crabpot("tokens", "add", "person", "--role", "operator").code == 0
+    said = crabpot("check", "--strict")
+    assert said.code == 1
+    lines = [line for line in said.out.splitlines() if "tokens " in line]
+    assert [line.split("tokens ")[1].split(":")[0] for line in lines] == ["bot", "trusted", "wide", "wide"]
+    assert "the main session of the agent ops" in lines[0]
+    assert "such calls are denied" in lines[0]
+    assert "was made for that" in lines[1]
+    assert "every session of the agent dev" in lines[3]
+    assert "may run on the host" in crabpot("tokens", "list").out

@@ -89,6 +89,25 @@ def test_a_session_key_may_be_any_bytes_but_none(key: str | bytes, crabpot: Any)
 
 
 @pytest.mark.parametrize(
+    ("code", "before", "after"),
+    [
+        (125, ("exec",), ("--", "id")),
+        (125, ("call", "ls"), ()),
+        (2, ("explain",), ()),
+        (2, ("mcp",), ("--print-config", "generic")),
+        (2, ("verify",), ()),
+    ],
+)
+def test_a_key_that_names_no_session_is_an_error_of_every_command(
+    code: int, before: tuple[str, ...], after: tuple[str, ...], crabpot: Any
+) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {mode: 'off'}}, entries: {ops: {}}}}")
+    for key in ("agent:ops:", "agent:ops", "agent:", "agent:m\u0430in:main", ""):
+        ended = crabpot(*before, "--session", key, *after)
+        assert (ended.code, "session" in ended.said()) == (code, True)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [(), ("nonsense",), ("explain", "--sesion", "x"), ("config",), ("config", "get"), ("explain", "--config")],
 )

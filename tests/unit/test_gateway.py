@@ -113,10 +113,34 @@ async def test_the_main_session_is_exempted_only_by_the_letter_of_its_key(bench)
             assert result.place.value == ("host" if key in ("agent:main:main", "main") else "sandbox"), key
 
 
-async def test_an_empty_session_key_is_the_doors_error(bench):
-    async with bench() as made:
+@pytest.mark.parametrize("key", ["", "agent:", "agent:ops", "agent:ops:", "agent::main", "agent:o s:main"])
+async def test_a_key_that_names_no_session_runs_nothing_anywhere(bench, key):
+    # As text it matches what was granted for agent:ops:*, and it once ran as the default agent: here, on the host.
+    async with bench('{agents: {defaults: {workspace: "WS", sandbox: {mode: "off"}}, entries: {ops: {}}}}') as made:
+        result = await made.gateway.call(key, "exec", command="id")
+        assert (result.error.code, result.place.value) == ("invalid_arguments", "none")
         with pytest.raises(SessionError):
-            await made.gateway.call("", "ls")
+            made.gateway.tools(key)
+        assert made.execution.fleet.listed() == []
+        await made.audit.durable()
+        assert AuditReader(made.state).last(1)[0]["error"] == "invalid_arguments"
+        # `explain` asks about every session that was seen; a key that names none must not make it fail.
+        assert made.app.sessions_seen() == []
+
+
+async def test_who_was_never_given_the_host_is_not_placed_there(bench):
+    async with bench(settings(sandbox='{mode: "non-main"}')) as made:
+        for key in ("agent:main:main", "main", "agent:other:main"):
+            result = await made.gateway.call(key, "exec", command="id", host_allowed=False)
+            assert (result.error.code, result.place.value) == ("denied", "none")
+            assert "--allow-host" in result.error.message
+            assert made.gateway.tools(key, host_allowed=False) == {}
+        inside = await made.gateway.call("agent:main:1", "exec", command="echo in", host_allowed=False)
+        assert (inside.stdout, inside.place.value) == ("in\n", "sandbox")
+        made.gateway.register("message", lambda: "sent")
+        told = await made.gateway.call("main", "message", host_allowed=False)
+        assert told.success
+        assert list(made.gateway.tools("main", host_allowed=False)) == ["message"]
 
 
 # --- 3: when ------------------------------------------------------------------------------------------------------------

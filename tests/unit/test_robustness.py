@@ -16,6 +16,7 @@ from crabpot.backends.registry import Registry
 from crabpot.doors.cli import show
 from crabpot.errors import ConfigError, Problem, SessionError
 from crabpot.explain import Explainer
+from crabpot.placement.sessions import names_a_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,6 +148,8 @@ def test_no_configuration_ends_in_anything_but_an_answer_or_a_config_error(
         _ask_everything(load_text(json.dumps(written)), key, command, around)
     except ConfigError as error:
         problems = error.problems
+    except SessionError:
+        assert not names_a_session(key)
     assert all(problem.file and problem.message for problem in problems)
 
 
@@ -158,7 +161,7 @@ def test_no_session_key_or_command_ends_in_anything_but_an_answer(
     try:
         _ask_everything(load_text(text), key, command, around)
     except SessionError:
-        assert not key
+        assert not names_a_session(key)
 
 
 def _ask_everything(loaded: Settings, key: str, command: str | None, around: Surroundings) -> None:

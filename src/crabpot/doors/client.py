@@ -15,7 +15,6 @@ from crabpot.doors.questions import Answerer
 from crabpot.doors.serve import SOCKET_NAME, fingerprint, reachable, same_user
 from crabpot.errors import CrabpotError, SandboxLost
 from crabpot.model import Failure, Place, ToolResult
-from crabpot.placement import sessions
 from crabpot.streams import Streams
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ class RemoteGateway:
         streams: Streams | None = None,
     ) -> ToolResult:
         """Take one call to the other process and wait for its result."""
-        sessions.parse(session)  # A key that names no session is the caller's mistake, here as there.
         more: dict[str, Any] = {"session": session} if sender is None else {"session": session, "sender": sender}
         given = streams or Streams()
         if given.approver is not None:

@@ -93,6 +93,8 @@ class Connection:
     async def _run(self, call: _ClientCall, header: dict[str, Any]) -> None:
         try:
             await self._answer(call, header)
+        except SessionError as error:
+            call.fail("invalid_arguments", str(error))
         except CrabpotError as error:
             call.fail("internal", str(error))
         except ConnectionError:

@@ -203,9 +203,10 @@ _ALL = (
 BUILT_IN: dict[str, Tool] = {tool.name: tool for tool in _ALL}
 
 
-def offered(gateway: Gateway, session: str) -> list[dict[str, Any]]:
+def offered(gateway: Gateway, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
     """Describe the tools that the session's policy leaves, and only those."""
-    return [describe(name, function).as_json() for name, function in gateway.tools(session).items()]
+    left = gateway.tools(session, host_allowed=host_allowed)
+    return [describe(name, function).as_json() for name, function in left.items()]
 
 
 def describe(name: str, function: Callable[..., Any] | None) -> Tool:

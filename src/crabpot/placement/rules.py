@@ -43,18 +43,24 @@ def of_host_tool(source: str) -> Verdict[Placement]:
     return Verdict(answer=Placement(where=Place.HOST), because=because, source=source)
 
 
+def kept_off_host(placed: Verdict[Placement]) -> Verdict[bool]:
+    """Refuse a place on the host to an agent's token that was never given it, whatever the settings say."""
+    because = f"{placed.because}, and an agent's token is placed on the host only if it was made with --allow-host"
+    return Verdict(answer=False, because=because, source=placed.source)
+
+
 def scope_key(session: Session, agent: AgentSettings) -> str:
     """Say what shares this session's sandbox.
 
-    A session may be called `shared` or `agent:ops`. Taken as it is, such a key would find the sandbox of the
-    other scopes and hand one agent's files to another, so it gets a prefix that no other key can have.
+    A session may be called `shared`. Taken as it is, such a key would find the sandbox of the other scopes and hand
+    one agent's files to another, so it gets a prefix that no other key can have. `agent:ops` names no session.
     """
     if agent.sandbox.scope == "shared":
         return "shared"
     if agent.sandbox.scope == "agent":
         return f"agent:{session.agent}"
     key = session.key
-    clashes = key == "shared" or key.startswith("session:") or re.fullmatch(r"agent:[^:]*", key, re.DOTALL)
+    clashes = key == "shared" or key.startswith("session:")
     return f"session:{key}" if clashes else key
 
 

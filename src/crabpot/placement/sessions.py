@@ -14,6 +14,7 @@ _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 _BOX = "agent:main:box-"
+_AGENTS = "agent:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +41,26 @@ def is_box(key: str) -> bool:
     return re.fullmatch(f"{_BOX}[0-9a-f]{{32}}", key) is not None
 
 
+def names_a_session(key: str) -> bool:
+    """Tell whether a key can be parsed."""
+    try:
+        parse(key)
+    except SessionError:
+        return False
+    return True
+
+
 def parse(key: str, *, default_agent: str = MAIN) -> Session:
-    """Read a key as it is: nothing is trimmed. What does not parse is not main and the default agent's."""
+    """Read a key as it is: nothing is trimmed. SessionError where it is empty, or begins as an agent's and is none.
+
+    Such a key must not fall to the default agent: `agent:ops:` matches, as text, what was granted for `agent:ops:*`,
+    and would run with another agent's settings.
+    """
     if not key:
         raise SessionError('the session key is empty; give one such as "agent:main:main"')
-    if key == MAIN:
-        return Session(key=key, agent=default_agent, main=True)
-    head, _, tail = key.partition(":")
-    agent, colon, rest = tail.partition(":")
-    if head != "agent" or not colon or not rest or not is_agent_id(agent):
-        return Session(key=key, agent=default_agent, main=False)
-    return Session(key=key, agent=agent.lower(), main=rest == MAIN)
+    if key.startswith(_AGENTS):
+        agent, _, rest = key.removeprefix(_AGENTS).partition(":")
+        if not rest or not is_agent_id(agent):
+            raise SessionError(f'{key!a} names no session of an agent; write "agent:ID:NAME", as in "agent:ops:main"')
+        return Session(key=key, agent=agent.lower(), main=rest == MAIN)
+    return Session(key=key, agent=default_agent, main=key == MAIN)

@@ -479,9 +479,9 @@ async def test_a_client_that_breaks_the_protocol_is_dropped_and_no_other(bench, 
 @pytest.mark.parametrize(
     ("header", "code"),
     [
-        ({"session": 5}, "internal"),
-        ({"session": ""}, "internal"),
-        ({"session": "x" * 5000}, "internal"),
+        ({"session": 5}, "invalid_arguments"),
+        ({"session": ""}, "invalid_arguments"),
+        ({"session": "x" * 5000}, "invalid_arguments"),
         ({"session": S, "args": []}, "invalid_arguments"),
         ({"session": S, "args": "x", "tool": ["exec"]}, "denied"),
         ({"session": S, "tool": None}, "denied"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crabpot.model import Place
 from crabpot.placement.rules import decide, sandbox_name, scope_key
-from crabpot.placement.sessions import parse
+from crabpot.placement.sessions import names_a_session, parse
 from crabpot.settings import AgentSettings, Mode, Sandbox, Scope
 
 GROUP = "agent:main:telegram:group:-100123"
@@ -30,7 +30,6 @@ PLACES: list[tuple[Mode, str, Place, str]] = [
     ("non-main", GROUP, Place.SANDBOX, "not the main session"),
     ("non-main", "agent:main:main\n", Place.SANDBOX, "not the main session"),
     ("non-main", "Agent:main:main", Place.SANDBOX, "not the main session"),
-    ("non-main", "agent:\u212a:main", Place.SANDBOX, "not the main session"),
     ("non-main", "anything", Place.SANDBOX, "not the main session"),
     ("all", "agent:main:main", Place.SANDBOX, "every session is sandboxed"),
     ("all", GROUP, Place.SANDBOX, "every session is sandboxed"),
@@ -44,7 +43,7 @@ def test_the_mode_decides(mode: Mode, key: str, where: Place, because: str) -> N
     assert (verdict.answer.scope_key is None) == (where is Place.HOST)
 
 
-@given(key=st.text(min_size=1), mode=st.sampled_from(["non-main", "all"]))
+@given(key=st.text(min_size=1).filter(names_a_session), mode=st.sampled_from(["non-main", "all"]))
 def test_nothing_but_a_main_session_under_non_main_is_on_the_host(key: str, mode: Mode) -> None:
     session = parse(key)
     verdict = decide(session, agent(mode))
@@ -57,14 +56,10 @@ SCOPES: list[tuple[Scope, str, str]] = [
     ("session", "agent:OPS:main", "agent:OPS:main"),
     ("session", "main", "main"),
     ("session", "shared", "session:shared"),
-    ("session", "agent:ops", "session:agent:ops"),
-    ("session", "agent:", "session:agent:"),
-    ("session", "agent:o\nps", "session:agent:o\nps"),
     ("session", "session:shared", "session:session:shared"),
     ("session", "session:", "session:session:"),
     ("agent", GROUP, "agent:main"),
     ("agent", "agent:OPS:x", "agent:ops"),
-    ("agent", "agent:ops", "agent:main"),
     ("shared", GROUP, "shared"),
     ("shared", "agent:ops:x", "shared"),
 ]
@@ -83,7 +78,10 @@ TRICKY = st.builds(
 )
 
 
-@given(one=TRICKY | st.text(min_size=1), other=TRICKY | st.text(min_size=1))
+KEYS = (TRICKY | st.text(min_size=1)).filter(names_a_session)
+
+
+@given(one=KEYS, other=KEYS)
 def test_no_session_finds_the_sandbox_of_another_scope_or_session(one: str, other: str) -> None:
     mine = scope_key(parse(one), agent(scope="session"))
     assert mine != scope_key(parse(other), agent(scope="shared"))

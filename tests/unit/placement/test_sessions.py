@@ -26,9 +26,24 @@ KEYS = [
     ("agent:ops:\x00", "ops", False),
 ]
 
+# Each begins as an agent's key and names none: it is nobody's, least of all the default agent's.
+MALFORMED = [
+    *("agent:main", "agent:main:", "agent::main", "agent:", "agent::", "agent:ops:", "agent:ops"),
+    *("agent:-a:main", "agent:_a:main", "agent:a b:main", "agent:a.b:main", "agent:a/b:main", f"agent:{'a' * 65}:main"),
+    *("agent:\u212a:main", "agent:ops\u212a:main", "agent:\u0130:main", "agent:\u00e9:main", "agent:op\u0455:main"),
+    *(
+        "agent:ops\n:main",
+        "agent:\nops:main",
+        "agent:ops\0:main",
+        "agent:ops\r:main",
+        "agent: ops:main",
+        "agent:ops :main",
+    ),
+    "agent:main\u2236main",
+]
 # Each looks like a main session, or like another agent's, and is neither: the default agent's, and sandboxed.
 NEVER_PARSED = [
-    *("agent:main", "agent:main:", "agent::main", "agent:", "agent", ":main", "::", ":", " ", "\n", "\0"),
+    *("agent", ":main", "::", ":", " ", "\n", "\0"),
     *(
         "Main",
         "MAIN",
@@ -43,19 +58,8 @@ NEVER_PARSED = [
         "main\u200b",
     ),
     *("Agent:main:main", "AGENT:main:main", " agent:main:main", "agent :main:main", "agents:main:main"),
-    *("agent:-a:main", "agent:_a:main", "agent:a b:main", "agent:a.b:main", "agent:a/b:main", f"agent:{'a' * 65}:main"),
-    *("agent:\u212a:main", "agent:ops\u212a:main", "agent:\u0130:main", "agent:\u00e9:main", "agent:op\u0455:main"),
-    *(
-        "agent:ops\n:main",
-        "agent:\nops:main",
-        "agent:ops\0:main",
-        "agent:ops\r:main",
-        "agent: ops:main",
-        "agent:ops :main",
-    ),
     *(
         "agent\uff1amain\uff1amain",
-        "agent:main\u2236main",
         "\ufeffagent:main:main",
         "\u202eagent:main:main",
         "agent;main;main",
@@ -92,6 +96,13 @@ def test_what_only_looks_like_a_main_session_is_not_one(key: str) -> None:
     assert (session.key, session.agent, session.main) == (key, "main", False)
 
 
+@pytest.mark.parametrize("key", MALFORMED)
+def test_a_key_that_begins_as_an_agents_and_names_none_is_an_error(key: str) -> None:
+    with pytest.raises(SessionError, match="agent:ID:NAME") as caught:
+        parse(key)
+    assert str(caught.value).isascii(), "what deceives the eye stands by its number"
+
+
 def test_an_empty_key_is_an_error_that_says_what_to_give() -> None:
     with pytest.raises(SessionError, match="agent:main:main"):
         parse("")
@@ -103,7 +114,11 @@ def test_main_alone_is_the_default_agents() -> None:
 
 @given(st.text(min_size=1))
 def test_only_two_spellings_are_ever_main(key: str) -> None:
-    session = parse(key)
+    try:
+        session = parse(key)
+    except SessionError:
+        assert key.startswith("agent:")
+        return
     if session.main:
         head, _, rest = key.partition(":")
         assert key == "main" or (head == "agent" and rest.endswith(":main") and is_agent_id(rest[: -len(":main")]))

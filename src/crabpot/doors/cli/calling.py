@@ -89,6 +89,7 @@ def execute(frame: Frame, options: Namespace) -> int:
     """Run a command in the session's place, its streams connected to ours."""
     if not options.command:
         raise UsageError("exec needs a command after --, as in: crabpot exec -- ls -l")
+    sessions.parse(options.session)
     args: dict[str, Any] = {"command": shell_text(options.command)}
     if options.cwd is not None:
         args["cwd"] = options.cwd
@@ -148,6 +149,7 @@ def exit_code(result: ToolResult) -> int:
 
 def call(frame: Frame, options: Namespace) -> int:
     """Call one tool and print its result as JSON."""
+    sessions.parse(options.session)
     return finished(_call(frame.app(), options))
 
 

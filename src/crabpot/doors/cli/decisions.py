@@ -61,10 +61,11 @@ def _usual_keys(settings: Settings, agent: str | None) -> list[str]:
 def check(frame: Frame, options: Namespace) -> int:
     """List the findings; errors exit with 2, warnings with 1 under --strict."""
     from crabpot import lint  # noqa: PLC0415  explain does not need it here
+    from crabpot.doors.http import reaching  # noqa: PLC0415  as above
 
     app = frame.app()
     settings = app.settings()
-    found = lint.check(settings, app.around)
+    found = [*lint.check(settings, app.around), *reaching.findings(settings, app.around.state)]
     for line in show.findings(found, settings.file, colour=show.wants_colour(sys.stdout)):
         print(line)
     if any(finding.severity == "error" for finding in found):

@@ -115,6 +115,8 @@ def _tokens(commands: Adder) -> None:
     )
     one.add_argument("--sender", help="who an agent speaks for, for tools.elevated.allowFrom")
     one.add_argument("--elicit", action="store_true", help=_ELICIT)
+    text = "let an agent's calls run on the host where its session is placed there; without it they are denied"
+    one.add_argument("--allow-host", action="store_true", help=text)
     for name, text in (("rotate", "give it a new secret; the old one ends at once"), ("remove", "let it open nothing")):
         one = add(actions, name, f"tokens:{name}", text)
         one.add_argument("name", metavar="NAME", help="its name")

@@ -28,6 +28,7 @@ def list_tokens(frame: Frame, options: Namespace) -> int:
     for token in listed:
         when = time.strftime("%Y-%m-%d", time.localtime(token.created))
         rest = [*token.sessions, *([f"sent by {token.sender}"] if token.sender else [])]
+        rest += ["may run on the host"] if token.allow_host else []
         print(visible(f"{token.name:<24} {token.role:<9} {when}  {', '.join(rest)}".rstrip()))
     if not listed:
         note("there are no tokens; crabpot serve --listen makes the operator's")
@@ -44,6 +45,7 @@ def add(frame: Frame, options: Namespace) -> int:
         sessions=tuple(options.session),
         sender=options.sender,
         elicits=options.elicit,
+        allow_host=options.allow_host,
     )
     note("this is shown once; whoever has it comes in as described")
     print(made)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 
 from crabpot.doors.http.limits import REQUEST_S
 from crabpot.doors.http.refusals import Refusal, forbidden
+from crabpot.errors import SessionError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -58,7 +59,11 @@ def operator(request: Request) -> Principal:
 def user_of(request: Request, session: str) -> Principal:
     """Give whoever may call tools in the session, or refuse."""
     principal = principal_of(request)
-    if not principal.may_use(session):
+    try:
+        may = principal.may_use(session)
+    except SessionError as error:
+        raise Refusal(400, "invalid_arguments", str(error)) from None
+    if not may:
         raise forbidden(f"the token {principal.name} is not for this session")
     return principal
 

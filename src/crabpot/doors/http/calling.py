@@ -19,6 +19,7 @@ from crabpot.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from crabpot.doors.http.principals import Principal
     from crabpot.model import ToolResult
 
 # The status of a result that the gateway did not, or could not, run. Every other result is an answer: 200.
@@ -150,13 +151,13 @@ class _Calling:
 
     async def offered(self, request: Request, key: Key) -> Response:
         """Describe the tools that the session's policy leaves, and only those."""
-        user_of(request, key)
-        return as_json({"tools": tools.offered(self._house.gateway, key)})
+        host_allowed = user_of(request, key).host_allowed
+        return as_json({"tools": tools.offered(self._house.gateway, key, host_allowed=host_allowed)})
 
     async def _call(self, request: Request, key: str, tool: str, stated: str | None, *, stream: bool) -> Response:
         principal = user_of(request, key)
         sender = sender_of(principal, stated)
-        asked = Asked(session=key, tool=tool, args=await object_of(request), sender=sender)
+        asked = _asked(principal, key, tool, await object_of(request), sender)
         if stream or _EVENTS in request.headers.get("accept", ""):
             return Pieces(_EVENTS, lambda pieces: self._stream(request, pieces, asked))
         async with watched(request) as gone:
@@ -179,9 +180,8 @@ class _Calling:
 
     async def download(self, request: Request, key: Key, path: FilePath) -> Response:
         """Give a file as it is, whatever its size."""
-        sender = user_of(request, key).sender
-        args = {"path": path, "encoding": "base64"}
-        asked = Asked(session=key, tool="read", args=args, sender=sender)
+        principal = user_of(request, key)
+        asked = _asked(principal, key, "read", {"path": path, "encoding": "base64"}, principal.sender)
 
         async def write(pieces: Pieces) -> Response | None:
             async def take(_stream: str, data: bytes) -> None:
@@ -199,12 +199,16 @@ class _Calling:
 
     async def upload(self, request: Request, key: Key, path: FilePath) -> Response:
         """Write a file from the body; it takes its place only once all of it has come."""
-        sender = user_of(request, key).sender
-        asked = Asked(session=key, tool="write", args={"path": path}, sender=sender)
+        principal = user_of(request, key)
+        asked = _asked(principal, key, "write", {"path": path}, principal.sender)
         source = Streams(source=request.stream())
         result = await self._house.call(asked, streams=source, gone=request.scope["state"]["gone"])
         made = result.success and bool((result.data or {}).get("created"))
         return _answer(result, _OF_FILES, good=201 if made else 200)
+
+
+def _asked(principal: Principal, session: str, tool: str, args: dict[str, Any], sender: str | None) -> Asked:
+    return Asked(session=session, tool=tool, args=args, sender=sender, host_allowed=principal.host_allowed)
 
 
 def _code(result: ToolResult) -> str:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from crabpot.audit.store import AuditUnavailable
-from crabpot.doors.http.refusals import Refusal, bad_request
+from crabpot.doors.http.refusals import Refusal
 from crabpot.doors.inflight import Calls, ClientGone
-from crabpot.errors import SessionError
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,6 +31,7 @@ class Asked:
     tool: str
     args: Mapping[str, Any]
     sender: str | None
+    host_allowed: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,11 +47,16 @@ class House:
         """Take one call to the gateway; a client that goes cancels it."""
         if self.closing:
             raise _closing()
-        work = self.gateway.call(asked.session, asked.tool, asked.args, sender=asked.sender, streams=streams)
+        work = self.gateway.call(
+            asked.session,
+            asked.tool,
+            asked.args,
+            sender=asked.sender,
+            streams=streams,
+            host_allowed=asked.host_allowed,
+        )
         try:
             result = await self.calls.run(work, gone)
-        except SessionError as error:
-            raise bad_request(str(error)) from None
         except ClientGone:
             if self.closing and not gone.is_set():
                 raise _closing() from None

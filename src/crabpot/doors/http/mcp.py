@@ -8,11 +8,12 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_REQUEST
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST
 from starlette.routing import Route
 
 from crabpot.doors.http.limits import MOST_JSON
 from crabpot.doors.mcp.server import Caller, Tools
+from crabpot.errors import SessionError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -56,12 +57,17 @@ def _caller(context: Any) -> Caller:
     session = request.headers.get(SESSION, usual)
     if session is None:
         raise MCPError(code=INVALID_REQUEST, message="say which session: the header Crabpot-Session")
-    if not principal.may_use(session):
+    try:
+        may = principal.may_use(session)
+    except SessionError as error:
+        raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+    if not may:
         raise MCPError(code=INVALID_REQUEST, message=f"the token {principal.name} is not for this session")
     return Caller(
         session=session,
         sender=principal.sender,
         name=principal.name,
         elicits=principal.elicits,
+        host_allowed=principal.host_allowed,
         gone=state["gone"],
     )

@@ -139,7 +139,9 @@ class _Operating:
         operator(request)
         try:
             return as_json(await self._explainer.explain(key, command, sender=sender))
-        except (SessionError, ValueError) as error:
+        except SessionError as error:
+            raise Refusal(400, "invalid_arguments", str(error)) from None
+        except ValueError as error:
             raise bad_request(str(error)) from None
 
     async def sandboxes(self, request: Request) -> Response:

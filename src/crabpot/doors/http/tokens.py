@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors.http.principals import Principal, Role
+from crabpot.doors.http.principals import Principal, Role, problem_with
 from crabpot.errors import CrabpotError
 from crabpot.ownership import take
 from crabpot.writing import write_whole
@@ -46,6 +46,8 @@ class Token:
     sender: str | None
     elicits: bool
     created: float
+    # Files written before there was this key mean what is safe.
+    allow_host: bool = False
 
     def principal(self) -> Principal:
         """Give whom it stands for."""
@@ -55,6 +57,7 @@ class Token:
             sessions=tuple(self.sessions),
             sender=self.sender,
             elicits=self.elicits,
+            allow_host=self.allow_host,
         )
 
 
@@ -101,7 +104,7 @@ class Tokens:
             except (ValueError, TypeError):
                 raise TokenError(f"{self._file} is no list of tokens any more; remove it and add them anew") from None
 
-    def add(
+    def add(  # noqa: PLR0913  what a token is for is told by name
         self,
         name: str,
         role: Role,
@@ -109,12 +112,18 @@ class Tokens:
         sessions: tuple[str, ...] = (),
         sender: str | None = None,
         elicits: bool = False,
+        allow_host: bool = False,
     ) -> str:
         """Make a token and give its secret."""
         if not _NAME.fullmatch(name):
             raise TokenError(f'"{name}" cannot be a token\'s name; use small letters, digits, _ . and -')
         if (role is Role.AGENT) is not bool(sessions):
             raise TokenError("an agent's token is for sessions (--session KEY, * stands for anything); no other is")
+        if allow_host and role is not Role.AGENT:
+            raise TokenError("--allow-host is for an agent's token: operators have the host, observers call nothing")
+        for pattern in sessions:
+            if wrong := problem_with(pattern):
+                raise TokenError(f"--session {pattern!a} is for nothing: {wrong}")
         secret = _fresh()
         with self._changing() as tokens:
             if any(token.name == name for token in tokens):
@@ -127,6 +136,7 @@ class Tokens:
                     sessions=list(sessions),
                     sender=sender,
                     elicits=elicits,
+                    allow_host=allow_host,
                     created=time.time(),
                 )
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel.server import Server
@@ -47,6 +48,8 @@ class Caller:
     name: str = "client"
     # The operator opted in for this client: approvals are asked of it.
     elicits: bool = False
+    # Who comes with an agent's token is kept off the host, unless the operator gave it that too.
+    host_allowed: bool = True
     gone: asyncio.Event | None = field(default=None, compare=False)
 
     @property
@@ -81,11 +84,11 @@ class Tools:
         )
 
     async def _list(self, context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
-        session = self.caller(context).session
+        caller = self.caller(context)
         if isinstance(self.gateway, RemoteGateway):
-            offered = await self.gateway.offered(session)
+            offered = await self.gateway.offered(caller.session)
         else:
-            offered = tools.offered(self.gateway, session)
+            offered = tools.offered(self.gateway, caller.session, host_allowed=caller.host_allowed)
         return ListToolsResult(tools=[_offer(one) for one in offered])
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
@@ -113,9 +116,11 @@ class Tools:
         sink = None if running.output is None else running.output.sink
         asked = Asked(clients=self._clients, caller=caller) if running.can_be_asked else None
         streams = Streams(sink=sink, approver=asked)
-        return await self.gateway.call(
-            caller.session, running.params.name, running.args, sender=caller.sender, streams=streams
-        )
+        # Another process's gateway is spoken to as its own user, who has the host anyway.
+        call = self.gateway.call
+        if not isinstance(self.gateway, RemoteGateway):
+            call = partial(self.gateway.call, host_allowed=caller.host_allowed)
+        return await call(caller.session, running.params.name, running.args, sender=caller.sender, streams=streams)
 
 
 def _offer(one: dict[str, Any]) -> Offer:

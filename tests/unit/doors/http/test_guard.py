@@ -128,7 +128,7 @@ async def test_an_agents_token_is_for_its_own_sessions(door):
         assert (await agent.post("/v1/sessions/agent:ops:1/tools/ls")).status_code == 200
         for key in (
             S,
-            "agent:ops",
+            "ops",
             "agent%3Aopsx%3A1",
             "agent:other:1%2Fagent:ops:1",
             "agent:main:main%2F..%2Fagent:ops:1",
@@ -137,6 +137,42 @@ async def test_an_agents_token_is_for_its_own_sessions(door):
                 answer = await agent.request(method, f"/v1/sessions/{key}/{path}")
                 assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
         assert len(made.made.backend.opened) == 1
+
+
+FILES_AND_TOOLS = (("POST", "tools/exec"), ("GET", "files/x"), ("PUT", "files/x"), ("GET", "tools"))
+OPS_ON_HOST = """{agents: {defaults: {workspace: "WS", sandbox: {mode: "off"}},
+                           entries: {ops: {sandbox: {mode: "non-main"}}}}}"""
+
+
+@pytest.mark.parametrize("key", ["agent:ops:", "agent:ops", "agent:", "agent::x", "agent:o%20ps:x"])
+async def test_a_key_that_names_no_session_is_an_error_and_not_the_default_agents(door, key):
+    async with door(OPS_ON_HOST) as made:
+        agent = made.client(made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:*",), allow_host=True))
+        for client in (agent, made.operator):
+            for method, path in FILES_AND_TOOLS:
+                given = {"json": {"command": "id"}} if method == "POST" else {}
+                answer = await client.request(method, f"/v1/sessions/{key}/{path}", **given)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_arguments")
+        assert made.made.execution.fleet.listed() == []
+
+
+async def test_an_agents_token_is_never_placed_on_the_host_unless_it_was_made_for_that(door):
+    async with door(OPS_ON_HOST) as made:
+        agent = made.client(made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:*", "agent:main:*")))
+        given = made.client(made.tokens.add("trusted", Role.AGENT, sessions=("agent:ops:*",), allow_host=True))
+        for key in ("agent:ops:main", "agent:OPS:main", "agent:main:anything"):
+            answer = await agent.post(f"/v1/sessions/{key}/tools/exec", json={"command": "id"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "denied")
+            assert "--allow-host" in answer.json()["error"]["message"]
+            assert (await agent.get(f"/v1/sessions/{key}/files/x")).status_code == 403
+            assert (await agent.put(f"/v1/sessions/{key}/files/x", content=b"x")).status_code == 403
+            assert (await agent.get(f"/v1/sessions/{key}/tools")).json() == {"tools": []}
+        assert made.made.execution.fleet.listed() == []
+        ran = await agent.post("/v1/sessions/agent:ops:1/tools/exec", json={"command": "echo in"})
+        assert (ran.json()["stdout"], ran.json()["place"]) == ("in\n", "sandbox")
+        for client in (given, made.operator):
+            ran = await client.post("/v1/sessions/agent:ops:main/tools/exec", json={"command": "echo out"})
+            assert (ran.json()["stdout"], ran.json()["place"]) == ("out\n", "host")
 
 
 async def test_an_observer_reads_the_metrics_and_calls_nothing(door):

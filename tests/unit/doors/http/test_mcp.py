@@ -76,6 +76,22 @@ async def test_the_header_names_one_of_the_tokens_sessions_and_no_other(door, mo
         assert sessions == ["agent:ops:2"]
 
 
+async def test_an_agents_token_is_kept_off_the_host_and_from_keys_that_name_no_session(door, mode):
+    text = (
+        '{agents: {defaults: {workspace: "WS", sandbox: {mode: "off"}}, entries: {ops: {sandbox: {mode: "non-main"}}}}}'
+    )
+    async with door(text) as made:
+        token = made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:*",))
+        async with talking(made, token, mode, **{"Crabpot-Session": "agent:ops:main"}) as client:
+            assert (await client.list_tools()).tools == []
+            refused = (await client.call_tool("exec", {"command": "id"})).structured_content["error"]
+            assert (refused["code"], "--allow-host" in refused["message"]) == ("denied", True)
+        async with talking(made, token, mode, **{"Crabpot-Session": "agent:ops:"}) as client:
+            with pytest.raises(MCPError, match="agent:ID:NAME"):
+                await client.call_tool("exec", {"command": "id"})
+        assert made.made.execution.fleet.listed() == []
+
+
 async def test_a_protocol_session_belongs_to_the_token_that_began_it(door):
     async with door() as made:
         first = made.client(made.tokens.add("first", Role.AGENT, sessions=("agent:ops:1",)))

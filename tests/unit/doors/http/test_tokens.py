@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
@@ -123,3 +124,55 @@ def test_an_agent_has_the_sessions_that_its_token_names():
     assert agent.only_session() is None
     assert Principal(name="a", role=Role.AGENT, sessions=("agent:ops:*",)).only_session() is None
     assert Principal(name="a", role=Role.AGENT, sessions=("agent:ops:x",)).only_session() == "agent:ops:x"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "covered"),
+    [
+        ("*", "agent:main:main", True),
+        ("*", "anything", True),
+        ("agent:ops:*", "agent:ops:1", True),
+        ("agent:ops:*", "agent:OPS:1", True),
+        ("agent:OPS:*", "agent:ops:1", True),
+        ("agent:ops:*", "agent:opsx:1", False),
+        ("agent:ops:1", "agent:ops:1", True),
+        ("agent:ops:1", "agent:ops:1:2", False),
+        ("agent:ops:t:*", "agent:ops:t:7", True),
+        ("agent:*", "agent:ops:1", True),
+        ("agent:*:main", "agent:ops:main", True),
+        # As text these would cross from the agent's id into what anybody may choose.
+        ("agent:*:main", "agent:ops:x:main", False),
+        ("agent:*-bot:x", "agent:main:my-bot:x", False),
+        ("agent:*-bot:x", "agent:my-bot:x", True),
+        ("agent:*", "main", False),
+        ("a*", "agent:main:main", False),
+        ("*:main", "agent:main:main", False),
+        ("telegram:*", "telegram:7", True),
+        ("main", "main", True),
+        ("main", "agent:main:main", False),
+    ],
+)
+def test_a_pattern_is_for_the_agent_that_a_key_was_read_to_name(pattern, key, covered):
+    assert Principal(name="bot", role=Role.AGENT, sessions=(pattern,)).may_use(key) is covered
+
+
+@pytest.mark.parametrize("pattern", ["", "agent:", "agent:ops", "agent:ops:", "agent::x", "agent:o s:*", "agent:*:"])
+def test_a_pattern_that_is_for_no_session_makes_no_token(tokens, pattern):
+    with pytest.raises(TokenError, match="is for nothing"):
+        tokens.add("bot", Role.AGENT, sessions=(pattern,))
+    assert tokens.listed() == []
+
+
+def test_the_host_is_given_to_agents_by_name_and_never_by_an_older_file(tokens):
+    given = tokens.add("trusted", Role.AGENT, sessions=("*",), allow_host=True)
+    assert tokens.find(given).host_allowed
+    secret = tokens.add("bot", Role.AGENT, sessions=("*",))
+    assert not tokens.find(secret).host_allowed
+    with open(file_of(tokens), encoding="utf-8") as stream:
+        older = [{name: value for name, value in one.items() if name != "allow_host"} for one in json.load(stream)]
+    with open(file_of(tokens), "w", encoding="utf-8") as stream:
+        json.dump(older, stream)
+    assert not Tokens(tokens._state).find(given).host_allowed
+    for role in (Role.OPERATOR, Role.OBSERVER):
+        with pytest.raises(TokenError, match="--allow-host"):
+            tokens.add("other", role, allow_host=True)
