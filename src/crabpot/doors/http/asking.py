@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote
@@ -10,7 +9,6 @@ from urllib.parse import unquote
 from fastapi import Header, Path
 from pydantic import AfterValidator
 
-from crabpot.doors.http.limits import REQUEST_S
 from crabpot.doors.http.refusals import Refusal, forbidden
 from crabpot.errors import SessionError
 
@@ -80,11 +78,7 @@ def sender_of(principal: Principal, stated: str | None) -> str | None:
 async def object_of(request: Request) -> dict[str, Any]:
     """Read a body of JSON; none at all is an empty object."""
     kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
-    try:
-        async with asyncio.timeout(REQUEST_S):
-            body = await request.body()
-    except TimeoutError:
-        raise Refusal(408, "timeout", f"the body did not come within {REQUEST_S:g} s", connection="close") from None
+    body = await request.body()
     if not body:
         return {}
     if kind != "application/json":

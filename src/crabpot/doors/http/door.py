@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.doors.http.api import application
 from crabpot.doors.http.house import House
+from crabpot.doors.http.limits import Limits
 from crabpot.doors.http.listening import listen
 from crabpot.doors.http.mcp import Mcp
 from crabpot.doors.http.metrics import Metrics
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def opened(gateway: Gateway, at: Address | None) -> AsyncIterator[list[str]]:
+async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = None) -> AsyncIterator[list[str]]:
     """Open the door for as long as the context lasts; gives where it listens."""
     house = House(gateway=gateway, metrics=Metrics(gateway))
     tokens = Tokens(house.state)
@@ -30,7 +31,7 @@ async def opened(gateway: Gateway, at: Address | None) -> AsyncIterator[list[str
     mcp = Mcp(house)
     app.router.routes.append(mcp.route())
     try:
-        async with mcp.manager.run(), listen(house, app, tokens, at) as where:
+        async with mcp.manager.run(), listen(house, app, tokens, at, limits or Limits()) as where:
             yield where
     except ExceptionGroup as group:
         # The manager runs in a task group, which wraps what ends it: a port that is taken must stay a sentence.

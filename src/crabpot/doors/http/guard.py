@@ -50,10 +50,12 @@ class Guard:
             headers = _headers(scope)
             self._check_origin(headers)
             if scope["path"] in _OPEN:
-                self.limits.spend(_ANYBODY)
+                # One user of the machine asks no other out of the page.
+                self.limits.spend(f"{_ANYBODY} {scope['state']['connection'].peer}")
                 await self.app(scope, receive, send)
                 return
             principal = self._principal(headers)
+            scope["state"]["connections"].belongs(scope["state"]["connection"], principal.name)
             self.limits.spend(principal.name)
             with self.limits.running(principal.name):
                 await self._pass(scope, receive, send, principal, headers)
@@ -73,11 +75,20 @@ class Guard:
         if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > most:
             raise _too_large(most)
         gone = asyncio.Event()
-        seen = 0
+        seen, whole = 0, False
+        loop = asyncio.get_running_loop()
+        by = loop.time() + self.limits.request_s
 
         async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole
+            # An upload may take long as a whole; what is all there already waits here only to hear of its client's end.
+            until = None if whole else loop.time() + self.limits.request_s if scope["method"] == "PUT" else by
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                raise _too_slow(self.limits.request_s) from None
+            whole = not message.get("more_body", False)
             if message["type"] == "http.disconnect":
                 gone.set()
             seen += len(message.get("body", b""))
@@ -130,6 +141,10 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _too_large(most: int) -> Refusal:
     return Refusal(413, "too_large", f"a body of more than {most} bytes")
+
+
+def _too_slow(request_s: float) -> Refusal:
+    return Refusal(408, "timeout", f"the body did not come within {request_s:g} s", connection="close")
 
 
 def _path(scope: Scope) -> str:

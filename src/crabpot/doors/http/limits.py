@@ -1,4 +1,4 @@
-"""How much one principal may ask for: requests a second, and requests at once."""
+"""How much one principal may ask for: requests a second, requests at once, and how long one may take to come."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ MOST_JSON = 16 * 1024 * 1024
 MOST_UPLOAD = 8 * 1024**3
 # A client that does not get its request across by then holds a connection for nothing.
 REQUEST_S = 30.0
-MOST_CONNECTIONS = 512
 
 
 class TooMany(Exception):
@@ -40,6 +39,8 @@ class Limits:
     per_s: float = 1000.0
     burst: float = 2000.0
     at_once: int = 256
+    # For a request to come: its head, and its body; an upload, which may be long, must only never pause for so long.
+    request_s: float = REQUEST_S
     now: Callable[[], float] = time.monotonic
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
     _running: Counter[str] = field(default_factory=Counter)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from crabpot.doors.http.connections import Connections
 from crabpot.doors.http.guard import Guard
-from crabpot.doors.http.limits import MOST_CONNECTIONS, REQUEST_S, Limits
+from crabpot.doors.http.limits import Limits
+from crabpot.doors.http.peers import uid_of
 from crabpot.doors.serve import listening, same_user
 from crabpot.errors import CrabpotError
 
@@ -59,21 +61,23 @@ def address(text: str) -> Address:
 
 
 @asynccontextmanager
-async def listen(house: House, app: ASGIApp, tokens: Tokens, at: Address | None) -> AsyncIterator[list[str]]:
+async def listen(
+    house: House, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
+) -> AsyncIterator[list[str]]:
     """Serve for as long as the context lasts; gives where. Leaving it, calls end before connections do."""
     _be_quiet()
     async with AsyncExitStack() as stack:
-        limits, strangers = Limits(), Limits(per_s=10, burst=50)
+        strangers, connections = Limits(per_s=10, burst=50), Connections()
         path = os.path.join(house.state, SOCKET_NAME)
         unix = stack.enter_context(listening(path))
         guard = Guard(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=None)
-        servers = [await _start(guard, unix, _OwnUser)]
+        servers = [await _start(guard, unix, _OwnUser, connections)]
         where = [path]
         if at is not None:
             tcp = stack.enter_context(_bound(at))
             port = tcp.getsockname()[1]
             guard = Guard(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=_names(at.host, port))
-            servers.append(await _start(guard, tcp, _Timely))
+            servers.append(await _start(guard, tcp, _Timely, connections))
             where.append(f"http://{_bracketed(at.host)}:{port}")
         try:
             yield where
@@ -108,10 +112,12 @@ def _bound(at: Address) -> socket.socket:
     return sock
 
 
-async def _start(app: ASGIApp, sock: socket.socket, protocol: type[H11Protocol]) -> uvicorn.Server:
+async def _start(
+    guard: Guard, sock: socket.socket, protocol: type[H11Protocol], connections: Connections
+) -> uvicorn.Server:
     """Start uvicorn's server in our loop, without its own signals, logs and ticking."""
     config = uvicorn.Config(
-        app,
+        guard,
         http=protocol,
         ws="none",
         lifespan="off",
@@ -122,14 +128,15 @@ async def _start(app: ASGIApp, sock: socket.socket, protocol: type[H11Protocol])
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=_LONGEST_HEADERS,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_keep_alive=int(REQUEST_S),
+        timeout_keep_alive=max(1, int(guard.limits.request_s)),
         timeout_graceful_shutdown=int(_GRACE_S),
         backlog=1024,
     )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
+    # Each connection gets this, and puts itself there as well, where the guard finds both.
+    server.lifespan.state.update(connections=connections, request_s=guard.limits.request_s)
     await server.startup(sockets=[sock])
     return server
 
@@ -142,17 +149,52 @@ def _be_quiet() -> None:
 
 
 class _Timely(H11Protocol):
-    """Cuts off a client that connects and does not send a request: it would hold its place for ever."""
+    """Cuts off a client that does not get a request across: it would hold its place for ever.
 
-    _first: asyncio.TimerHandle | None = None
+    From the beginning, and from the end of each answer, the head of the next request must have come in time. What
+    comes meanwhile, a byte of it or the rest of a body that nobody reads any more, gives no more time.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    peer: int | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._first = self.loop.call_later(REQUEST_S, self._cut_off)
+        self.peer = uid_of(transport.get_extra_info("socket"))
+        self.app_state = {**self.app_state, "connection": self}
+        self._connections.arrived(self)
+        self._wait_for_request()
 
-    def _cut_off(self) -> None:
-        if self.cycle is None:
-            self.transport.abort()
+    @property
+    def _connections(self) -> Connections:
+        found: Connections = self.app_state["connections"]
+        return found
+
+    @property
+    def idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def drop(self) -> None:
+        self.transport.abort()
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        self._wait_for_request()
+        super().on_response_complete()
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(self.app_state["request_s"], self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP in the shape of every refusal."""
@@ -162,8 +204,8 @@ class _Timely(H11Protocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._first is not None:
-            self._first.cancel()
+        self._stop_waiting()
+        self._connections.left(self)
         super().connection_lost(exc)
 
 
@@ -173,4 +215,4 @@ class _OwnUser(_Timely):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if not same_user(transport.get_extra_info("socket")):
-            transport.abort()
+            self.drop()

@@ -18,11 +18,11 @@ def door(bench):
     """Give a door for as long as a block lasts: `operator` and `stranger` are clients, `client(token)` makes more."""
 
     @asynccontextmanager
-    async def make(*config, **options):
+    async def make(*config, limits=None, **options):
         async with bench(*config, **options) as made:
             clients = []
             try:
-                async with opened(made.gateway, address("127.0.0.1:0")) as (path, url):
+                async with opened(made.gateway, address("127.0.0.1:0"), limits) as (path, url):
 
                     def client(token=None, **more):
                         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
