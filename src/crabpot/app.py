@@ -109,6 +109,7 @@ class App:
         from crabpot.config.load import from_text
         from crabpot.elevation.approvals import Desk
         from crabpot.execution import Execution
+        from crabpot.fleet import Fleet
         from crabpot.gateway import Gateway
         from crabpot.host_commands.departure import Departure
         from crabpot.ownership import take
@@ -124,7 +125,8 @@ class App:
             kept = [clause.as_json() for clause in clauses]
             audit.record(of_opening(spec.name, spec.hash, backend, kept, sighting.digest(seen)))
 
-        execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ)
+        fleet = Fleet(limits=settings.gateway)
+        execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ, fleet=fleet)
         desk = Desk(self.around.state)
         departure = Departure(desk=desk, audit=audit, execution=execution, host=self._host(settings))
         connections, commands = self._connections(audit, desk), _commands(departure)

@@ -86,6 +86,7 @@ class Execution:
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
         live = await self.acquire(agent, placed, call)
+        live.left_running = live.left_running or bool(args.get("background"))
         given = streams or _NO_STREAMS
         underway = None if live.scope is None else live.scope.begin(call.session)
         try:
@@ -126,7 +127,9 @@ class Execution:
         live = self.fleet.find(key, version)
         if live is None:
             with nullcontext() if call is None else call.stage("open"):
-                live = await self.fleet.acquire(key, version, opener, agent.sandbox.prune, writes=writes)
+                live = await self.fleet.acquire(
+                    key, version, opener, agent.sandbox.prune, writes=writes, agent=agent.id
+                )
         if live.scope is None and placed.scope_key is not None:
             live.scope = Scope(key=placed.scope_key, agent=agent)
             live.wire.conversations.answers = self.answering(live.scope)

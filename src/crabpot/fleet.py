@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from crabpot.backends.stream import GRACE_S
 from crabpot.backends.wire import RunnerWire
+from crabpot.crowding import leaver
 from crabpot.errors import SandboxUnavailable
+from crabpot.model import Place
+from crabpot.settings import Gateway
 from crabpot.standstill import Standstill
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from crabpot.backends.base import Opened
-    from crabpot.model import Place
     from crabpot.placement.scope import Scope
     from crabpot.settings import Prune
 
@@ -83,6 +85,12 @@ class Live(Connected):
     writes: tuple[str, ...]
     # Set before its first call; a place on the host has none.
     scope: Scope | None = None
+    # Whose it is; of a place on the host nobody counts.
+    agent: str = ""
+    # Whoever it was opened for has it: until then it looks idle, and is not.
+    taken: bool = False
+    # A process in the background may still run, and no call is in flight for it.
+    left_running: bool = False
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
 
@@ -92,20 +100,41 @@ class Live(Connected):
         roots = [os.path.realpath(root) for root in self.writes]
         return any(os.path.commonpath([root, wanted]) in (root, wanted) for root in roots)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs in it, is about to, or was left running, and nobody needs it to stand still."""
+        awaited = not self.taken and time.time() - self.started < START_S
+        return not (self.wire.busy or awaited or self.left_running or self._freezes)
+
     async def end_when_quiet(self) -> None:
         """Let the calls in it finish before it ends."""
         await self.wire.quiet()
         await self.end()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is being opened: it counts as one that lives, and cannot go."""
+
+    version: str
+    open_: Opener
+    prune: Prune
+    writes: tuple[str, ...]
+    agent: str
+    idle: bool = False
+    used: float = 0.0
+
+
 class Fleet:
     """One sandbox for each key. A hundred first calls at once open one."""
 
-    def __init__(self, *, start_s: float = START_S, grace_s: float = GRACE_S) -> None:
+    def __init__(self, *, start_s: float = START_S, grace_s: float = GRACE_S, limits: Gateway | None = None) -> None:
+        self._limits = limits or Gateway()
         self._start_s = start_s
         self._grace_s = grace_s
         self._live: dict[Key, Live] = {}
         self._opening: dict[Key, asyncio.Task[Live]] = {}
+        self._wanted: dict[Key, _Wanted] = {}
         self._ending: dict[asyncio.Task[None], Live] = {}
         self._stills: list[Standstill[Live]] = []
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -116,15 +145,15 @@ class Fleet:
         live = self._live.get(key)
         if live is None or live.version != version or live.wire.lost is not None:
             return None
-        live.used = time.time()
+        live.used, live.taken = time.time(), True
         return live
 
-    async def acquire(
-        self, key: Key, version: str, open_: Opener, prune: Prune, *, writes: tuple[str, ...] = ()
+    async def acquire(  # noqa: PLR0913  all that a sandbox is found or opened by
+        self, key: Key, version: str, open_: Opener, prune: Prune, *, writes: tuple[str, ...] = (), agent: str = ""
     ) -> Live:
         """Find the sandbox of a key, or open it; one of an older version is replaced.
 
-        `prune` says when it goes, `writes` what of the host it can change.
+        `prune` says when it goes, `writes` what of the host it can change, `agent` whose it is.
         """
         while True:
             live = self.find(key, version)
@@ -135,12 +164,23 @@ class Fleet:
                 if self._closed:
                     raise SandboxUnavailable(_CLOSING)
                 self._retire(key)
-                task = asyncio.create_task(self._open(key, version, open_, prune, writes))
-                self._opening[key] = task
+                wanted = _Wanted(version=version, open_=open_, prune=prune, writes=writes, agent=agent)
+                task = asyncio.create_task(self._open(key, wanted, self._make_room(key, agent)))
+                self._opening[key], self._wanted[key] = task, wanted
                 task.add_done_callback(lambda done: self._opened(key, done))
             live = await self._opened_by(task)
             if live.version == version and not live.lost:
+                live.taken = True
                 return live
+
+    def _make_room(self, key: Key, agent: str) -> asyncio.Task[None] | None:
+        """Let the one go that has to before another opens, and give its end; SandboxUnavailable if none can go."""
+        if key[0] is not Place.SANDBOX:
+            return None
+        lives = [live for live in self._live.values() if live.key[0] is Place.SANDBOX and not live.lost]
+        opening = [wanted for other, wanted in self._wanted.items() if other[0] is Place.SANDBOX]
+        going = leaver(agent, [*lives, *opening], self._limits)
+        return self.forget(going) if isinstance(going, Live) else None
 
     async def _opened_by(self, task: asyncio.Task[Live]) -> Live:
         try:
@@ -152,17 +192,27 @@ class Fleet:
             raise
 
     def _opened(self, key: Key, task: asyncio.Task[Live]) -> None:
-        del self._opening[key]
+        del self._opening[key], self._wanted[key]
         if not task.cancelled():
             # Whoever waits is told; asking once keeps asyncio from logging a failure that nobody waited for.
             task.exception()
 
-    async def _open(self, key: Key, version: str, open_: Opener, prune: Prune, writes: tuple[str, ...]) -> Live:
+    async def _open(self, key: Key, wanted: _Wanted, going: asyncio.Task[None] | None) -> Live:
+        if going is not None:
+            await asyncio.wait([going])
         async with self._slots:
-            found = await open_()
+            found = await wanted.open_()
         connected = found if isinstance(found, Connected) else await self.connect(found)
         opened, wire = connected.opened, connected.wire
-        live = Live(key=key, version=version, opened=opened, wire=wire, prune=prune, writes=writes)
+        live = Live(
+            key=key,
+            version=wanted.version,
+            opened=opened,
+            wire=wire,
+            prune=wanted.prune,
+            writes=wanted.writes,
+            agent=wanted.agent,
+        )
         try:
             await self._join(live)
         except BaseException:
@@ -208,14 +258,15 @@ class Fleet:
         if live is not None:
             self.forget(live)
 
-    def forget(self, live: Live) -> None:
+    def forget(self, live: Live) -> asyncio.Task[None] | None:
         """Give no more calls to a sandbox, and end it once those in it have; a lost one ends at once."""
         if self._live.get(live.key) is not live:
-            return
+            return None
         del self._live[live.key]
         task = asyncio.create_task(live.end_when_quiet())
         self._ending[task] = live
         task.add_done_callback(self._ending.pop)
+        return task
 
     def listed(self) -> list[Live]:
         """List the sandboxes that live."""

@@ -226,6 +226,14 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What one gateway has at most, of all its agents and of each."""
+
+    max_sandboxes: int = 500
+    max_sandboxes_per_agent: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """How much of the audit log the database holds before older records become a volume, and how long both stay."""
 
@@ -257,6 +265,7 @@ class Settings:
 
     defaults: AgentSettings = AgentSettings(id="main")
     entries: Mapping[str, AgentSettings] = field(default_factory=dict)
+    gateway: Gateway = Gateway()
     runner: Runner = Runner()
     audit: Audit = Audit()
     default_agent: str = "main"

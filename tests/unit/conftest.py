@@ -233,7 +233,7 @@ class Bench:
         self.audit = AuditLog(self.state)
         self.audit.open()
         registry = Registry({"bubblewrap": backend})
-        fleet = Fleet(grace_s=grace_s)
+        fleet = Fleet(grace_s=grace_s, limits=settings.gateway)
         self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
         self.desk = Desk(self.state)
         host = Host(settings=settings, around=around, environ=ENV)

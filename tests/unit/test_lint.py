@@ -348,3 +348,10 @@ def test_a_key_that_others_could_read_is_told(
     key.rename(seen / "key")
     (one,) = lint.findings(agent_of(text.replace(str(key), f"{seen}/key")), around)
     assert (f"lies in {seen}" in one.message, one.fix) == (True, "move it")
+
+
+def test_one_agent_that_may_have_every_sandbox_is_told(load_text: Callable[..., Settings], around: Surroundings) -> None:
+    for text, told in (("{}", 0), ("{gateway: {maxSandboxes: 50}}", 1), ("{gateway: {maxSandboxes: 100}}", 0)):
+        found = lint.check(replace(load_text(text), file=None), around)
+        assert [one.path for one in found] == ["gateway.maxSandboxesPerAgent"] * told
+        assert all("at most 50 (gateway.maxSandboxes)" in one.message and "lower it" in one.fix for one in found)

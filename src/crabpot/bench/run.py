@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
 
 _WARM = 10
+# More than one agent may have by default: it is the cost of many that is measured.
+_MANY = "{ gateway: { maxSandboxes: 2000, maxSandboxesPerAgent: 2000 } }"
 _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
@@ -138,7 +140,7 @@ class Run:
     async def own(self) -> None:
         """Measure what peers have no part in, on a gateway of its own."""
         full, rounds, progress = self.plan.full, self.plan.rounds, self.plan.progress
-        gateway, _ = self.gateway("{}")
+        gateway, _ = self.gateway(_MANY)
         progress("opening one by one, staggered, at once")
         self.comparisons += await openings.openings(gateway, bare_python(), 100, 3 if full else 1)
         progress("among many that are alive")

@@ -15,7 +15,17 @@ from crabpot.config.schema import File, read
 from crabpot.errors import ConfigError, Problem
 from crabpot.placement.sessions import is_agent_id
 from crabpot.policy import rules as policy
-from crabpot.settings import DEFAULT_WORKSPACE, AgentSettings, Audit, Elevated, Runner, Sandbox, Settings, Tools
+from crabpot.settings import (
+    DEFAULT_WORKSPACE,
+    AgentSettings,
+    Audit,
+    Elevated,
+    Gateway,
+    Runner,
+    Sandbox,
+    Settings,
+    Tools,
+)
 from crabpot.spec import binds, build, grants
 
 if TYPE_CHECKING:
@@ -65,6 +75,9 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
     read(File, root, report.add)
     report.raise_if_any()
     runner = read(Runner, _get(root, "runner"), report.add)
+    gateway = read(Gateway, _get(root, "gateway"), report.add) or Gateway()
+    for path, message in _gateway_problems(gateway):
+        report.add(_get(root, "gateway"), path, message)
     audit = read(Audit, _get(root, "audit"), report.add) or Audit()
     for path, message in _audit_problems(audit):
         report.add(_get(root, "audit"), path, message)
@@ -83,7 +96,7 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
         for path, message in build.swappable(agent, (base, *made.values()), around):
             report.add(None, agent.source(path), message)
     report.raise_if_any()
-    return Settings(defaults=base, entries=made, runner=runner or Runner(), audit=audit, file=file)
+    return Settings(defaults=base, entries=made, gateway=gateway, runner=runner or Runner(), audit=audit, file=file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +248,13 @@ def _tool_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
         if wrong := policy.problem_with_extra(name):
             yield f"tools.extra[{index}]", wrong
     yield from _elevated_problems(tools.elevated)
+
+
+def _gateway_problems(gateway: Gateway) -> Iterator[tuple[str, str]]:
+    if gateway.max_sandboxes < 1:
+        yield "gateway.maxSandboxes", "must be at least 1: no sandboxed call could run"
+    if gateway.max_sandboxes_per_agent < 1:
+        yield "gateway.maxSandboxesPerAgent", "must be at least 1: no sandboxed call could run"
 
 
 def _audit_problems(audit: Audit) -> Iterator[tuple[str, str]]:

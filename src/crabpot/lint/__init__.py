@@ -18,7 +18,11 @@ def check(settings: Settings, around: Surroundings) -> list[Finding]:
     """Look at the file and at every agent; what several share is told once."""
     agents = [settings.defaults, *settings.entries.values()]
     of_agents = (finding for agent in agents for finding in findings(agent, around))
-    return list(dict.fromkeys((*folders.of_file(settings.file), *rules.of_runner(settings), *of_agents)))
+    return list(
+        dict.fromkeys(
+            (*folders.of_file(settings.file), *rules.of_gateway(settings), *rules.of_runner(settings), *of_agents)
+        )
+    )
 
 
 def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:

@@ -36,6 +36,14 @@ def findings(agent: AgentSettings) -> Iterator[Finding]:
     yield from _network(agent)
 
 
+def of_gateway(settings: Settings) -> Iterator[Finding]:
+    """Look at how many sandboxes there may be."""
+    most, each = settings.gateway.max_sandboxes, settings.gateway.max_sandboxes_per_agent
+    if each > most:
+        message = f"one agent may have {each} sandboxes, but there are at most {most} (gateway.maxSandboxes)"
+        yield warn("gateway.maxSandboxesPerAgent", message, "lower it, so that one agent cannot have all of them")
+
+
 def of_runner(settings: Settings) -> Iterator[Finding]:
     """Look at what a runner on a socket may run."""
     from crabpot.runner import allowed  # noqa: PLC0415  explain need not load it

@@ -231,7 +231,7 @@ class Target:
 
         version = self.hash_of(spec)
         fleet = self.gateway.execution.fleet
-        await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune)
+        await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune, agent=self.agent.id)
 
     async def answers(self) -> bool:
         """Tell whether the sandbox does what it is asked."""

@@ -11,6 +11,7 @@ import pytest
 
 from crabpot.config.load import MAX_BYTES, from_text, load, read_text
 from crabpot.errors import ConfigError
+from crabpot.settings import Gateway
 from crabpot.spec.binds import Surroundings
 
 if TYPE_CHECKING:
@@ -228,3 +229,10 @@ def test_names_that_mean_something_are_taken(load_text: Callable[[str], Settings
         "{tools: {extra: ['Weather', 'a.b:c/d'], allow: ['weather', 'A.b:c/d', ' BASH ', 'group:FS', 'sessions_*', '*'],"
         " deny: ['github__push', 'github__*', 'apply-patch', 'nothing_like_it*']}}"
     )
+
+
+def test_how_many_sandboxes_there_may_be_is_written_or_by_default(load_text: Callable[..., Settings]) -> None:
+    assert load_text("{}").gateway == Gateway(max_sandboxes=500, max_sandboxes_per_agent=100)
+    assert load_text("{gateway: {maxSandboxes: 9}}").gateway == Gateway(max_sandboxes=9)
+    with pytest.raises(ConfigError, match="did you mean"):
+        load_text("{gateway: {maxSandboxs: 9}}")

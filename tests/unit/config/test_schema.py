@@ -100,6 +100,12 @@ WRONG_TYPES = [
     ("{agents: {defaults: {workspace: '/x\\0y'}}}", "agents.defaults.workspace", "NUL"),
     ("{tools: {deny: ['exec\\0']}}", "tools.deny[0]", "NUL"),
     ("{runner: {commands: 'git'}}", "runner.commands", "must be a list, not a string"),
+    ("{gateway: {maxSandboxes: 0}}", "gateway.maxSandboxes", "must be at least 1: no sandboxed call could run"),
+    (
+        "{gateway: {maxSandboxesPerAgent: -1}}",
+        "gateway.maxSandboxesPerAgent",
+        "must be at least 1: no sandboxed call could run",
+    ),
     ("{audit: {rotate: 99}}", "audit.rotate", "must be at least 100 records"),
     ("{audit: {keepDays: 0}}", "audit.keepDays", "must be above zero; leave it out to keep every record"),
     ("{runner: []}", "runner", "must be an object, not a list"),

@@ -79,6 +79,7 @@ def _tree(settings: Settings) -> dict[str, Any]:
             "entries": {name: _agent(agent) for name, agent in settings.entries.items()},
         },
         "tools": defaults["tools"],
+        "gateway": _camelled(asdict(settings.gateway)),
         "runner": _camelled(asdict(settings.runner)),
     }
 
