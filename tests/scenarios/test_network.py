@@ -104,6 +104,7 @@ def test_an_unlisted_place_is_asked_for_reached_once_agreed_to_and_written_down(
         assert f"localhost:{port}" in crabpot("approvals", "list").out
         allowed = crabpot("approvals", "allow", request["id"], "--list")
         assert "written into the configuration" in allowed.out
+        assert "for the agent main alone: agents.entries.main" in allowed.out
         out, err = running.communicate(timeout=60)
         assert out == b"the page\n", err
         assert request["id"].encode() in err

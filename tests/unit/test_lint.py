@@ -350,7 +350,9 @@ def test_a_key_that_others_could_read_is_told(
     assert (f"lies in {seen}" in one.message, one.fix) == (True, "move it")
 
 
-def test_one_agent_that_may_have_every_sandbox_is_told(load_text: Callable[..., Settings], around: Surroundings) -> None:
+def test_one_agent_that_may_have_every_sandbox_is_told(
+    load_text: Callable[..., Settings], around: Surroundings
+) -> None:
     for text, told in (("{}", 0), ("{gateway: {maxSandboxes: 50}}", 1), ("{gateway: {maxSandboxes: 100}}", 0)):
         found = lint.check(replace(load_text(text), file=None), around)
         assert [one.path for one in found] == ["gateway.maxSandboxesPerAgent"] * told

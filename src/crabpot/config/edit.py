@@ -61,6 +61,20 @@ def _child(value: Value | None, step: Step) -> Value | None:
     return None
 
 
+def entry_of(text: str, agent: str) -> str:
+    """Give the path of an agent's own entry, as it is written or else where it would be; ids are in any letter case."""
+    agents = _child(parse(text), "agents")
+    entries, listed = _child(agents, "entries"), _child(agents, "list")
+    for member in entries.members if isinstance(entries, Object) else ():
+        if member.key.lower() == agent:
+            return f'agents.entries."{member.key}"'
+    for index, item in enumerate(listed.items if isinstance(listed, Array) else ()):
+        named = _child(item, "id")
+        if named is not None and str(named.scalar).lower() == agent:
+            return f"agents.list[{index}]"
+    return f'agents.entries."{agent}"'
+
+
 def written(value: str) -> str:
     """Give the text to write for a value: JSON5 as it is, a bare word as a string.
 

@@ -81,10 +81,14 @@ def _request(destination: Destination, scope: Scope, source: str) -> Request:
     )
 
 
-def write_down(file: str | None, network: str, destination: Destination) -> None:
-    """Add a place to the allow list that stands at `network` in the configuration; without a file nothing is kept."""
+def write_down(file: str | None, agent: str, destination: Destination) -> None:
+    """Add a place to the allow list of one agent's own entry; without a file nothing is kept.
+
+    Never to the defaults that its network may come from: the person was asked about this agent, not about the others.
+    """
     if file is None:
         return
     with open(file, encoding="utf-8", newline="") as stream:
         text = stream.read()
-    edit.write_atomically(file, edit.set_value(text, f"{network}.allow[+]", json.dumps(str(destination))))
+    listed = f"{edit.entry_of(text, agent)}.sandbox.network.allow[+]"
+    edit.write_atomically(file, edit.set_value(text, listed, json.dumps(str(destination))))

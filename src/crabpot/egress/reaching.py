@@ -105,11 +105,11 @@ class WayOut:
         if not answer.allowed:
             self.refuse(destination, f"{answer.reason or 'denied'}, by {answer.by}; it is not listed ({source})")
         if answer.grant == "config":
-            network = self._scope.agent.source("sandbox.network")
+            agent = self._scope.agent.id
             if not any(rule.text == str(destination) for rule in self._rules.listed):
-                added = rule_for(str(destination), f"{network}.allow")
+                added = rule_for(str(destination), f"agents.entries.{agent}.sandbox.network.allow")
                 self._rules = replace(self._rules, listed=(*self._rules.listed, added))
-                await asyncio.to_thread(write_down, self._ground.config, network, destination)
+                await asyncio.to_thread(write_down, self._ground.config, agent, destination)
         return f"allowed by {answer.by}"
 
     def refuse(self, destination: Destination, why: str) -> NoReturn:

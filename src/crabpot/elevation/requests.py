@@ -110,7 +110,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was answered, and by whom. `config`, for a connection: and written into the configuration."""
+    """What was answered, and by whom. `config`, for a connection: and listed in the agent's own entry."""
 
     allowed: bool
     grant: Grant = "once"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from crabpot.config.load import load
 from crabpot.egress.asking import Questions, write_down
 from crabpot.egress.destinations import read_authority
 from crabpot.elevation.requests import Answer
 from crabpot.elevation.store import StoreUnavailable
 from crabpot.placement.scope import Scope
 from crabpot.settings import AgentSettings
+from crabpot.spec.binds import Surroundings
 
 PLACE, OTHER = read_authority("new.example:443"), read_authority("other.example:443")
 
@@ -79,7 +82,41 @@ def test_what_is_written_down_leaves_the_rest_of_the_file_alone(tmp_path):
     file = tmp_path / "crabpot.json5"
     file.write_text("{ agents: { defaults: { sandbox: { network: { ask: true } } } } } // mine\n")
     for place in (PLACE, OTHER):
-        write_down(str(file), "agents.defaults.sandbox.network", place)
+        write_down(str(file), "main", place)
     assert file.read_text().endswith("// mine\n")
     assert 'allow: ["new.example:443", "other.example:443"]' in file.read_text()
-    write_down(None, "agents.defaults.sandbox.network", PLACE)
+    write_down(None, "main", PLACE)
+
+
+ASKS = "defaults: { sandbox: { network: { allow: ['old.example:443'], ask: true } } }"
+
+
+@pytest.mark.parametrize(
+    ("agent", "agents"),
+    [
+        ("ops", ASKS),
+        ("main", ASKS),
+        ("ops", ASKS + ", entries: { other: {}, ops: {} }"),
+        ("ops", ASKS + ", entries: { OPS: { sandbox: { network: { allow: ['own.example:443'] } } } }"),
+        ("ops", ASKS + ", entries: { ops: null }"),
+        ("ops", ASKS + ", list: [{ id: 'other' }, { id: 'Ops' }]"),
+        ("ops", ASKS + ", list: [{ id: 'other' }]"),
+        ("my-bot_2", ASKS),
+    ],
+)
+def test_it_is_written_down_for_the_agent_that_was_asked_about_and_for_no_other(tmp_path, agent, agents):
+    file = tmp_path / "crabpot.json5"
+    file.write_text(f"{{ // mine\n  agents: {{ {agents} }},\n}}\n")
+    around = Surroundings(home=str(tmp_path / "home"), state=str(tmp_path / "state"), config=str(file))
+    before = load(str(file), around, {})
+    write_down(str(file), agent, PLACE)
+    after = load(str(file), around, {})
+    assert after.agent(agent).sandbox.network == replace(
+        before.agent(agent).sandbox.network,
+        allow=(*before.agent(agent).sandbox.network.allow, "new.example:443"),
+    )
+    assert after.agent(agent).sandbox.network.ask
+    for other in ("other", "main", "ops", "somebody"):
+        if other != agent:
+            assert after.agent(other).sandbox == before.agent(other).sandbox
+    assert file.read_text().startswith("{ // mine\n")

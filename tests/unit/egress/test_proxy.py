@@ -416,10 +416,8 @@ async def test_an_answer_to_add_it_is_written_into_the_configuration_and_not_ask
         for _ in range(2):
             assert (await out.ask(get(f"http://new.example:{server.port}/"))).startswith(b"HTTP/1.1 200")
         assert len(desk.asked) == 1
-        assert (
-            f"new.example:{server.port}"
-            in json.loads(out.config.read_text())["agents"]["defaults"]["sandbox"]["network"]["allow"]
-        )
+        entry = f'entries: {{ main: {{ sandbox: {{ network: {{ allow: ["new.example:{server.port}"] }} }} }} }}'
+        assert entry in out.config.read_text()
 
 
 async def test_denied_or_unasked_is_refused_and_agreeing_to_a_name_opens_no_private_address(tmp_path):

@@ -110,6 +110,10 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
             raise UsageError(problem)
         if store.answer(request_id, answer):
             print(f"{request_id}: {question.outcome(answer)}: {request.shown}")
+            if answer.grant == "config":
+                print(
+                    f"it is listed for the agent {request.agent} alone: agents.entries.{request.agent}.sandbox.network"
+                )
             return OK
     complain(f"{request_id} waits no longer: it was answered, its time is over, or its gateway has ended")
     return FAILED

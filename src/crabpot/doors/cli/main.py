@@ -157,7 +157,9 @@ def _approving(commands: Adder) -> None:
     lasting.add_argument("--once", action="store_true", help="this one alone")
     lasting.add_argument("--session", action="store_true", help="the very same again, as long as the gateway runs")
     lasting.add_argument("--minutes", type=positive, metavar="N", help="the very same again, for N minutes")
-    lasting.add_argument("--list", action="store_true", help="for a connection: and write it into the configuration")
+    lasting.add_argument(
+        "--list", action="store_true", help="for a connection: and write it into the entry of its agent"
+    )
     one.add_argument("--keep", action="store_true", help="with --session or --minutes: also after a restart")
     one = add(actions, "deny", "approving:deny", "refuse")
     one.add_argument("id", metavar="ID", help="its id, as listed")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CHOICES = "o once · {}d [reason] deny, then Enter"
 _LASTING = "s this session · m N for N minutes · "
-_LISTED = "c write it into the configuration · "
+_LISTED = "c write it into the agent's entry of the configuration · "
 _KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
 
 # A command longer than a screen could push its end, or its beginning, out of sight.
