@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from crabpot.elevation.identity import Identity
-from crabpot.elevation.showing import as_bytes, shown
+from crabpot.elevation.showing import as_bytes, displayed, shown
 
 Kind = Literal["command", "connection"]
 Grant = Literal["once", "session", "minutes", "config"]
@@ -95,6 +95,10 @@ class Request:
     def as_json(self) -> dict[str, Any]:
         """Give the shape that is stored and sent; `shown` and `shown_bytes` are for people."""
         return {**asdict(self), "shown": self.shown, "shown_bytes": self.shown_bytes}
+
+    def as_shown(self) -> dict[str, Any]:
+        """Give the same shape for a page that shows what it is given: nothing in it deceives the eye."""
+        return {**displayed(asdict(self)), "shown": self.shown, "shown_bytes": self.shown_bytes}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Request:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crabpot.elevation.commands import is_deceptive
 
@@ -36,8 +37,23 @@ def as_bytes(words: Iterable[str]) -> str:
 
 def line(text: str) -> str:
     """Give a text that is no command (a session, a sender, a path) on one line, its deceptive characters by number."""
-    special, _ = _deceptive_in(text)
-    return "".join(_escape(char) if char in special or char == "\\" else char for char in text)
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    return " ".join(_line_word(word) for word in text.split(" "))
+
+
+def displayed(value: Any) -> Any:
+    """Give data of any shape with every text in it as `line` shows it, for a page that shows what it is given."""
+    if isinstance(value, str):
+        return line(value)
+    if isinstance(value, Mapping):
+        return {line(str(name)): displayed(item) for name, item in value.items()}
+    return [displayed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _line_word(word: str) -> str:
+    special, _ = _deceptive_in(word)
+    return "".join(_escape(char) if char in special or char == "\\" else char for char in word)
 
 
 def _quoted(word: str, special: frozenset[str], marked: bool) -> str:  # noqa: FBT001  two halves of one finding

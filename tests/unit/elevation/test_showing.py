@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.elevation.commands import is_deceptive
-from crabpot.elevation.showing import as_bytes, line, shown
+from crabpot.elevation.showing import as_bytes, displayed, line, shown
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), min_size=1, max_size=4)
 
@@ -76,3 +76,19 @@ def test_what_looks_like_our_marking_is_not_taken_for_it():
     assert shown(["\\u202e"]) == "'\\u202e'"
     assert shown(["\\u202e\u202e"]) == "$'\\\\u202e\\u202e'"
     assert line("\\u202e") != line("\u202e") == "\\u202e"
+
+
+def test_a_word_is_judged_by_itself_so_that_honest_ones_stay_readable():
+    assert line("echo привет m\u0430in") == "echo привет m\\u0430in"
+    assert line("a  b ") == "a  b "
+
+
+@given(st.text(), st.text())
+def test_two_different_texts_are_never_shown_alike(one, other):
+    assert (line(one) == line(other)) == (one == other)
+
+
+def test_data_of_any_shape_is_shown_text_by_text():
+    given_ = {"m\u0430in": ["m\u0430in", ("m\u0430in", 1, None)], "plain": {"on": True, "at": 0.5}}
+    shown_ = {"m\\u0430in": ["m\\u0430in", ["m\\u0430in", 1, None]], "plain": {"on": True, "at": 0.5}}
+    assert displayed(given_) == shown_

@@ -12,6 +12,7 @@ from crabpot.audit.reading import AuditReader
 from crabpot.doors import sandboxes
 from crabpot.doors.http.asking import operator
 from crabpot.doors.http.streaming import Events, Pieces, watched
+from crabpot.elevation.showing import displayed
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ _FIRST, _MOST = 100, 500
 
 
 class Feed:
-    """Answers `GET /v1/events` with what there is, and then with every change, until the client or the door goes."""
+    """Answers `GET /v1/events` with what there is, and then with every change, until the client or the door goes.
+
+    Every text in it may be an agent's choice, and stands as the terminal would show it.
+    """
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -57,18 +61,18 @@ class Feed:
             fresh = [record for record in found if record["number"] > seen]
             if fresh:
                 seen, count = fresh[-1]["number"], _MOST
-                await events.send("records", {"records": fresh})
+                await events.send("records", {"records": displayed(fresh)})
             await asyncio.sleep(_RECORDS_S)
 
     async def _approvals(self, events: Events) -> None:
         async for pending in self._house.gateway.desk.watch():
-            await events.send("approvals", {"requests": [one.as_json() for one in pending]})
+            await events.send("approvals", {"requests": [one.as_shown() for one in pending]})
 
     async def _sandboxes(self, events: Events) -> None:
         while True:
             living = sandboxes.live(self._house.gateway)
             rows = await asyncio.to_thread(lambda: sandboxes.rows(self._house.state, sandboxes.used(living)))  # noqa: B023
-            await events.send("sandboxes", {"sandboxes": rows})
+            await events.send("sandboxes", {"sandboxes": displayed(rows)})
             await asyncio.sleep(_SANDBOXES_S)
 
 

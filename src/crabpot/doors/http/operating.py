@@ -20,8 +20,12 @@ from crabpot.doors.http.metrics import CONTENT_TYPE
 from crabpot.doors.http.principals import Role
 from crabpot.doors.http.refusals import Refusal, bad_request, forbidden
 from crabpot.elevation.requests import MOST_MINUTES, Answer
+from crabpot.elevation.showing import displayed
 from crabpot.errors import SessionError
 from crabpot.explain import Explainer
+
+# What an agent chose may deceive the eye; a program wants it as it is, a page that shows it does not.
+Shown = Annotated[bool, Query(description="with every text as a person may be shown it")]
 
 _MOST_RECORDS = 1000
 _LARGEST = 2**63 - 1
@@ -133,12 +137,19 @@ class _Operating:
         return Response(self._house.metrics.text(len(pending)), headers={"content-type": CONTENT_TYPE})
 
     async def explain(
-        self, request: Request, key: Key, command: str | None = Query(default=None), sender: str | None = None
+        self,
+        request: Request,
+        key: Key,
+        command: str | None = Query(default=None),
+        sender: str | None = None,
+        *,
+        shown: Shown = False,
     ) -> Response:
         """Say which tools, where and when, with the functions that the gateway decides by."""
         operator(request)
         try:
-            return as_json(await self._explainer.explain(key, command, sender=sender))
+            answer = await self._explainer.explain(key, command, sender=sender)
+            return as_json(displayed(answer) if shown else answer)
         except SessionError as error:
             raise Refusal(400, "invalid_arguments", str(error)) from None
         except ValueError as error:
@@ -187,13 +198,15 @@ class _Operating:
             raise Refusal(409, "not_pending", f"the request {request_id} does not wait for an answer")
         return as_json({"answered": request_id, "allowed": answer.allowed})
 
-    async def audit(
+    async def audit(  # noqa: PLR0913  the query, name by name
         self,
         request: Request,
         before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="only records before this number")] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_RECORDS)] = 100,
         session: Annotated[str | None, Query(description="only records of this session")] = None,
         text: Annotated[str | None, Query(description="only records with this in them, in any letter case")] = None,
+        *,
+        shown: Shown = False,
     ) -> Response:
         """The last records, oldest first; `before` of one page is where the next one ends."""
         operator(request)
@@ -204,4 +217,5 @@ class _Operating:
 
         reader = AuditReader(self._house.state)
         found = await asyncio.to_thread(reader.last, limit, before=before, wanted=wanted)
-        return as_json({"records": found, "before": found[0]["number"] if len(found) == limit else None})
+        before = found[0]["number"] if len(found) == limit else None
+        return as_json({"records": displayed(found) if shown else found, "before": before})

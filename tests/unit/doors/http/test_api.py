@@ -339,3 +339,13 @@ async def test_nothing_there_and_wrong_methods_are_told_as_json(door):
         assert (await made.operator.get("/nowhere")).json()["error"]["code"] == "not_found"
         wrong = await made.operator.get(EXEC)
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+async def test_a_program_gets_texts_as_they_are_and_a_page_as_they_may_be_shown(door):
+    async with door() as made:
+        key = "agent:main:m\u0430in"
+        await made.operator.post(f"/v1/sessions/{key}/tools/ls")
+        for more, told in (({}, key), ({"shown": "1"}, "agent:main:m\\u0430in")):
+            records = (await made.operator.get("/v1/audit", params=more)).json()["records"]
+            assert [one["session"] for one in records if one["kind"] == "call"] == [told]
+            assert (await made.operator.get(f"/v1/sessions/{key}/explain", params=more)).json()["session"] == told

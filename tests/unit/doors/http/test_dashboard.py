@@ -162,6 +162,113 @@ async def test_a_request_that_is_taken_back_moves_no_other_one_under_the_mouse(p
         assert not (await second).allowed
 
 
+TAP_LATER = """([x, y]) => {
+    const tapped = { times: 0, under: null };
+    new MutationObserver((_, observer) => {
+        if (document.querySelectorAll("article:not(.gone)").length > 1) return;
+        observer.disconnect();
+        setTimeout(() => {
+            tapped.under = document.elementFromPoint(x, y)?.closest("article")?.innerText ?? "";
+            document.elementFromPoint(x, y)?.click();
+            tapped.times += 1;
+        }, 150);
+    }).observe(document.body, { childList: true, subtree: true, attributes: true });
+    return tapped;
+}"""
+
+
+async def test_a_request_that_is_withdrawn_puts_no_other_one_under_the_finger(page):
+    # A finger, unlike a mouse, hovers over nothing before it presses: there is no sign of where it is going.
+    async with page(has_touch=True) as (door, shown):
+        first = asyncio.create_task(door.desk.decide(request()))
+        await shown.locator("article").first.wait_for()
+        second = asyncio.create_task(door.desk.decide(request(argv=("sh", "-c", "evil"))))
+        button = shown.locator("article", has_text="evil").locator("button:enabled", has_text="Allow once")
+        await button.wait_for()
+        aimed = await shown.locator("article").first.locator("button", has_text="Allow once").bounding_box()
+        point = [aimed["x"] + aimed["width"] / 2, aimed["y"] + aimed["height"] / 2]
+        tapped = await shown.evaluate_handle(TAP_LATER, point)
+        first.cancel()
+        await shown.wait_for_function("tapped => tapped.times", arg=tapped)
+        assert "evil" not in await tapped.evaluate("tapped => tapped.under")
+        assert [one.argv for one in door.desk.pending()] == [("sh", "-c", "evil")]
+        # It goes when nobody points there, and the other one, in its place now, does not count at once either.
+        await shown.evaluate(
+            """([x, y]) => new MutationObserver((_, observer) => {
+                if (document.querySelector("article.gone")) return;
+                observer.disconnect();
+                document.elementFromPoint(x, y)?.click();
+                setTimeout(() => { document.elementFromPoint(x, y)?.click(); document.body.dataset.tried = "yes"; }, 150);
+            }).observe(document.body, { childList: true, subtree: true })""",
+            point,
+        )
+        await shown.locator("article.gone").wait_for(state="detached")
+        await shown.locator("body[data-tried]").wait_for()
+        assert not second.done()
+        await button.tap()
+        assert (await second).allowed
+
+
+async def test_a_button_does_not_count_while_the_page_moves_under_it(page):
+    async with page() as (door, shown):
+        deciding = asyncio.create_task(door.desk.decide(request()))
+        button = shown.locator("article button:enabled", has_text="Allow once")
+        await button.wait_for()
+        # Whatever moves it: here, something above it grows, and the press comes before the next frame does.
+        await shown.evaluate(
+            """() => {
+                document.querySelector("header").style.paddingBottom = "90px";
+                [...document.querySelectorAll("article button")].find(one => one.textContent == "Allow once").click();
+            }"""
+        )
+        await shown.locator("article button:disabled", has_text="Allow once").wait_for()
+        assert not deciding.done()
+        await button.click()
+        assert (await deciding).allowed
+
+
+DECEIVING = "m\u0430in"  # with a Cyrillic letter
+
+
+async def test_letters_that_imitate_others_stand_by_their_numbers_wherever_they_are_shown(page):
+    async with page() as (door, shown):
+        gateway = door.made.gateway
+        await gateway.call(f"agent:main:{DECEIVING}", "exec", command=f"echo {DECEIVING} привет", sender=DECEIVING)
+        await gateway.call(f"agent:main:{DECEIVING}", "read", path=f"{DECEIVING}/x")
+        asked = (
+            request(
+                argv=("git", "push", DECEIVING),
+                session=f"agent:main:{DECEIVING}",
+                sender=DECEIVING,
+                folder=FolderIdentity(path=f"/srv/{DECEIVING}", dev=1, ino=2),
+                pattern=f"git {DECEIVING}",
+                executes=(f"{DECEIVING}/Makefile",),
+                dangers=(f"it is {DECEIVING}",),
+            ),
+            request(kind="connection", argv=(), folder=None, host=f"{DECEIVING}.example", port=443),
+        )
+        asking = [asyncio.create_task(door.desk.decide(one)) for one in asked]
+        cards = shown.locator("article")
+        await cards.nth(1).wait_for()
+        text = " ".join(await cards.all_inner_texts())
+        assert text.count("m\\u0430in") == 8
+        await shown.locator("#feed tr", has_text="echo m\\u0430in привет").wait_for()
+        await shown.locator("#living tr", has_text="agent:main:m\\u0430in").wait_for()
+        await shown.click("#search button >> nth=0")
+        await shown.locator("#records summary").first.click()
+        await shown.locator("#records pre", has_text="m\\u0430in").first.wait_for()
+        await shown.fill("#session", f"agent:main:{DECEIVING}")
+        await shown.fill("#command", f'git "{DECEIVING}"')
+        await shown.click("#ask button")
+        await shown.locator("ol.path >> nth=1").wait_for()
+        assert 'READ AS "git" "m\\u0430in"' in " ".join((await shown.locator("ol.path").nth(1).inner_text()).split())
+        assert DECEIVING not in await shown.content()
+        assert "привет" in await shown.content(), "an honest word stays readable"
+        assert shown.faults == []
+        for one in asking:
+            one.cancel()
+
+
 DENY_AT_ONCE = """() => {
     const clicked = { times: 0 };
     new MutationObserver((_, observer) => {

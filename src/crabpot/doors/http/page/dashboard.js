@@ -1,14 +1,10 @@
-// The dashboard. Everything shown came from sandboxes, agents or files: it becomes text nodes, never markup.
+// The dashboard. Everything shown came from sandboxes, agents or files: it becomes text nodes, never markup, and the
+// server has already put the numbers of deceptive characters in their place, as it does for the terminal.
 
-const KEPT = "crabpot-token", SHOWN = 200, TOO_NEW_MS = 700;
+const KEPT = "crabpot-token", SHOWN = 200, STILL_MS = 700, LINGER_MS = 2000, MOST_GONE = 50;
 const byId = (id) => document.getElementById(id);
 
 // --- text -------------------------------------------------------------------------------------------------------
-
-// Controls, invisible and bidirectional characters, and halves of pairs, by their numbers.
-const DECEPTIVE = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u115F\u1160\u3164\uFFA0\u00AD\u034F\uFE00-\uFE0F]/gu;
-const visible = (text) =>
-  String(text ?? "").replace(DECEPTIVE, (char) => `<U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
 
 function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -16,7 +12,7 @@ function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(Infinity).map((child) => (child instanceof Node ? child : visible(child))));
+  made.append(...children.flat(Infinity).map((child) => (child instanceof Node ? child : String(child ?? ""))));
   return made;
 }
 
@@ -54,7 +50,7 @@ function leave(why) {
   token = null;
   byId("main").hidden = true;
   byId("login").hidden = false;
-  byId("refused").textContent = visible(why);
+  byId("refused").textContent = why;
   byId("token").focus();
 }
 
@@ -95,45 +91,78 @@ async function* events(body) {
 
 // --- approvals --------------------------------------------------------------------------------------------------
 
-const cards = new Map();
+const cards = new Map(), gone = [];
+const requests = byId("requests");
+let pointed = 0;
+for (const kind of ["pointerdown", "pointermove", "pointerup"]) requests.addEventListener(kind, () => { pointed = Date.now(); });
 
-function showApprovals({ requests }) {
-  const ids = new Set(requests.map((one) => one.id));
-  for (const [id, card] of cards) if (!ids.has(id)) { retire(card); cards.delete(id); }
-  for (const one of requests) {
+function showApprovals({ requests: waiting }) {
+  const ids = new Set(waiting.map((one) => one.id));
+  for (const [id, card] of cards) if (!ids.has(id)) { cards.delete(id); retire(card); }
+  for (const one of waiting) {
     if (cards.has(one.id)) continue;
     const card = approval(one);
     cards.set(one.id, card);
-    byId("requests").append(card);
+    requests.append(card);
   }
   byId("waiting").hidden = !ids.size;
   byId("waiting").textContent = ids.size;
   document.title = ids.size ? `(${ids.size}) Crabpot` : "Crabpot";
-  byId("requests").querySelector(":scope > p")?.remove();
-  if (!ids.size) byId("requests").append(h("p", { class: "soft" }, "Nothing waits for an answer."));
+  requests.querySelector(":scope > p")?.remove();
+  if (!ids.size) requests.append(h("p", { class: "soft" }, "Nothing waits for an answer."));
 }
 
-// An agent that takes a request back must not thereby move another one under a finger that is about to press.
+// An agent that takes a request back must not thereby move another one under a finger that is about to press: the request
+// keeps its slot until nobody points there. A finger gives no sign before it presses, so some time must pass as well.
 function retire(card) {
-  if (!byId("requests").matches(":hover")) { card.remove(); return; }
   card.classList.add("gone");
-  for (const button of card.querySelectorAll("button")) button.disabled = true;
+  card.inert = true;
+  gone.push({ card, since: Date.now() });
 }
 
-byId("requests").addEventListener("mouseleave", () => {
-  for (const card of byId("requests").querySelectorAll(".gone")) card.remove();
-});
+function sweep() {
+  const now = Date.now();
+  const pointing = requests.matches(":hover") || now - pointed < LINGER_MS;
+  const free = (one) => document.hidden || (!pointing && now - one.since > LINGER_MS);
+  while (gone.length && (free(gone[0]) || gone.length > MOST_GONE)) gone.shift().card.remove();
+}
+
+// Nor does a button count before it has stood still for a moment, whatever moved it: a request above that went, the page
+// that was scrolled, or that it has only just come.
+const places = new WeakMap();
+
+function isStill(card) {
+  const { left, top, width, height } = card.querySelector(".answers").getBoundingClientRect();
+  const at = [left, top, width, height].map(Math.round).join(" "), known = places.get(card);
+  if (known?.at !== at) places.set(card, { at, since: Date.now() });
+  return known?.at === at && Date.now() - known.since >= STILL_MS;
+}
+
+function watch() {
+  sweep();
+  for (const card of cards.values()) {
+    const still = isStill(card);
+    for (const button of card.querySelectorAll("button")) if (button.disabled === still) button.disabled = !still;
+  }
+  requestAnimationFrame(watch);
+}
+watch();
+
+// What came while nobody could see the page has only just come.
+document.addEventListener("visibilitychange", () => { for (const card of cards.values()) places.delete(card); });
+setInterval(() => { if (document.hidden) sweep(); }, 1000);
 
 function approval(one) {
-  const born = Date.now();
   const minutes = h("input", { type: "number", min: "1", max: "10080", value: "10", "aria-label": "minutes" });
   const reason = h("input", { class: "reason", placeholder: "reason, shown to the agent", "aria-label": "reason" });
   const send = async (answer, how) => {
+    // Looked at once more: what moved since the last frame may have moved under this very press.
+    if (cards.get(one.id) !== card || !isStill(card)) return;
     try {
       await told(`/v1/approvals/${encodeURIComponent(one.id)}`, { method: "POST", body: JSON.stringify(answer) });
-      byId("answered").textContent = `${visible(one.shown)}: ${how}`;
+      byId("answered").textContent = `${one.shown}: ${how}`;
     } catch (error) {
-      byId("answered").textContent = `${visible(one.shown)}: ${visible(error.message)}`;
+      byId("answered").textContent = `${one.shown}: ${error.message}`;
     }
   };
   const why = () => (reason.value ? { reason: reason.value } : {});
@@ -145,7 +174,7 @@ function approval(one) {
     d: () => send({ allowed: false, ...why() }, "denied"),
   };
   const lists = one.kind === "connection";
-  if (lists) keys.c = () => send({ allowed: true, grant: "config", ...why() }, "allowed, and written into the configuration");
+  if (lists) keys.c = () => send({ allowed: true, grant: "config", ...why() }, `allowed, and listed for the agent ${one.agent}`);
   const rows = [
     ["session", one.session], ["sender", one.sender ?? "not named"],
     ["program", one.binary?.path], ["folder", one.folder?.path], ["bytes", one.shown_bytes],
@@ -154,8 +183,8 @@ function approval(one) {
   const left = h("span", { class: "soft" });
   const tick = () => { left.textContent = `${Math.max(0, Math.ceil(one.deadline - Date.now() / 1000))} s left, then denied`; };
   tick();
-  const timer = setInterval(() => (card.isConnected ? tick() : clearInterval(timer)), 1000);
-  const card = h("article", { tabindex: "0", "aria-label": `request ${one.id}: ${visible(one.shown)}` },
+  const timer = setInterval(() => (cards.get(one.id) === card ? tick() : clearInterval(timer)), 1000);
+  const card = h("article", { tabindex: "0", "aria-label": `request ${one.id}: ${one.shown}` },
     h("h3", {}, one.kind === "connection" ? "Connect to" : "Run on the host"),
     h("pre", {}, one.shown),
     h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value)])),
@@ -169,16 +198,12 @@ function approval(one) {
       h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes,
       lists ? h("button", { class: "allow", onclick: keys.c }, "Allow and add to the configuration") : "",
       h("button", { class: "deny", onclick: keys.d }, "Deny"), reason));
-  // Nor is a click for a request that has just come under the mouse.
   for (const button of card.querySelectorAll("button")) button.disabled = true;
-  setTimeout(() => {
-    if (cards.get(one.id) === card) for (const button of card.querySelectorAll("button")) button.disabled = false;
-  }, TOO_NEW_MS);
   card.addEventListener("keydown", (event) => {
-    // Only on the request itself, and not on one that has just come under the fingers of somebody who types.
-    if (event.target !== card || cards.get(one.id) !== card || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    // Only on the request itself, not into a field of it.
+    if (event.target !== card || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     event.preventDefault();
-    if (Date.now() - born > TOO_NEW_MS) keys[event.key]();
+    keys[event.key]();
   });
   return card;
 }
@@ -214,7 +239,7 @@ function showSandboxes({ sandboxes }) {
       h("td", {}, share === null ? "" : `${Math.round(share * 100)} % of ${limits.cpus * 100} %`),
       h("td", {}, live ? `${one.busy} running` : ""),
       h("td", {}, live ? h("button", { onclick: () => told(`/v1/sandboxes/${one.name}/stop`, { method: "POST" }),
-        "aria-label": `stop ${visible(one.name)}` }, "Stop") : ""));
+        "aria-label": `stop ${one.name}` }, "Stop") : ""));
   });
   byId("living").replaceChildren(...(rows.length ? rows
     : [h("tr", {}, h("td", { colspan: "7", class: "soft" }, "None yet; a session's first call makes one."))]));
@@ -233,6 +258,9 @@ const outcome = (record) => {
   }
   return ["soft", record.kind];
 };
+
+// The texts in it have their backslashes already.
+const whole = (record) => JSON.stringify(record, null, 1).replaceAll("\\\\", "\\");
 
 function row(record) {
   const [style, word] = outcome(record);
@@ -261,7 +289,7 @@ function showReport(record) {
 }
 
 async function findReport() {
-  const { records } = await told(`/v1/audit?limit=1&text=${encodeURIComponent('"kind": "verify"')}`);
+  const { records } = await told(`/v1/audit?limit=1&shown=1&text=${encodeURIComponent('"kind": "verify"')}`);
   if (records.length) showReport(records[0]);
   else byId("report").replaceChildren(h("p", {}, "Nobody has attacked a sandbox of this gateway yet: ", h("code", {}, "crabpot verify")));
 }
@@ -271,9 +299,9 @@ async function findReport() {
 byId("ask").addEventListener("submit", async (event) => {
   event.preventDefault();
   const command = byId("command").value;
-  const query = command ? `?command=${encodeURIComponent(command)}` : "";
+  const query = command ? `&command=${encodeURIComponent(command)}` : "";
   try {
-    const answer = await told(`/v1/sessions/${encodeURIComponent(byId("session").value)}/explain${query}`);
+    const answer = await told(`/v1/sessions/${encodeURIComponent(byId("session").value)}/explain?shown=1${query}`);
     byId("picture").replaceChildren(...picture(answer));
   } catch (error) {
     byId("picture").replaceChildren(h("p", { class: "bad" }, error.message));
@@ -301,7 +329,7 @@ function picture(answer) {
     const ends = { sandbox: ["stays in the sandbox", "good"], host: ["runs on the host", "warn"], blocked: ["is blocked", "bad"] };
     const [end, style] = ends[command.where] ?? [command.where, "bad"];
     made.push(h("h3", {}, "The path of the command"), h("ol", { class: "path", "aria-label": "the path of the command" },
-      box("Read as", command.argv ? command.argv.map((word) => JSON.stringify(word)).join(" ") : "not one simple command", "", ""),
+      box("Read as", command.argv ? command.argv.map((word) => `"${word.replaceAll('"', '\\"')}"`).join(" ") : "not one simple command", "", ""),
       command.approval ? box("A person", "must agree", "on the terminal, here, or crabpot approvals", "warn") : "",
       box("And then", `it ${end}`, command.because, style)));
   }
@@ -314,7 +342,7 @@ function picture(answer) {
 let page = null;
 
 async function search(older) {
-  const query = new URLSearchParams({ limit: "50" });
+  const query = new URLSearchParams({ limit: "50", shown: "1" });
   if (byId("text").value) query.set("text", byId("text").value);
   if (byId("of").value) query.set("session", byId("of").value);
   if (older && page) query.set("before", page);
@@ -325,10 +353,10 @@ async function search(older) {
     byId("found").textContent = records.length ? counted(records.length, "record") : "no record has that";
     const rows = records.reverse().map((record) => h("tr", {}, h("td", {}, record.number), h("td", { class: "when" }, moment(record.time)),
       h("td", {}, record.kind), h("td", { class: "mono" }, what(record).slice(0, 200)),
-      h("td", {}, h("details", {}, h("summary", {}, "show"), h("pre", {}, JSON.stringify(record, null, 1).split("\n").map((line) => [line, h("br")]))))));
+      h("td", {}, h("details", {}, h("summary", {}, "show"), h("pre", {}, whole(record).split("\n").map((line) => [line, h("br")]))))));
     byId("records").replaceChildren(...rows);
   } catch (error) {
-    byId("found").textContent = visible(error.message);
+    byId("found").textContent = error.message;
   }
 }
 
