@@ -61,7 +61,8 @@ def test_nothing_but_the_loopback_is_served(placed):
 
 def test_tokens_are_made_listed_rotated_and_removed(placed):
     with serving(placed) as (_, url):
-        secret = placed("tokens", "add", "bot", "--session", "agent:ops:*", "--sender", "telegram:7").out.strip()
+        made = placed("tokens", "add", "bot", "--session", "agent:ops:*", "--sender", "telegram:7", "--allow-host")
+        secret = made.out.strip()
         listed = json.loads(placed("tokens", "list", "--json").out)
         assert [(one["name"], one["role"], one["sessions"]) for one in listed] == [
             ("operator", "operator", []),

@@ -60,10 +60,9 @@ class Client:
 @pytest.fixture
 def prepared(placed):
     """A gateway with ten agents' tokens."""
-    tokens = [
-        placed("tokens", "add", f"bot{n}", "--session", f"agent:bot{n}:*", "--sender", f"sender{n}").out.strip()
-        for n in range(10)
-    ]
+    made = (("tokens", "add", f"bot{n}", "--session", f"agent:bot{n}:*", "--sender", f"sender{n}") for n in range(10))
+    # On the host: it is the gateway that is loaded, not what it starts.
+    tokens = [placed(*arguments, "--allow-host").out.strip() for arguments in made]
     (placed.workspace / "note").write_text("crab")
     return placed, tokens
 
