@@ -16,6 +16,7 @@ from crabpot.errors import ConfigError
 from crabpot.fleet import Connected, Fleet
 from crabpot.gateway import Gateway
 from crabpot.model import Place, ToolCall, ToolResult
+from crabpot.placement.sessions import names_a_session
 from crabpot.runner.frames import FrameError
 from crabpot.settings import Settings
 from crabpot.verify import trial
@@ -36,9 +37,12 @@ class NaiveGateway(Gateway):
     """Takes a name as it comes, a command by its first words, a wish for a fact, and the host for a sandbox."""
 
     async def call(self, session: str, tool: str, args: Any = None, /, **more: Any) -> ToolResult:
+        on_host = more.pop("host_allowed", True)
         given = {**(args or {}), **more}
         command = str(given.get("command", ""))
-        if "git push" in command or "host" in str(given.get("place")) or tool == "sessions_spawn":
+        if not names_a_session(session):
+            session = trial.Trial(settings=self.settings, spec_hash="").session
+        if not on_host or "git push" in command or "host" in str(given.get("place")) or tool == "sessions_spawn":
             return self._on_host(session, tool, command)
         if session == trial.DENIED and tool != "exec":
             meant = _ALIASES.get(tool.strip().lower(), tool.strip().lower())

@@ -64,7 +64,7 @@ class Wall:
     runner: tuple[tuple[str, str, str], ...] = ()
     naive_mounts: bool = False
     as_root: bool = False
-    fleet: Callable[[], Fleet] = Fleet
+    fleet: Callable[[], Fleet] | None = None
     gateway: type[Gateway] = Gateway
     target: type[Target] = Target
     falls: str
@@ -147,7 +147,8 @@ async def without(wall: Wall) -> AsyncIterator[Target]:
             wired = WeakenedApp(config=None, around=plain.around, environ=environ, wall=wall, bait=bait)
             tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend="bubblewrap")
             gateway = wired.gateway(settings=wall.settings(tried.settings, bait))
-            gateway.execution.fleet = wall.fleet()
+            if wall.fleet is not None:
+                gateway.execution.fleet = wall.fleet()
             gateway.__class__ = wall.gateway
             try:
                 yield wall.target(gateway, tried.session, bait, other=Target(gateway, tried.other, bait))
@@ -387,7 +388,12 @@ WALLS = (
     Wall(
         name="rules of the gateway",
         gateway=naive.NaiveGateway,
+        # With what one agent may have by default, which is more than its own settings say.
+        fleet=Fleet,
         falls="""
+        cannot_act_as_another_agent_by_a_key_that_names_none
+        is_not_placed_on_the_host_by_a_token_that_was_not_made_for_it
+        cannot_open_more_sandboxes_than_an_agent_may_have
         cannot_name_its_own_place_or_sender cannot_use_a_denied_tool_by_another_name
         cannot_start_anything_that_is_less_confined runs_nothing_when_its_sandbox_cannot_be_made
         cannot_leave_by_a_command_that_only_looks_allowed

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from crabpot.verify.target import Target
 
 arguments, configuration = Group("escape by tool arguments"), Group("escape by configuration")
+resources = Group("resources")
 
 
 @configuration.about("sandbox", "image", threats=("failed-set-up",))
@@ -92,4 +93,69 @@ async def cannot_start_anything_that_is_less_confined(target: Target) -> Outcome
         held=not outside,
         tried=f"{few(list(tools))}, and Crabpot inside",
         came_back=f"OUT BY: {few(outside)}" if outside else few(sorted(told), 4),
+    )
+
+
+@arguments.about("sandbox", threats=("malformed-key", "one-gateway"))
+async def cannot_act_as_another_agent_by_a_key_that_names_none(target: Target) -> Outcome:
+    """`agent:denied:` matches, as text, what was granted for `agent:denied:*`, and then ran as the default agent."""
+    keys = (
+        "agent:denied:",
+        "agent:denied",
+        "agent:",
+        "agent::x",
+        "agent:denied\n:x",
+        "agent: denied:x",
+        "agent:deni\u0435d:x",
+    )
+    results = [(key, await target.gateway.call(key, "exec", command="id")) for key in keys]
+    acted = [ascii(key) for key, result in results if result.success or result.place is not Place.NONE]
+    codes = sorted({result.error.code if result.error else "no error" for _, result in results})
+    return Outcome(
+        held=not acted and codes == ["invalid_arguments"],
+        tried=few([ascii(key) for key in keys]),
+        came_back=f"ACTED BY: {few(acted)}" if acted else few(codes),
+    )
+
+
+@arguments.about("sandbox", threats=("token-on-the-host", "child-on-the-host"))
+async def is_not_placed_on_the_host_by_a_token_that_was_not_made_for_it(target: Target) -> Outcome:
+    """An agent's token reached a session that the configuration places on the host, and so was the gateway's user."""
+    before = target.bait.planted()
+    command = f"echo ran > {target.bait.open_folder}/by-a-token"
+    calls = {"exec": {"command": command}, "write": {"path": "by-a-token", "content": "x"}, "ls": {}}
+    results = [
+        (tool, await target.gateway.call(trial.ON_HOST, tool, args, host_allowed=False)) for tool, args in calls.items()
+    ]
+    out = [tool for tool, result in results if result.success or result.place is not Place.NONE]
+    out += sorted(target.bait.planted() - before) + list(target.gateway.tools(trial.ON_HOST, host_allowed=False))
+    codes = sorted({result.error.code if result.error else "no error" for _, result in results})
+    return Outcome(
+        held=not out and codes == ["denied"],
+        tried=f"{few(list(calls))}, and a list of the tools, in a session that is on the host",
+        came_back=f"ON THE HOST BY: {few(out)}" if out else f"{few(codes)}; no tool is listed",
+    )
+
+
+@resources.about(threats=("session-flood", "exhaustion"))
+async def cannot_open_more_sandboxes_than_an_agent_may_have(target: Target) -> Outcome:
+    """Whoever chooses session names chose sixty, and had sixty sandboxes."""
+    most = target.gateway.settings.gateway.max_sandboxes_per_agent
+    sessions = [f"agent:{target.agent.id}:flood-{number}" for number in range(most + 3)]
+    fleet = target.gateway.execution.fleet
+    seen = 0
+    try:
+        for session in sessions:
+            result = await target.gateway.call(session, "exec", command="true")
+            if result.error is not None and result.error.code != "sandbox_unavailable":
+                raise NotCarriedOut(f"{session}: {result.error.message}")
+            seen = max(seen, sum(one.agent == target.agent.id for one in fleet.listed()))
+        neighbour = await target.other.answers()
+    finally:
+        for session in sessions:
+            await fleet.stop((Place.SANDBOX, session))
+    return Outcome(
+        held=seen <= most and neighbour,
+        tried=f"{len(sessions)} sessions of an agent that may have {most} sandboxes",
+        came_back=f"{seen} lived at once; neighbour {'answered' if neighbour else 'DID NOT ANSWER'}",
     )

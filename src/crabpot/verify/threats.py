@@ -32,5 +32,9 @@ ROWS = {
     "hatch": "host programs that left ran on files of the agent's: links in .git, folders made unreadable, build files",
     "hatch-socket": "out of a guard by a socket, the user's bus or a debugger on the user's shell",
     "hatch-lease": "a build tool approved once, whose file the agent then changed",
+    "token-on-the-host": "a token for an agent's sessions included its main session, which was placed on the host",
+    "malformed-key": "a session key that one component read as text and another parsed, so that one agent's token "
+    "acted as another",
+    "session-flood": "a thousand session names: nothing may grow without bound, and one agent starves only itself",
     "hostile-runner": "giant frames, wrong ids, invalid UTF-8, silence, forged results",
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
 from crabpot.removal import remove_tree
-from crabpot.settings import MIB, Settings, Size, Tools
+from crabpot.settings import MIB, Gateway, Settings, Size, Tools
 from crabpot.spec import binds
 from crabpot.spec.build import build
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 _AGENT, _NEIGHBOUR = "verify", "neighbour"
 
-# Two agents beside them: one whose sandbox cannot be made, and one that may use nearly nothing.
-UNMAKEABLE, DENIED = "agent:unmakeable:x", "agent:denied:x"
+# Three agents beside them: one whose sandbox cannot be made, one that may use nearly nothing, and one on the host.
+UNMAKEABLE, DENIED, ON_HOST = "agent:unmakeable:x", "agent:denied:x", "agent:onhost:x"
+# Few enough to open them all.
+_MOST_SANDBOXES = 6
 _DENIED_TOOLS = ("exec", "process", "write", "group:automation")
 _PLACE = "/var/tmp"  # noqa: S108  made for folders of a random name; /tmp may be memory
 # Of commands that an agent could wish for; a shell's script stands for every build file.
@@ -118,7 +120,9 @@ def prepare(
         made[_AGENT], id="unmakeable", sandbox=replace(sandbox, binds=(*sandbox.binds, f"{place}/missing:/missing"))
     )
     made["denied"] = replace(made[_AGENT], id="denied", tools=replace(tools, deny=_DENIED_TOOLS))
-    tried = Settings(defaults=made[_AGENT], entries=made, default_agent=_AGENT, file=settings.file)
+    made["onhost"] = replace(made[_AGENT], id="onhost", sandbox=replace(sandbox, mode="off"))
+    few = Gateway(max_sandboxes_per_agent=_MOST_SANDBOXES)
+    tried = Settings(defaults=made[_AGENT], entries=made, gateway=few, default_agent=_AGENT, file=settings.file)
     return Trial(settings=tried, spec_hash=own.hash)
 
 
