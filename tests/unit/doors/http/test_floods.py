@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ import pytest
 
 from crabpot.doors.http.connections import MOST_EACH, STRANGERS, Connections
 from crabpot.doors.http.limits import Limits
+from crabpot.doors.http.peers import uid_of
 from crabpot.doors.http.principals import Role
 
 S = "agent:main:main"
@@ -191,6 +193,26 @@ def test_a_principal_loses_idle_connections_and_none_that_works():
         counted.arrived(one)
         counted.belongs(one, "bot")
     assert [one.dropped for one in (working, idle, last)] == [False, True, False]
+
+
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_the_kernel_says_whose_a_connection_is(family, address):
+    with socket.socket(family) as listener:
+        listener.bind((address, 0))
+        listener.listen()
+        client = socket.create_connection(listener.getsockname()[:2])
+        served, _ = listener.accept()
+        with served:
+            assert uid_of(served) == os.geteuid()
+            client.close()
+            # Nobody's any more; the kernel says 0 of it, and root must not be blamed.
+            assert uid_of(served) is None
+
+
+def test_the_kernel_says_the_same_of_a_socket_file():
+    one, other = socket.socketpair()
+    with one, other:
+        assert uid_of(one) == os.geteuid()
 
 
 FLOOD = f"""
