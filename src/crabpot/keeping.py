@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.errors import SandboxUnavailable
 from crabpot.ownership import make_own
 from crabpot.removal import remove_mapped_tree, remove_tree
+from crabpot.untrusted import open_regular, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FOLDER = "sandboxes"
 _NOTE = ".json"
+# A session key has 4096 characters at most, which JSON may spell sixfold.
+_LARGEST_NOTE = 64 * 1024
 # On its way out: what a removal that was interrupted left is found by this, and nothing else is called so.
 _GONE = ".gone"
 
@@ -182,9 +185,12 @@ def _entries(state: str, ending: str) -> list[str]:
 
 def _read(path: str) -> Kept | None:
     try:
-        with open(path, encoding="utf-8") as stream:
-            note: dict[str, Any] = json.load(stream)
-            used = os.fstat(stream.fileno()).st_mtime
+        handle = open_regular(path)
+        try:
+            note: dict[str, Any] = json.loads(read_handle(handle, path, most=_LARGEST_NOTE))
+            used = os.fstat(handle).st_mtime
+        finally:
+            os.close(handle)
         folder = path.removesuffix(_NOTE)
         return Kept(
             name=os.path.basename(folder),

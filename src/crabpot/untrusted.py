@@ -63,7 +63,10 @@ def read_handle(handle: int, shown: str, *, most: int) -> bytes:
 
 
 def _checked(handle: int, path: str) -> int:
-    if stat.S_ISREG(os.fstat(handle).st_mode):
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
         return handle
     os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     raise OSError(errno.EINVAL, "is not a regular file", path)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from crabpot.settings import (
     Tools,
 )
 from crabpot.spec import binds, build, grants
+from crabpot.untrusted import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +38,11 @@ MAX_BYTES = 1024**2
 MAX_PROBLEMS = 20
 MAX_LINKS = 40
 FEWEST_RECORDS = 100
+
+_UNFIT = {
+    errno.EINVAL: "is not a regular file",
+    errno.EFBIG: "is larger than 1 MiB; no configuration needs that",
+}
 
 EMPTY_ALLOW = 'an empty allow reads as both "nothing" and "anything"; leave it out, or use profile "minimal"'
 
@@ -50,16 +56,11 @@ def load(file: str | None, around: Surroundings, environ: Mapping[str, str]) -> 
 def read_text(file: str) -> str:
     """Read a regular, small, UTF-8 file; a FIFO or device would block or never end."""
     try:
-        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ConfigError(Problem(file=file, message="is not a regular file"))
-            content = stream.read(MAX_BYTES + 1)
+        content = read_regular(file, most=MAX_BYTES, follow=True)
     except OSError as error:
         hint = "check the path; `crabpot init` writes a starter" if isinstance(error, FileNotFoundError) else ""
-        message = f"cannot be read: {error.strerror}"
+        message = _UNFIT.get(error.errno or 0, f"cannot be read: {error.strerror}")
         raise ConfigError(Problem(file=file, message=message, hint=hint)) from None
-    if len(content) > MAX_BYTES:
-        raise ConfigError(Problem(file=file, message="is larger than 1 MiB; no configuration needs that"))
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
+from crabpot.config.load import read_text
 from crabpot.doors.connection import Connection
 from crabpot.errors import CrabpotError
 from crabpot.ownership import take
@@ -66,8 +67,7 @@ def fingerprint(config: str | None) -> str:
     """Tell configurations apart: a client must not be answered by one that is not its own."""
     if config is None:
         return "defaults"
-    with open(config, "rb") as stream:
-        return hashlib.sha256(os.fsencode(config) + b"\0" + stream.read()).hexdigest()
+    return hashlib.sha256(os.fsencode(config) + b"\0" + read_text(config).encode()).hexdigest()
 
 
 @contextlib.contextmanager

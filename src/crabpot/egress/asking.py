@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crabpot.audit.records import of_answer, of_request
 from crabpot.config import edit
+from crabpot.config.load import read_text
 from crabpot.elevation.requests import NOBODY, Answer, Request, denied, new_id
 from crabpot.elevation.store import StoreUnavailable
 
@@ -88,7 +89,6 @@ def write_down(file: str | None, agent: str, destination: Destination) -> None:
     """
     if file is None:
         return
-    with open(file, encoding="utf-8", newline="") as stream:
-        text = stream.read()
+    text = read_text(file)
     listed = f"{edit.entry_of(text, agent)}.sandbox.network.allow[+]"
     edit.write_atomically(file, edit.set_value(text, listed, json.dumps(str(destination))))

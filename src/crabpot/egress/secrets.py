@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
+
+from crabpot.untrusted import open_regular, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,16 +55,16 @@ class Secrets:
     def _file(self, written: str) -> bytes:
         path = f"{self._home}/{written[2:]}" if written.startswith("~/") else written
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = open_regular(path)
         except OSError as error:
             raise SecretUnavailable(f"file {written} cannot be read: {error.strerror}") from None
         try:
             found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()) or found.st_mode & _OTHERS:
+            if found.st_uid not in (0, os.geteuid()) or found.st_mode & _OTHERS:
                 raise SecretUnavailable(f"file {written} can be read by others: chmod 600 it, as the gateway's user")
-            if found.st_size > _LARGEST:
-                raise SecretUnavailable(f"file {written} is larger than a header")
-            return os.read(fd, _LARGEST + 1)
+            return read_handle(fd, written, most=_LARGEST)
+        except OSError:
+            raise SecretUnavailable(f"file {written} is larger than a header") from None
         finally:
             os.close(fd)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, get_args
 
 from crabpot.backends.bubblewrap import candidates, owner
 from crabpot.backends.bubblewrap.render import Mounting, Program
+from crabpot.untrusted import open_regular, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,12 +44,14 @@ def key(kit: str) -> list[str]:
 def recall(path: str, wanted: Sequence[str]) -> candidates.Chosen | None:
     """Give what was found, if it can be believed."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
+        fd = open_regular(path)
+        try:
             found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
                 return None
-            return _parse(json.loads(file.read(_LARGEST)), wanted)
+            return _parse(json.loads(read_handle(fd, path, most=_LARGEST)), wanted)
+        finally:
+            os.close(fd)
     except (OSError, ValueError, RecursionError):
         return None
 

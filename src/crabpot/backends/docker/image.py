@@ -15,6 +15,7 @@ from crabpot.backends.docker.demultiplexer import Demultiplexer
 from crabpot.backends.docker.engine import EngineRefused
 from crabpot.backends.docker.removal import made_or_removed, remove
 from crabpot.errors import SandboxUnavailable
+from crabpot.untrusted import read_regular
 from crabpot.writing import write_whole
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ class Interpreters:
 
     def _recall(self) -> dict[str, str]:
         try:
-            with open(self._file, "rb") as file:
-                document = json.loads(file.read(1024**2))
+            document = json.loads(read_regular(self._file, most=1024**2))
         except (OSError, ValueError, RecursionError):
             return {}
         if not isinstance(document, dict):

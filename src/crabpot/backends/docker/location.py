@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import SandboxUnavailable
+from crabpot.untrusted import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,8 +74,7 @@ def _endpoint(folder: str, context: str) -> str:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            document = json.loads(file.read(_LARGEST))
+        document = json.loads(read_regular(path, most=_LARGEST, follow=True))
     except (OSError, ValueError, RecursionError) as error:
         raise SandboxUnavailable(f"{path} cannot be read: {error}; set DOCKER_HOST to the engine's socket") from None
     if not isinstance(document, dict):

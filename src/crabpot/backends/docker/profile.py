@@ -8,6 +8,7 @@ from functools import cache
 from crabpot.backends.docker.render import seccomp_text
 from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp_profile import docker_profile
+from crabpot.untrusted import read_regular
 
 _LARGEST = 4 * 1024**2
 
@@ -28,8 +29,7 @@ def read(setting: str) -> str:
     if not setting.startswith("/"):
         raise SandboxUnavailable(f'docker.seccomp is "default" or the absolute path of a profile, not "{setting}"')
     try:
-        with open(setting, "rb") as file:
-            document = json.loads(file.read(_LARGEST))
+        document = json.loads(read_regular(setting, most=_LARGEST, follow=True))
     except (OSError, ValueError, RecursionError) as error:
         raise SandboxUnavailable(f"the seccomp profile {setting} cannot be read: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("defaultAction"), str):

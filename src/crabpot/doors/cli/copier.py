@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from crabpot.streams import Streams
 
 CHUNK = 1024 * 1024
-# Never through a link, and never stuck on a pipe that nobody writes.
-CAREFULLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
 _DEEPEST = 64
 _TOLD_EVERY = 64 * CHUNK
 

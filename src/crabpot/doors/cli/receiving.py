@@ -7,10 +7,11 @@ import secrets
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from crabpot.doors.cli.copier import CAREFULLY, Copier, check, check_depth, left_out
+from crabpot.doors.cli.copier import Copier, check, check_depth, left_out
 from crabpot.doors.cli.frame import note
 from crabpot.errors import CrabpotError
 from crabpot.streams import Streams
+from crabpot.untrusted import CAREFULLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

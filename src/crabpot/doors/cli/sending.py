@@ -7,9 +7,10 @@ import stat
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from crabpot.doors.cli.copier import CAREFULLY, CHUNK, Copier, check, check_depth, left_out
+from crabpot.doors.cli.copier import CHUNK, Copier, check, check_depth, left_out
 from crabpot.doors.cli.frame import note
 from crabpot.streams import Streams
+from crabpot.untrusted import CAREFULLY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
