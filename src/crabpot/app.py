@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from crabpot.config.places import find_config, find_state
+from crabpot.placement.scope import acting_for
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.network import describe
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from crabpot.audit.store import AuditLog
     from crabpot.backends.base import Backend, Clause
-    from crabpot.backends.conversation import Answers
+    from crabpot.backends.conversation import Answer, Answers, Conversation
     from crabpot.backends.registry import Registry, Told
     from crabpot.doctor.examination import Doctor
     from crabpot.egress.reaching import Ground
@@ -130,7 +131,7 @@ class App:
         desk = Desk(self.around.state)
         departure = Departure(desk=desk, audit=audit, execution=execution, host=self._host(settings))
         connections, commands = self._connections(audit, desk), _commands(departure)
-        execution.answering = lambda scope: {**connections(scope), **commands(scope)}
+        execution.answering = lambda scope: _on_behalf_of(scope, {**connections(scope), **commands(scope)})
         gateway = Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
         tracing.trace(gateway, self.environ)
         return gateway
@@ -212,6 +213,19 @@ def _commands(departure: Departure) -> Callable[[Scope], Answers]:
         return HostCommands(departure=departure)
 
     return lambda scope: commands().answers(scope) if scope.agent.sandbox.host_commands else {}
+
+
+def _on_behalf_of(scope: Scope, answers: Answers) -> Answers:
+    """Count what is done to answer a sandbox against its scope."""
+
+    def counted(answer: Answer) -> Answer:
+        async def answering(conversation: Conversation) -> None:
+            with acting_for(scope.agent.id, scope.key):
+                await answer(conversation)
+
+        return answering
+
+    return {kind: counted(answer) for kind, answer in answers.items()}
 
 
 def _allow_many_files() -> None:

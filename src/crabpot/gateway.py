@@ -16,6 +16,7 @@ from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
+from crabpot.placement.scope import acting_for
 from crabpot.policy import rules as policy
 from crabpot.policy.catalogue import BUILT_IN
 
@@ -117,7 +118,8 @@ class Gateway:
         streams = None if streams is None else streams.counted(streamed)
 
         try:
-            with self.departure.attended(streams, placed.answer):
+            scope_key = placed.answer.scope_key or session
+            with acting_for(agent.id, scope_key), self.departure.attended(streams, placed.answer):
                 if leaving is not None:
                     result = await self.departure.leave(call, agent, placed.answer, leaving, streams)
                 else:

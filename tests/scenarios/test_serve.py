@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -120,6 +121,61 @@ def test_told_to_end_it_ends_everything_in_order(placed, number, until):
     assert b"Traceback" not in told
     assert not os.path.exists(f"/proc/{(placed.workspace / 'pid').read_text().strip()}")
     assert not (placed.state / "serve.sock").exists()
+
+
+# The real `serve`, with a host tool whose thread waits for ever: a FIFO that nobody writes.
+STUCK = """
+import asyncio, os, sys
+from crabpot import app
+from crabpot.doors.cli import serving, ending
+
+class Stuck(app.App):
+    def gateway(self):
+        made = super().gateway()
+
+        async def wait_for_ever(path):
+            return await asyncio.to_thread(os.open, path, os.O_RDONLY)
+
+        made.register("message", wait_for_ever)
+        return made
+
+ending.GRACE_S = 3.0
+wired = app.start(config=None, state=None, environ=os.environ)
+asyncio.run(serving._serve(Stuck(config=wired.config, around=wired.around, environ=os.environ), None))
+"""
+
+
+def test_told_to_end_it_ends_even_if_every_thread_of_an_agent_is_stuck(placed, until, tmp_path):
+    os.mkfifo(tmp_path / "alternates")
+    served = subprocess.Popen(
+        [sys.executable, "-c", STUCK],
+        cwd=placed.home,
+        env=placed.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    served.stdout.readline()
+    stuck = json.dumps({"path": str(tmp_path / "alternates")})
+    clients = [
+        placed.start("call", "message", "--args", stuck, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(10)
+    ]
+    until(lambda: _intents(placed) == 10)
+    # Another session is answered meanwhile, and so is whoever asks for what only the gateway itself knows.
+    assert placed("exec", "--session", "agent:other:main", "--", "echo on").out == "on\n"
+    assert placed("approvals", "list").code == 0
+    served.send_signal(signal.SIGTERM)
+    _, complaints = served.communicate(timeout=30)
+    assert served.returncode == 1
+    assert b"stuck" in complaints
+    for client in clients:
+        client.wait(timeout=30)
+    assert _intents(placed) == 10
+
+
+def _intents(placed):
+    records = map(json.loads, placed("audit", "export").out.splitlines())
+    return sum(record["kind"] == "intent" and record["tool"] == "message" for record in records)
 
 
 def test_a_client_that_is_killed_takes_its_command_along(placed, until):

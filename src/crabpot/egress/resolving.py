@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from crabpot.egress.destinations import embedded
+from crabpot.threads import Allowance, FairThreads
 
 if TYPE_CHECKING:
     from crabpot.egress.destinations import Address
 
 _TIMEOUT_S = 15.0
-# A resolver that hangs holds a thread; these are for connections alone, and other threads of the gateway go on.
-_AT_ONCE = 32
+# A name server that is silent holds a thread for as long as the system's resolver is patient. So these are for names
+# alone, and an agent that asks for a thousand such names waits for its own.
+_ALLOWED = Allowance(scope=4, agent=8, agents=128, own=8)
 
 
 class Unresolved(Exception):
@@ -33,12 +34,12 @@ class SystemResolver:
     """The host's own: /etc/hosts, DNS, whatever nsswitch says."""
 
     def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: FairThreads | None = None
 
     async def resolve(self, name: str) -> tuple[Address, ...]:
-        """Ask in a thread, and wait for it no longer than a person would."""
+        """Ask in a thread of whoever wants to know, and wait no longer than a person would."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="crabpot-resolver")
+            self._threads = FairThreads(_ALLOWED, name="crabpot-resolver")
         asking = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, name)
         try:
             async with asyncio.timeout(_TIMEOUT_S):

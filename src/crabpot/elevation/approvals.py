@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -199,7 +200,8 @@ class Desk:
 
     def _look(self) -> None:
         if self._looker is None or self._looker.done():
-            self._looker = asyncio.create_task(self._look_on())
+            # In a context of its own: it looks for all, and must not be counted against whoever asked first.
+            self._looker = asyncio.create_task(self._look_on(), context=Context())
 
     async def _look_on(self) -> None:
         while self._waiting or self._watchers:

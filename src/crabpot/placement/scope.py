@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crabpot.settings import AgentSettings
 
 # What a program tries a thousand times is told once, and no more than this of different things.
 _MOST_HINTS = 5
+
+
+class Principal(NamedTuple):
+    """Whose work it is, where that must be counted: one agent's, in one scope."""
+
+    agent: str
+    scope_key: str
+
+
+# What is done for an agent is counted against that agent. None is the gateway's own work, and its operators'.
+ACTING_FOR: ContextVar[Principal | None] = ContextVar("ACTING_FOR", default=None)
+
+
+@contextmanager
+def acting_for(agent: str, scope_key: str) -> Iterator[None]:
+    """Do what a block does on behalf of a scope; what it starts is counted the same way."""
+    before = ACTING_FOR.set(Principal(agent, scope_key))
+    try:
+        yield
+    finally:
+        ACTING_FOR.reset(before)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import sandboxes, tools
 from crabpot.doors import serve as door
 from crabpot.doors.cli.approving import Queue
+from crabpot.doors.cli.ending import Ending
 from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.errors import CrabpotError
+from crabpot.threads import FairThreads
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,10 +40,12 @@ def serve(frame: Frame, options: Namespace) -> int:
 async def _serve(app: App, at: Address | None) -> None:
     from crabpot.doors.http.door import opened  # noqa: PLC0415
 
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    # What waits in a thread for one agent keeps no other agent, and no operator, waiting.
+    asyncio.get_running_loop().set_default_executor(FairThreads())
+    ending = Ending()
+    ending.listen()
     gateway = app.gateway()
+    ending.last_words = gateway.audit.close
     gateway.desk.attach(Queue(app.around.state))
 
     async def inquire(name: str, args: dict[str, Any]) -> Any:
@@ -55,10 +58,10 @@ async def _serve(app: App, at: Address | None) -> None:
         ):
             gateway.execution.warm_up(gateway.settings)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
-            while not ended.is_set():
+            while not ending.asked.is_set():
                 await sandboxes.sweep(gateway)
                 try:
-                    await asyncio.wait_for(ended.wait(), _SWEEP_S)
+                    await asyncio.wait_for(ending.asked.wait(), _SWEEP_S)
                 except TimeoutError:
                     continue
     finally:
