@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 # How often another process's answer is looked for, while somebody waits for one.
 _LOOK_S = 0.1
-# An agent that asks without end must not keep the others' requests from the operator, nor fill the disk.
-_MOST_OF_A_SCOPE, _MOST = 256, 1024
+# An agent that asks without end must not keep the others' requests from the operator, nor fill the disk: neither from
+# one scope nor from many. Whoever has few requests is heard also where all others have filled the desk.
+_MOST_OF_A_SCOPE, _MOST_OF_AN_AGENT, _MOST, _RESERVED = 256, 512, 1024, 8
 _ENDING = denied(GONE, "the gateway ends")
 
 
@@ -63,7 +64,7 @@ class Desk:
         self._opened: tuple[Store, Leases] | None = None
         self._opening = threading.Lock()
         self._attached: list[_Attached] = []
-        self._asked: Counter[str] = Counter()
+        self._asked: Counter[tuple[str, str]] = Counter()
         self._waiting: dict[str, _Waiting] = {}
         self._changed = asyncio.Condition()
         self._watchers = 0
@@ -137,14 +138,25 @@ class Desk:
             return Answer(allowed=True, by=f"lease {lease.id}", reason=lease.answer.reason)
         if not any(one.hears(request) for one in self._attached):
             return denied(NOBODY, "nobody is there to ask")
-        if self._asked[request.scope_key] >= _MOST_OF_A_SCOPE or self._asked.total() >= _MOST:
-            return denied(NOBODY, "too many requests wait for an answer already")
-        self._asked[request.scope_key] += 1
+        crowded = self._crowded(request)
+        if crowded is not None:
+            return denied(NOBODY, f"too many {crowded} wait for an answer already")
+        asker = request.agent, request.scope_key
+        self._asked[asker] += 1
         try:
             return await self._stored(request)
         finally:
-            self._asked -= Counter({request.scope_key: 1})
+            self._asked -= Counter({asker: 1})
             await self._tell()
+
+    def _crowded(self, request: Request) -> str | None:
+        """Say whose requests fill the room that this one would need, or None."""
+        if self._asked[request.agent, request.scope_key] >= _MOST_OF_A_SCOPE:
+            return f"requests of {request.scope_key}"
+        of_agent = sum(count for (agent, _), count in self._asked.items() if agent == request.agent)
+        if of_agent >= _MOST_OF_AN_AGENT:
+            return f"requests of the agent {request.agent}"
+        return "requests" if of_agent >= _RESERVED and self._asked.total() >= _MOST else None
 
     async def _stored(self, request: Request) -> Answer:
         try:

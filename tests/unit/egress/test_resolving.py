@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+import crabpot
 
 from crabpot.egress.dialling import Unreachable, dial
 from crabpot.egress.resolving import SystemResolver, Unresolved
@@ -46,3 +53,17 @@ async def test_the_first_address_that_answers_is_taken():
         await dial((LOOPBACK,), port)
     with pytest.raises(Unreachable):
         await dial((), port)
+
+
+def test_names_that_nobody_answers_are_the_trouble_of_the_agent_that_asked(tmp_path):
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:5\n")
+    (tmp_path / "hosts").write_text("127.0.0.9 listed.example\n")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n")
+    source = os.path.dirname(os.path.dirname(crabpot.__file__))
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "--mount", sys.executable, Path(__file__).with_name("silent.py"), tmp_path],
+        env={**os.environ, "PYTHONPATH": source}, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    said = json.loads(done.stdout)
+    assert said["found"] == ["127.0.0.9"]
+    assert said["took_s"] < 5

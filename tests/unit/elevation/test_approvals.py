@@ -191,6 +191,32 @@ async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_re
         await asyncio.gather(*waiting)
 
 
+async def test_many_scopes_of_one_agent_cannot_fill_the_desk(desk, a_request, kit):
+    async with desk(Waits()) as made:
+        flood = [asyncio.create_task(made.decide(a_request(scope_key=f"s{number}"))) for number in range(600)]
+        await kit.until(lambda: sum(task.done() for task in flood) == 600 - 512, within_s=120)
+        refused = next(task.result() for task in flood if task.done())
+        assert "requests of the agent main wait" in refused.reason
+        asked = asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs")))
+        await kit.until(lambda: len(pending := made.pending()) == 513 and any(one.agent == "other" for one in pending))
+        for one in made.pending():
+            made.answer(one.id, YES if one.agent == "other" else NO)
+        assert (await asked).allowed
+        await asyncio.gather(*flood)
+
+
+async def test_a_full_desk_still_takes_the_first_requests_of_who_has_few(desk, a_request, kit, monkeypatch):
+    monkeypatch.setattr(approvals, "_MOST", 20)
+    async with desk(Waits()) as made:
+        flood = [asyncio.create_task(made.decide(a_request(agent=f"a{n % 2}", scope_key=f"s{n}"))) for n in range(40)]
+        await kit.until(lambda: sum(task.done() for task in flood) == 20)
+        asked = [asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs"))) for _ in range(10)]
+        await kit.until(lambda: sum(one.agent == "other" for one in made.pending()) == 8)
+        for one in made.pending():
+            made.answer(one.id, NO)
+        await asyncio.gather(*flood, *asked)
+
+
 async def test_a_store_that_cannot_be_written_lets_nothing_through(desk, a_request, scripted):
     async with desk(scripted(YES)) as made:
         made.store.announce()
