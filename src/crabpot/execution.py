@@ -6,16 +6,17 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot import keeping
 from crabpot.arguments import InvalidCall, split_input, time_limit
 from crabpot.backends.conversation import NO_ANSWERS
 from crabpot.backends.host.backend import open_on_host
 from crabpot.errors import SandboxLost, SandboxUnavailable
+from crabpot.fairness import Allowance, Line
 from crabpot.fleet import Fleet
 from crabpot.model import Failure, Place, ToolResult
-from crabpot.placement.scope import Scope
+from crabpot.placement.scope import Principal, Scope
 from crabpot.spares import Spares
 from crabpot.spec import binds
 from crabpot.spec.build import build
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from crabpot.backends.inflight import Sink
     from crabpot.backends.registry import Registry
     from crabpot.backends.reply import Reply
+    from crabpot.backends.wire import Source
     from crabpot.fleet import Connected, Live
     from crabpot.model import ToolCall
     from crabpot.placement.rules import Placement
@@ -46,6 +48,17 @@ _REMEMBERED = 4096
 
 _NO_STREAMS = Streams()
 
+# Each call holds its arguments and its output, up to a few MiB, and somebody could make ten thousand of them.
+_AT_ONCE = Allowance(scope=256, agent=512, agents=8192, own=0)
+
+
+class _Asked(NamedTuple):
+    """What a call is to be done with, checked: its arguments, its input, its time limit."""
+
+    args: dict[str, Any]
+    source: Source | None
+    timeout_s: float
+
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
@@ -59,6 +72,7 @@ class Execution:
     fleet: Fleet = field(default_factory=Fleet)
     spares: Spares = field(init=False)
     _keeps_spares: bool = False
+    _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
     _specs: dict[tuple[str, str], tuple[SandboxSpec, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,20 +95,32 @@ class Execution:
     async def run(self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None) -> ToolResult:
         """Run one call to its end."""
         try:
-            timeout_s = time_limit(call.args, agent)
-            args, source = split_input(call)
+            asked = _Asked(*split_input(call), time_limit(call.args, agent))
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
+        whose = Principal(agent.id, placed.scope_key or call.session)
+        taken = self._underway.full(whose)
+        if taken is not None:
+            message = f"{taken} has as many calls under way as it may have; wait until one of them has ended"
+            return call.failed("process_limit", message)
+        self._underway.enter(whose)
+        try:
+            return await self._run(call, agent, placed, streams or _NO_STREAMS, asked)
+        finally:
+            self._underway.leave(whose)
+
+    async def _run(
+        self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _Asked
+    ) -> ToolResult:
         live = await self.acquire(agent, placed, call)
-        live.left_running = live.left_running or bool(args.get("background"))
-        given = streams or _NO_STREAMS
+        live.left_running = live.left_running or bool(asked.args.get("background"))
         underway = None if live.scope is None else live.scope.begin(call.session)
         try:
             reply = await live.wire.call(
                 call.tool,
-                args,
-                timeout_s=timeout_s,
-                source=given.source or source,
+                asked.args,
+                timeout_s=asked.timeout_s,
+                source=given.source or asked.source,
                 sink=given.sink,
                 resizes=given.resizes,
             )

@@ -13,6 +13,7 @@ from crabpot.backends.stream import GRACE_S
 from crabpot.backends.wire import RunnerWire
 from crabpot.crowding import leaver
 from crabpot.errors import SandboxUnavailable
+from crabpot.fairness import Allowance, Slots
 from crabpot.model import Place
 from crabpot.settings import Gateway
 from crabpot.standstill import Standstill
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 START_S = 20.0
 
 # Each opening holds a few dozen descriptors for its moment; a burst must not run into `ulimit -n`.
-_AT_ONCE = 32
+# An agent that opens a thousand waits for its own, and not the others for it.
+_AT_ONCE = Allowance(scope=24, agent=24, agents=32, own=8)
 
 _CLOSING = "the gateway is closing"
 
@@ -137,7 +139,7 @@ class Fleet:
         self._wanted: dict[Key, _Wanted] = {}
         self._ending: dict[asyncio.Task[None], Live] = {}
         self._stills: list[Standstill[Live]] = []
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = Slots(_AT_ONCE)
         self._closed = False
 
     def find(self, key: Key, version: str) -> Live | None:
@@ -200,7 +202,7 @@ class Fleet:
     async def _open(self, key: Key, wanted: _Wanted, going: asyncio.Task[None] | None) -> Live:
         if going is not None:
             await asyncio.wait([going])
-        async with self._slots:
+        async with self._slots.taken():
             found = await wanted.open_()
         connected = found if isinstance(found, Connected) else await self.connect(found)
         opened, wire = connected.opened, connected.wire

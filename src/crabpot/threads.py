@@ -7,13 +7,13 @@ goes on; what is beyond an allowance waits in its own line.
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from crabpot.fairness import Allowance, Line
 from crabpot.placement.scope import ACTING_FOR
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ T = TypeVar("T")
 _PATIENCE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
-    """How many may be at work at once: for one scope, for one agent, for all of them, and for the gateway itself."""
-
-    scope: int = 4
-    agent: int = 16
-    agents: int = 64
-    own: int = 16
+_WORKERS = Allowance(scope=4, agent=16, agents=64, own=16)
 
 
 @dataclass(slots=True, eq=False)
@@ -52,57 +45,16 @@ class _Job:
                 self.future.set_exception(error)
 
 
-@dataclass(slots=True)
-class _Line:
-    """What is at work and what waits, each by whose it is."""
-
-    allowed: Allowance
-    at_work: Counter[Any] = field(default_factory=Counter)
-    waiting: dict[Principal | None, deque[_Job]] = field(default_factory=dict)
-
-    def join(self, job: _Job) -> None:
-        self.waiting.setdefault(job.whose, deque()).append(job)
-
-    def leave(self, whose: Principal | None) -> None:
-        for key in _counted(whose):
-            self.at_work[key] -= 1
-            if not self.at_work[key]:
-                del self.at_work[key]
-
-    def next(self) -> _Job | None:
-        """Take the first job that has room; whoever was served last goes behind all others."""
-        for whose, jobs in self.waiting.items():
-            if self._has_room(whose):
-                job = jobs.popleft()
-                del self.waiting[whose]
-                if jobs:
-                    self.waiting[whose] = jobs
-                self.at_work.update(_counted(whose))
-                return job
-        return None
-
-    def _has_room(self, whose: Principal | None) -> bool:
-        if whose is None:
-            return self.at_work[None] < self.allowed.own
-        most = (self.allowed.agents, self.allowed.agent, self.allowed.scope)
-        return all(self.at_work[key] < limit for key, limit in zip(_counted(whose), most, strict=True))
-
-
-def _counted(whose: Principal | None) -> tuple[Any, ...]:
-    """Give what a job counts as: of an agent, of this agent, of this scope; or the gateway's own."""
-    return (None,) if whose is None else ("agents", whose.agent, whose)
-
-
 class FairThreads(ThreadPoolExecutor):
     """An executor that asks for whom each job is (`acting_for`). Event loops take nothing but a ThreadPoolExecutor.
 
     Its threads are daemons: the interpreter does not wait for one that is stuck.
     """
 
-    def __init__(self, allowed: Allowance = Allowance(), *, name: str = "crabpot-worker") -> None:  # noqa: B008  frozen
+    def __init__(self, allowed: Allowance = _WORKERS, *, name: str = "crabpot-worker") -> None:
         super().__init__(1)
         self._name = name
-        self._line = _Line(allowed)
+        self._line: Line[_Job] = Line(allowed)
         self._turn = threading.Condition()
         self._ready: SimpleQueue[_Job] = SimpleQueue()
         self._idle = 0
@@ -114,7 +66,7 @@ class FairThreads(ThreadPoolExecutor):
         with self._turn:
             if self._closed:
                 raise RuntimeError("the threads have ended")
-            self._line.join(job)
+            self._line.join(job.whose, job)
             self._dispatch()
         return job.future
 
@@ -148,4 +100,4 @@ class FairThreads(ThreadPoolExecutor):
             for job in dropped:
                 job.future.cancel()
             if wait:
-                self._turn.wait_for(lambda: not self._line.at_work, _PATIENCE_S)
+                self._turn.wait_for(lambda: not self._line.inside, _PATIENCE_S)

@@ -205,6 +205,23 @@ async def test_many_calls_lost_at_once_open_one_fresh_sandbox(bench, kit):
         assert len(made.backend.opened) == 2
 
 
+async def test_ten_thousand_calls_of_one_session_are_refused_by_name_and_another_is_answered(bench, kit):
+    async with bench() as made:
+        await made.gateway.call(S, "ls")
+        (live,) = made.execution.fleet.listed()
+        flood = [asyncio.create_task(made.gateway.call(S, "exec", command="sleep 60")) for _ in range(10_000)]
+        await kit.until(lambda: sum(task.done() for task in flood) == 10_000 - 256)
+        refused = next(task.result() for task in flood if task.done())
+        assert refused.error.code == "process_limit"
+        assert f"{S} has as many calls under way as it may have" in refused.error.message
+        assert live.wire.busy == 256
+        assert (await made.gateway.call("agent:other:main", "exec", command="echo on")).stdout == "on\n"
+        for task in flood:
+            task.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+        assert (await made.gateway.call(S, "exec", command="echo on")).stdout == "on\n"
+
+
 async def test_the_limit_that_killed_a_sandbox_is_named(bench, kit):
     backend = kit.Unconfined()
     backend.death = ("memory_limit", "the sandbox used more than 2 GiB")

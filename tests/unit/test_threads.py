@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
+from crabpot.fairness import Allowance
 from crabpot.placement.scope import acting_for
-from crabpot.threads import Allowance, FairThreads
+from crabpot.threads import FairThreads
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def test_many_scopes_of_one_agent_are_that_agent_still(threads, stuck):
     with acting_for("other", "x"):
         async with asyncio.timeout(10):
             assert await asyncio.to_thread(os.getpid) == os.getpid()
-    assert threads._line.at_work["hostile"] == 4
+    assert threads._line.inside["hostile"] == 4
     withdraw(jobs, stuck)
 
 
@@ -81,7 +82,7 @@ async def test_every_agent_at_once_leaves_threads_for_the_gateway_itself(threads
     jobs = [job for number in range(20) for job in await fill(f"a{number}", "s", stuck.wait, 4)]
     async with asyncio.timeout(10):
         assert await asyncio.to_thread(os.getpid) == os.getpid()
-    assert threads._line.at_work["agents"] == 8
+    assert threads._line.inside["agents"] == 8
     withdraw(jobs, stuck)
 
 
@@ -107,7 +108,7 @@ async def test_all_is_done_and_failures_come_back(threads):
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 // 0)
     assert done == [2**number for number in range(500)]
-    assert not threads._line.at_work
+    assert not threads._line.inside
     assert not threads._line.waiting
 
 

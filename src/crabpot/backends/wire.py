@@ -78,6 +78,9 @@ class Wire(FrameStream, Generic[Answer]):
         more: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header."""
+        # A runner that reads nothing would have the frames of all its calls wait in our memory.
+        if not self.writable.is_set():
+            await self.writable.wait()
         if self.lost is not None:
             raise SandboxLost(self.lost)
         self._count += 1

@@ -8,7 +8,8 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 from crabpot.egress.destinations import embedded
-from crabpot.threads import Allowance, FairThreads
+from crabpot.fairness import Allowance
+from crabpot.threads import FairThreads
 
 if TYPE_CHECKING:
     from crabpot.egress.destinations import Address

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import crabpot
-
 from crabpot.egress.dialling import Unreachable, dial
 from crabpot.egress.resolving import SystemResolver, Unresolved
 from crabpot.egress.routes import is_own
