@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.audit import FILE_NAME, volumes
 from crabpot.audit.chain import append
+from crabpot.audit.coalescing import EVERY_S, Coalescer
 from crabpot.audit.retention import Retention
 from crabpot.audit.tables import SCHEMA
 from crabpot.database import connect
@@ -38,13 +39,15 @@ class AuditUnavailable(CrabpotError):
 
 
 class AuditLog:
-    """Append-only. `record` never waits; `durable` waits until everything recorded so far is on disk."""
+    """Append-only. `record` never waits; `durable` waits until everything recorded so far, but counts, is on disk."""
 
     def __init__(self, state: str, kept: Audit = Audit()) -> None:
         self._file = os.path.join(state, FILE_NAME)
         self._retention = Retention(folder=os.path.join(state, volumes.FOLDER), kept=kept)
         self._queue: queue.SimpleQueue[Record | Told | None] = queue.SimpleQueue()
         self._urgent = threading.Event()
+        self._turn = threading.Lock()
+        self._coalescer = Coalescer()
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
@@ -59,9 +62,17 @@ class AuditLog:
         self._thread.start()
 
     def record(self, record: Record) -> None:
-        """Add a record; its time is now."""
+        """Add a record; its time is now. What an agent does over and over again is counted instead."""
         record["time"] = round(time.time(), 3)
-        self._queue.put(record)
+        # Before the queue, which would grow as fast as an agent can be refused.
+        with self._turn:
+            for one in self._coalescer.take(record):
+                self._queue.put(one)
+
+    def _record_counts(self, *, everything: bool = False) -> None:
+        with self._turn:
+            for one in self._coalescer.due(everything=everything):
+                self._queue.put(one)
 
     async def durable(self) -> None:
         """Wait until all that was recorded is on disk; AuditUnavailable if it cannot be."""
@@ -88,6 +99,7 @@ class AuditLog:
         """Write what is left; AuditUnavailable if that cannot be done."""
         if self._thread is None:
             return
+        self._record_counts(everything=True)
         failures: list[str | None] = []
         self._queue.put(failures.append)
         self._queue.put(None)
@@ -129,7 +141,11 @@ class AuditLog:
     def _gather(self, unwritten: list[Record]) -> tuple[list[Told], bool]:
         """Take everything that waits, or comes within a moment: one commit for all of it. None is the end."""
         waiting: list[Told] = []
-        item = self._queue.get()
+        try:
+            item = self._queue.get(timeout=EVERY_S)
+        except queue.Empty:
+            self._record_counts()
+            return waiting, False
         if isinstance(item, dict):
             self._urgent.wait(_LINGER_S)
         self._urgent.clear()

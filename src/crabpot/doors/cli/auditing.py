@@ -60,7 +60,11 @@ def _line(record: dict[str, Any]) -> str:
         return visible(f"{record['number']:>6} {when} {record['kind']:<7} {_asked(record)}  [{record.get('session')}]")
     if record["kind"] == "connection":
         what = f"connection {record['answer']:<8} {record['destination']}: {record['because']}"
-        return visible(f"{record['number']:>6} {when} {what}  [{record['session']}]")
+        more = f" ({_counted(record['repeated'])} more)" if "repeated" in record else ""
+        return visible(f"{record['number']:>6} {when} {what}{more}  [{record['session']}]")
+    if record["kind"] == "withheld":
+        what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
+        return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
     args = record.get("args", {})
     what = args.get("command") or args.get("path") or ""
@@ -68,6 +72,11 @@ def _line(record: dict[str, Any]) -> str:
         f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
     )
     return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
+
+
+def _counted(told: dict[str, Any]) -> str:
+    since, until = (time.strftime("%H:%M:%S", time.localtime(told[name])) for name in ("since", "until"))
+    return f"{told['count']} from {since} to {until}"
 
 
 def _asked(record: dict[str, Any]) -> str:

@@ -1,0 +1,164 @@
+"""How much an agent can make the log say: the same thing once and then how often, and no more than an allowance.
+
+What is not written by itself is counted, and the count is written: every record that was taken is in the log as one of
+its own, in a `repeated`, or in a record of kind `withheld`, exactly once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crabpot.audit.chain import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Record = dict[str, Any]
+
+# How often a count is written, and of how many different things of one agent at a time.
+EVERY_S = 10.0
+_MOST_OF_AN_AGENT = 128
+
+_KIB, _MIB = 1024, 1024**2
+
+
+class _Rate(NamedTuple):
+    burst_bytes: int
+    bytes_per_s: int
+
+
+# By what an agent does: its sandboxes connect by themselves, ask by themselves, and call through a door. What touches
+# the host, an answer that allows, and an opened sandbox are always written: nothing may hide behind a flood.
+_RATES = {
+    "connection": _Rate(4 * _MIB, 16 * _KIB),
+    "request": _Rate(4 * _MIB, 16 * _KIB),
+    "call": _Rate(64 * _MIB, 256 * _KIB),
+}
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was taken and not written by itself, since the last time that this was told."""
+
+    due: float
+    record: Record
+    count: int = 0
+    size: int = 0
+    since: float = 0.0
+    until: float = 0.0
+
+    def add(self, record: Record, size: int = 0) -> None:
+        self.since = self.since if self.count else record["time"]
+        self.until = record["time"]
+        self.count += 1
+        self.size += size
+
+    def told(self) -> dict[str, Any]:
+        return {"count": self.count, "since": self.since, "until": self.until}
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What an agent may still write of one kind."""
+
+    left: float
+    at: float
+
+    def take(self, size: int, rate: _Rate, now: float) -> bool:
+        self.left = min(rate.burst_bytes, self.left + max(0.0, now - self.at) * rate.bytes_per_s)
+        self.at = now
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+class Coalescer:
+    """Of one log. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._repeated: dict[tuple[Any, ...], _Counted] = {}
+        self._withheld: dict[tuple[str, str], _Counted] = {}
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
+        self._of_agent: Counter[str] = Counter()
+        self._due = 0.0
+
+    def take(self, record: Record) -> Iterator[Record]:
+        """Give what is to be written now that this was recorded: the record itself or nothing, and what is due."""
+        now = time.monotonic()
+        if now >= self._due:
+            yield from self.due()
+        kind = _kind(record)
+        if kind is None:
+            yield record
+            return
+        key = _sameness(record)
+        repeated = None if key is None else self._repeated.get(key)
+        if repeated is not None:
+            repeated.add(record)
+        elif self._may_write(record, kind, now):
+            if key is not None and self._of_agent[record["agent"]] < _MOST_OF_AN_AGENT:
+                self._of_agent[record["agent"]] += 1
+                self._repeated[key] = _Counted(now + EVERY_S, record)
+            yield record
+
+    def _may_write(self, record: Record, kind: str, now: float) -> bool:
+        whose, rate, size = (record["agent"], kind), _RATES[kind], len(text_of(record))
+        bucket = self._buckets.get(whose)
+        if bucket is None:
+            bucket = self._buckets[whose] = _Bucket(rate.burst_bytes, now)
+        if bucket.take(size, rate, now):
+            return True
+        withheld = self._withheld.get(whose)
+        if withheld is None:
+            withheld = self._withheld[whose] = _Counted(now + EVERY_S, record)
+        withheld.add(record, size)
+        return False
+
+    def due(self, *, everything: bool = False) -> Iterator[Record]:
+        """Give the counts that are to be written: those that are due, or all of them."""
+        now = time.monotonic()
+        self._due = now + EVERY_S
+        for key, counted in list(self._repeated.items()):
+            if counted.count and (everything or now >= counted.due):
+                yield {**counted.record, "time": round(time.time(), 3), "repeated": counted.told()}
+                counted.count, counted.due = 0, now + EVERY_S
+            elif now >= counted.due:
+                del self._repeated[key]
+                self._of_agent -= Counter((counted.record["agent"],))
+            self._due = min(self._due, counted.due)
+        for (agent, kind), counted in list(self._withheld.items()):
+            if everything or now >= counted.due:
+                about = {"kind": "withheld", "agent": agent, "of": kind, "bytes": counted.size, **counted.told()}
+                yield {**about, "time": round(time.time(), 3)}
+                del self._withheld[agent, kind]
+            else:
+                self._due = min(self._due, counted.due)
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Drop what has filled up again: a gateway that lives for months meets many agents."""
+        for whose, bucket in list(self._buckets.items()):
+            rate = _RATES[whose[1]]
+            if bucket.left + (now - bucket.at) * rate.bytes_per_s >= rate.burst_bytes:
+                del self._buckets[whose]
+
+
+def _kind(record: Record) -> str | None:
+    """Say which allowance a record is taken from; None for what is always written."""
+    kind = record["kind"]
+    if "agent" not in record or (kind == "call" and record.get("place") == "host"):
+        return None
+    if kind == "answer":
+        return None if record["allowed"] else "request"
+    return kind if kind in _RATES else None
+
+
+def _sameness(record: Record) -> tuple[Any, ...] | None:
+    """Give what makes two refusals the same: who, where to, and by which rule."""
+    if record["kind"] != "connection" or record["answer"] not in ("refused", "failed"):
+        return None
+    return tuple(record.get(name) for name in ("agent", "session", "scope", "destination", "answer", "because"))
