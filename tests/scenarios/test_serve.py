@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ import subprocess
 import sys
 
 import pytest
+
+from crabpot.doors.client import connect
 
 
 def test_what_is_said_through_a_running_gateway_is_what_is_said_without(placed):
@@ -121,6 +124,41 @@ def test_told_to_end_it_ends_everything_in_order(placed, number, until):
     assert b"Traceback" not in told
     assert not os.path.exists(f"/proc/{(placed.workspace / 'pid').read_text().strip()}")
     assert not (placed.state / "serve.sock").exists()
+
+
+def test_an_output_that_nobody_reads_does_not_stop_the_gateway(crabpot):
+    """Each request is announced there, and an agent can make as many as it likes."""
+    text = """{agents: {defaults: {sandbox: {mode: "all"}}},
+               tools: {elevated: {enabled: true, patterns: ["uname *"], approvalTimeout: 60}}}"""
+    crabpot.configure(text)
+
+    async def flood(state):
+        client = await connect(state)
+        long = "x" * 2000
+        asking = [
+            asyncio.create_task(client.call("agent:hostile:main", "exec", {"command": f"uname {long}{n}"}))
+            for n in range(200)
+        ]
+        async with asyncio.timeout(60):
+            while len(json.loads(crabpot("approvals", "list", "--json").out)) < 100:
+                await asyncio.sleep(0.1)
+            other = await connect(state)
+            assert (await other.call("agent:other:main", "exec", {"command": "echo on"})).stdout == "on\n"
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        await client.close()
+        await other.close()
+
+    served = crabpot.start("serve", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert b"serves on" in served.stdout.readline()
+        asyncio.run(flood(str(crabpot.state)))
+        served.terminate()
+        served.wait(timeout=60)
+    finally:
+        served.kill()
+        served.communicate()
 
 
 # The real `serve`, with a host tool whose thread waits for ever: a FIFO that nobody writes.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from crabpot.counting import counted
 from crabpot.doors.cli import question
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, complain
+from crabpot.doors.cli.notices import Notices
 from crabpot.elevation.leases import Leases
 from crabpot.elevation.requests import MOST_MINUTES, Answer, denied, left_s
 from crabpot.elevation.showing import line
@@ -33,11 +34,11 @@ class Queue:
 
     def __init__(self, state: str) -> None:
         self._state = state
+        self._notices = Notices()
 
     async def ask(self, request: Request) -> Answer | None:
         """Say it, and wait until somebody has answered."""
-        for text in question.notice(request, self._state):
-            print(text, flush=True)
+        self._notices.say(question.notice(request, self._state))
         await asyncio.Event().wait()
         return None
 

@@ -1,0 +1,48 @@
+"""What a gateway says on its own output while it serves, where nobody may be reading.
+
+A terminal that was stopped (Ctrl-S) or a pipe that nobody empties blocks whoever writes to it. So a thread of its own
+writes, what it cannot keep up with is counted, and the gateway goes on.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from crabpot.counting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST_WAITING = 64
+
+
+class Notices:
+    """One output, and as much as it takes."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[str] = queue.Queue(_MOST_WAITING)
+        self._left_out = 0
+        self._writer: threading.Thread | None = None
+
+    def say(self, lines: Iterable[str]) -> None:
+        """Have it written, if the output takes it."""
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write, name="crabpot-notices", daemon=True)
+            self._writer.start()
+        try:
+            self._waiting.put_nowait("\n".join(lines))
+        except queue.Full:
+            self._left_out += 1
+
+    def _write(self) -> None:
+        while True:
+            text = self._waiting.get()
+            try:
+                print(text, flush=True)
+                missed, self._left_out = self._left_out, 0
+                if missed:
+                    print(f"{counted(missed, 'more request')} not shown here: crabpot approvals list", flush=True)
+            except (OSError, ValueError):
+                continue  # Whoever read it has gone.
