@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crabpot.backends.flow import Intake, Window
@@ -49,7 +50,8 @@ class InFlight(Generic[Answer]):
         if stream not in _STREAMS:
             raise FrameError("output of no known stream")
         if self._intake is None:
-            self._intake = Intake(lambda size: self._acknowledge(self.id, size))
+            # Not by way of this object: in a circle its output would stay until the collector comes by.
+            self._intake = Intake(partial(self._acknowledge, self.id))
         self._intake.arrived(len(data))
         if self._arrived is not None and not self._discards:
             self._enqueue(stream, data)

@@ -90,6 +90,37 @@ def lines(curve: Curve) -> str:
     return _svg(_HEIGHT, parts)
 
 
+def over_time(what: str, points: Sequence[tuple[float, float]], marked: tuple[float, float, str]) -> str:
+    """Draw a value along seconds, with one stretch of them marked by its name."""
+    right, last = _WIDTH - 24, points[-1][0]
+    top = _round_up(max(value for _, value in points) * 1.08)
+
+    def across(seconds: float) -> float:
+        return _MARGIN + (right - _MARGIN) * seconds / last
+
+    def down(value: float) -> float:
+        return _HEIGHT - 56 - (_HEIGHT - 56 - _TOP) * value / top
+
+    began, ended, name = marked
+    parts = [_title(what)]
+    parts.append(
+        f'<rect x="{across(began):.1f}" y="{_TOP}" width="{across(ended) - across(began):.1f}" '
+        f'height="{_HEIGHT - 56 - _TOP}" fill="{_COLOURS[0]}" fill-opacity=".12"/>'
+    )
+    parts.append(_label((across(began) + across(ended)) / 2, _TOP + 16, name))
+    for step in range(5):
+        value = top * step / 4
+        parts.append(f'<path class="g" d="M{_MARGIN} {down(value):.1f}H{right}"/>')
+        parts.append(
+            f'<text class="s" text-anchor="end" x="{_MARGIN - 6}" y="{down(value) + 4:.1f}">{value:,.4g}</text>'
+        )
+    parts += [_label(across(last * step / 6), _HEIGHT - 38, f"{last * step / 6:.0f}") for step in range(7)]
+    parts.append(_label((_MARGIN + right) / 2, _HEIGHT - 20, "seconds"))
+    path = "L".join(f"{across(at):.1f} {down(value):.1f}" for at, value in points)
+    parts.append(f'<path d="M{path}" fill="none" stroke="{_COLOURS[1]}" stroke-width="2"/>')
+    return _svg(_HEIGHT, parts)
+
+
 def _svg(height: float, parts: Sequence[str]) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" role="img"><style>{_STYLE}</style>'

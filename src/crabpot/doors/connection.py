@@ -58,6 +58,11 @@ class Connection:
             while data := await self._reader.read(_READ):
                 for header, payload in self._frames.feed(data):
                     self._take(header, payload)
+                    if "op" not in header:
+                        # A call: the next one of this client begins when every other client has had its turn.
+                        await asyncio.sleep(0)
+                # From one that reads no answers nothing more is taken: they would wait in our memory.
+                await self._writer.drain()
         except (FrameError, ConnectionError):
             pass
         finally:
@@ -139,6 +144,7 @@ class _ClientCall:
         self._stream = header.get("stream") is True
         self._asks = header.get("asks") is True
         self._input: asyncio.Queue[bytes | None] | None = asyncio.Queue() if header.get("input") is True else None
+        self._fed = False
         self._resizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue(1)
         self._intake = Intake(lambda size: connection.send({"op": "ack", "id": call_id, "n": size}))
         self._window = Window()
@@ -160,7 +166,8 @@ class _ClientCall:
             if payload:
                 self._intake.arrived(len(payload))
                 self._input.put_nowait(payload)
-            if header.get("eof") is True:
+            if header.get("eof") is True and not self._fed:
+                self._fed = True
                 self._input.put_nowait(None)
         elif kind == "ack":
             self._window.acknowledged(header.get("n"))

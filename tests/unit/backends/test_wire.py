@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -688,3 +689,20 @@ async def test_an_engines_own_framing_is_stripped_and_its_nonsense_loses_the_san
     async with kit.connected(double) as wire:
         with pytest.raises(SandboxLost, match="no frame of the engine's"):
             await wire.call("exec", {}, timeout_s=20)
+
+
+async def test_what_a_call_held_is_gone_with_it_and_waits_for_no_collector(kit, tmp_path):
+    """A circle of references with a megabyte of output in it would stay until enough objects have been made."""
+    async with kit.real_runner(tmp_path, output=1 << 20) as wire:
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for _ in range(30):
+                reply = await wire.call("exec", {"command": "head -c 1000000 /dev/zero"}, timeout_s=20)
+                assert len(reply.stdout) == 1_000_000
+            del reply
+            assert tracemalloc.get_traced_memory()[0] < 4 << 20
+        finally:
+            tracemalloc.stop()
+            gc.enable()

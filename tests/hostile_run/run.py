@@ -1,0 +1,228 @@
+"""One hostile agent beside an honest one: how long the honest one's work takes meanwhile, and what the gateway holds.
+
+Everything is real: a gateway that serves, sandboxes, an operator's HTTP API. It runs in a network namespace of its own,
+where a name server hears every question and answers none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.hostile_run.agent import AGENT
+
+from crabpot.bench.figures import Series
+from crabpot.doors.client import connect
+from crabpot.doors.http.principals import Role
+from crabpot.doors.http.tokens import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from crabpot.doors.client import RemoteGateway
+
+HONEST = "agent:honest:main"
+CALL, REACH, ASK, PAGE = "a call", "a listed host, by name", "an approval", "the dashboard's API"
+_SAMPLE_S, _START_S = 0.25, 60.0
+_HOST = "listed.example"
+_FETCH = f"curl -sS -m 60 -p http://{_HOST}:%d/"
+
+
+@dataclass(slots=True)
+class Phase:
+    """One stretch of the run: what the honest agent and the operator waited for each thing."""
+
+    name: str
+    began_s: float
+    ended_s: float = 0.0
+    waits: dict[str, list[float]] = field(default_factory=dict)
+
+    def series(self, what: str) -> Series:
+        """Give what was measured of one thing."""
+        return Series(name=f"{what}, {self.name}", values=tuple(self.waits[what]))
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it."""
+
+    phases: list[Phase] = field(default_factory=list)
+    memory: list[tuple[float, int]] = field(default_factory=list)
+    made: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    log_bytes: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that the gateway held."""
+        return max(size for _, size in self.memory)
+
+    def ratio(self, what: str) -> float:
+        """Say how much longer one thing took beside the hostile agent than in quiet, by medians."""
+        quiet, hostile = (self.phases[index].series(what).median for index in (0, 1))
+        return hostile / quiet
+
+
+def configuration(port: int) -> dict[str, Any]:
+    """Give two agents that differ in what they are let to do, and neither has more than a person would give it."""
+    elevated = {"enabled": True, "patterns": ["uname *"]}
+    hostile = {
+        "network": {"allow": ["*.silent.example:443"]},
+        "hostCommands": ["uname"],
+        "limits": {"cpus": 0.02, "cpuShares": 8, "memory": "256m", "pids": 60},
+    }
+    return {
+        "agents": {
+            "defaults": {"sandbox": {"backend": "bubblewrap"}},
+            "entries": {
+                "honest": {
+                    "sandbox": {"network": {"allow": [f"{_HOST}:{port}", f"127.0.0.9:{port}"]}},
+                    "tools": {"elevated": elevated},
+                },
+                AGENT: {"sandbox": hostile, "tools": {"elevated": elevated}},
+            },
+        }
+    }
+
+
+async def run(folder: str, *, quiet_s: float, hostile_s: float) -> Report:
+    """Measure in quiet, then beside the hostile agent, then in quiet again."""
+    deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    deaf.bind(("127.0.0.1", 53))
+    web = await asyncio.start_server(_hello, "127.0.0.9", 0)
+    port = web.sockets[0].getsockname()[1]
+    report, began = Report(), time.monotonic()
+    async with _served(folder, configuration(port)) as (pid, probes):
+        sampling = asyncio.create_task(_sample(pid, began, report.memory))
+        wanted = {CALL: probes.call, REACH: lambda: probes.reach(port), ASK: probes.ask, PAGE: probes.page}
+        for probe in wanted.values():
+            await probe()
+
+        async def measure(name: str, lasts_s: float) -> None:
+            phase = Phase(name, time.monotonic() - began)
+            report.phases.append(phase)
+            await asyncio.gather(*(_measure(what, probe, phase, lasts_s) for what, probe in wanted.items()))
+            phase.ended_s = time.monotonic() - began
+
+        await measure("quiet", quiet_s)
+        async with _hostile(f"{folder}/state", report):
+            await measure("beside a hostile agent", hostile_s)
+        await measure("quiet again", quiet_s)
+        sampling.cancel()
+    state = f"{folder}/state"
+    report.log_bytes = sum(os.path.getsize(f"{state}/{name}") for name in os.listdir(state) if "audit.db" in name)
+    web.close()
+    deaf.close()
+    return report
+
+
+async def _measure(what: str, probe: Callable[[], Awaitable[None]], phase: Phase, lasts_s: float) -> None:
+    """Do one thing over and over, with a pause as long as a person or a model would make at least."""
+    waits = phase.waits.setdefault(what, [])
+    end = time.monotonic() + lasts_s
+    while time.monotonic() < end or not waits:
+        began = time.monotonic()
+        await probe()
+        waits.append(time.monotonic() - began)
+        await asyncio.sleep(0.05)
+
+
+async def _hello(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+    await writer.drain()
+    writer.close()
+
+
+async def _sample(pid: int, began: float, memory: list[tuple[float, int]]) -> None:
+    while True:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+        memory.append((time.monotonic() - began, pages * os.sysconf("SC_PAGESIZE")))
+        await asyncio.sleep(_SAMPLE_S)
+
+
+@asynccontextmanager
+async def _hostile(state: str, report: Report) -> AsyncIterator[None]:
+    """Have the hostile agent at work for as long as a block lasts."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "tests.hostile_run.agent", state)
+    running = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    assert running.stdout is not None
+    await running.stdout.readline()
+    yield
+    said, _ = await running.communicate(b"\n")
+    told = json.loads(said)
+    report.made, report.refused = told["made"], told["refused"]
+
+
+@asynccontextmanager
+async def _served(folder: str, config: dict[str, Any]) -> AsyncIterator[tuple[int, _Probes]]:
+    state = f"{folder}/state"
+    with open(f"{folder}/crabpot.json5", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    token = Tokens(state).add("probe", Role.OPERATOR)
+    words = ["--config", file.name, "--state", state, "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([sys.executable, "-m", "crabpot", *words], stdout=subprocess.PIPE) as serving:
+        try:
+            assert serving.stdout is not None
+            said = (await asyncio.to_thread(serving.stdout.readline)).decode()
+            client = await connect(state, timeout_s=_START_S)
+            assert client is not None, said
+            yield serving.pid, _Probes(client, int(said.rsplit(":", 1)[1].split(";")[0]), token)
+            await client.close()
+        finally:
+            serving.terminate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Probes:
+    """What the honest agent and the operator do."""
+
+    client: RemoteGateway
+    port: int
+    token: str
+
+    async def call(self) -> None:
+        result = await self.client.call(HONEST, "exec", {"command": ":"})
+        assert result.success, result
+
+    async def reach(self, port: int) -> None:
+        result = await self.client.call(HONEST, "exec", {"command": _FETCH % port})
+        assert result.stdout == "hello", result
+
+    async def ask(self) -> None:
+        asking = asyncio.create_task(self.client.call("agent:honest:asks", "exec", {"command": "uname -s"}))
+        while not asking.done():
+            waiting = json.loads(await self._request("GET", "/v1/approvals"))["requests"]
+            for one in waiting:
+                if one["agent"] == "honest":
+                    await self._request("POST", f"/v1/approvals/{one['id']}", {"allowed": True})
+        assert (await asking).stdout == "Linux\n", asking.result()
+
+    async def page(self) -> None:
+        for path in ("/v1/approvals", "/v1/sandboxes", "/v1/audit?limit=20"):
+            await self._request("GET", path)
+
+    async def _request(self, method: str, path: str, body: Any = None) -> bytes:
+        return await asyncio.to_thread(self._requested, method, path, body)
+
+    def _requested(self, method: str, path: str, body: Any) -> bytes:
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_S)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        try:
+            link.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = link.getresponse()
+            said = answer.read()
+            assert answer.status in (200, 409), (answer.status, said)
+            return said
+        finally:
+            link.close()
