@@ -28,6 +28,8 @@ S = "agent:main:main"
 async def no_inquiries(name, _args):
     if name == "crash":
         raise ValueError("a fault of ours")
+    if name == "huge-ish":
+        return "x" * 10_000
     if name == "huge":
         return "x" * MAX_LINE
     if name == "hello":
@@ -590,3 +592,20 @@ def test_the_program_serves_until_it_is_told_to_end_and_leaves_nothing(tmp_path,
     finally:
         served.kill()
         served.wait()
+
+
+async def test_from_a_client_that_reads_no_answers_nothing_more_is_taken(bench):
+    """Its answers would wait in the gateway's memory, as many as it likes to ask for."""
+    async with bench() as made, serving(made) as path:
+        raw = Raw(path)
+        frame = encode({"id": "x", "inquiry": "huge-ish", "args": {}})
+        sent = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                for number in range(20_000):
+                    await raw.send(frame.replace(b'"x"', b'"%d"' % number, 1))
+                    sent += 1
+        assert sent < 20_000
+        raw.sock.close()
+        async with client(made) as remote:
+            assert (await remote.call(S, "exec", {"command": "echo on"})).stdout == "on\n"
