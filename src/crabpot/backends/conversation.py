@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.flow import Intake, Window, pieces
-from crabpot.runner.frames import MAX_UPCALLS, UPCALL_WINDOW, FrameError
+from crabpot.runner.frames import MAX_QUESTION, MAX_UPCALLS, UPCALL_WINDOW, FrameError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NO_ANSWERS: Answers = {}
 
-_OWN_FIELDS = ("op", "up", "kind", "bytes")
+_FIELDS = frozenset({"op", "up", "kind", "bytes"})
 _LONGEST_NAME = 16
 # A person presses ctrl-c a few times; a program that does so more often than it is heard gets no further.
 _MANY_SIGNALS = 64
@@ -31,9 +31,9 @@ _MANY_SIGNALS = 64
 class Conversation:
     """One question and what follows it. When the runner drops it, or is lost, whoever answers it is cancelled."""
 
-    def __init__(self, up: str, kind: str, fields: Mapping[str, Any], stream: FrameStream) -> None:
+    def __init__(self, up: str, kind: str, question: bytes, stream: FrameStream) -> None:
         self.kind = kind
-        self.fields = fields
+        self.question = question
         # Set before the cancellation, so that who is cancelled can tell that nobody waits for the answer any more.
         self.dropped = asyncio.Event()
         self._up = up
@@ -163,16 +163,17 @@ class Conversations:
         conversation.take(operation, header, payload)
 
     def _begin(self, up: Any, header: dict[str, Any], payload: bytes) -> None:
-        if up != str(self._last + 1) or payload:
+        if up != str(self._last + 1):
             raise FrameError("a conversation out of turn")
         kind = header.get("kind")
-        if type(kind) is not str:
+        if type(kind) is not str or len(kind) > _LONGEST_NAME:
             raise FrameError("a conversation of no kind")
+        if not header.keys() <= _FIELDS or len(payload) > MAX_QUESTION:
+            raise FrameError("a conversation that begins with more than a question")
         if len(self._live) >= MAX_UPCALLS:
             raise FrameError(f"more than {MAX_UPCALLS} conversations at once")
         self._last += 1
-        fields = {name: value for name, value in header.items() if name not in _OWN_FIELDS}
-        conversation = Conversation(up, kind, fields, self._stream)
+        conversation = Conversation(up, kind, payload, self._stream)
         self._live[up] = conversation, self._stream.loop.create_task(self._serve(up, conversation))
 
     async def _serve(self, up: str, conversation: Conversation) -> None:

@@ -33,6 +33,9 @@ class FrameStream(asyncio.BufferedProtocol):
     def give_up(self, reason: str) -> None:
         """Tell whoever waits that nothing more comes."""
 
+    def admit(self, line: bytearray) -> None:
+        """Look at a line before it is parsed; FrameError loses the stream."""
+
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         self.loop = asyncio.get_running_loop()
         self.grace_s = grace_s
@@ -42,7 +45,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self.writable = asyncio.Event()
         self.writable.set()
         self._channel = channel
-        self._reader = FrameReader()
+        self._reader = FrameReader(self.admit)
         # Read into again and again: to allocate so much for every short frame costs more than the rest of reading it.
         self._scratch = memoryview(bytearray(_READ))
         self._transport: asyncio.Transport | None = None

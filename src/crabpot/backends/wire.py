@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+# Only an answer holds what a tool found; greetings, questions and all that follows them are a few words.
+SHORT_LINE = 4 << 10
+_ANSWER = b'{"id":'
+
 # No terminal is longer or wider for a runner, whatever a window manager says.
 LONGEST_SIDE = 1000
 
@@ -222,6 +226,14 @@ class RunnerWire(Wire[Reply]):
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         super().__init__(channel, grace_s=grace_s)
         self.conversations = Conversations(self)
+
+    def admit(self, line: bytearray) -> None:
+        """Refuse a long line that is no answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed.
+
+        What calls itself an answer and is something else is parsed once, and held by nobody.
+        """
+        if len(line) > SHORT_LINE and not line.startswith(_ANSWER):
+            raise FrameError(f"a line of more than {SHORT_LINE} bytes that is no answer")
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
         """Take a frame of a conversation, or of a call."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -39,6 +38,8 @@ _ENDS = frozenset({"INT", "TERM", "HUP", "QUIT"})
 _MANY_SIGNALS = 64
 # No argument list is longer on Linux, and no person reads as much before agreeing.
 _MOST_WORDS, _LONGEST = 4096, 128 * 1024
+# Of one sandbox: each may wait for a person for minutes, with all its words in the gateway's memory.
+AT_ONCE = 32
 
 
 def _name_calls() -> Iterator[str]:
@@ -55,7 +56,19 @@ class HostCommands:
 
     def answers(self, scope: Scope) -> Answers:
         """Give what a scope's sandbox may ask for: nothing, unless host commands are listed."""
-        return {"run": partial(self._answer, scope)} if scope.agent.sandbox.host_commands else {}
+        waiting: set[Conversation] = set()
+        return {"run": partial(self._answer_in_turn, scope, waiting)} if scope.agent.sandbox.host_commands else {}
+
+    async def _answer_in_turn(self, scope: Scope, waiting: set[Conversation], conversation: Conversation) -> None:
+        if len(waiting) >= AT_ONCE:
+            message = f"{AT_ONCE} host commands of this sandbox are under way; try again when one has ended"
+            conversation.reply(error={"code": "process_limit", "message": message})
+            return
+        waiting.add(conversation)
+        try:
+            await self._answer(scope, conversation)
+        finally:
+            waiting.discard(conversation)
 
     async def _answer(self, scope: Scope, conversation: Conversation) -> None:
         try:
@@ -161,17 +174,14 @@ class _Link:
 
 def _asked(conversation: Conversation) -> tuple[tuple[str, ...], str | None]:
     """Read what a shim said; anything inside may have said it."""
-    argv, cwd = conversation.fields.get("argv"), conversation.fields.get("cwd")
-    if type(argv) is not list or not argv or not all(type(word) is str and "\0" not in word for word in argv):
-        raise ValueError("argv is not a list of words")
-    if len(argv) > _MOST_WORDS or sum(map(len, argv)) > _LONGEST:
+    said = conversation.question
+    if not said.count(b"\0"):
+        raise ValueError("argv has no word")
+    # Counted before it is taken apart: an empty word is one byte of the question, and fifty in memory.
+    if said.count(b"\0") > _MOST_WORDS or len(said) - said.index(b"\0") > _LONGEST:
         raise ValueError("argv is too long for one command")
-    with suppress(UnicodeEncodeError):
-        for word in argv:
-            word.encode("utf-8", "surrogateescape")
-        if cwd is None or (type(cwd) is str and "\0" not in cwd and cwd.encode("utf-8", "surrogateescape")):
-            return tuple(argv), cwd
-    raise ValueError("argv or cwd is not text")
+    cwd, *argv = said.decode("utf-8", "surrogateescape").split("\0")
+    return tuple(argv), cwd or None
 
 
 def _reply(conversation: Conversation, result: ToolResult) -> None:

@@ -20,6 +20,8 @@ ACK_EVERY = 64 << 10
 # so many at once.
 UPCALL_WINDOW = 256 << 10
 MAX_UPCALLS = 256
+# What it begins with is raw bytes, which take as much memory as they are long: the words of a host command.
+MAX_QUESTION = 136 << 10
 
 _MAX_DIGITS = 20
 
@@ -136,7 +138,9 @@ def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
 class FrameReader:
     """Cuts a byte stream into frames. After a FrameError it gives nothing more."""
 
-    def __init__(self) -> None:
+    def __init__(self, admit: Callable[[bytearray], None] | None = None) -> None:
+        # Sees each line before it is parsed: what JSON says in a byte may take seventy of memory.
+        self._admit = admit
         self._buffer = bytearray()
         self._scanned = 0
         self._header: dict[str, Any] | None = None
@@ -172,7 +176,10 @@ class FrameReader:
                     self._scanned = length
                     break
                 self._scanned = 0
-                self._header, self._payload_size = _parse(buffer[start:end])
+                line = buffer[start:end]
+                if self._admit is not None:
+                    self._admit(line)
+                self._header, self._payload_size = _parse(line)
                 start = end + 1
             end = start + self._payload_size
             if len(buffer) < end:

@@ -74,7 +74,7 @@ class Connection(Listener):
         self._ended = False
         self._closed = False
         self._mask = 0
-        self._upcall: Upcall = runner.upcalls.open("connect", {}, self)
+        self._upcall: Upcall = runner.upcalls.open("connect", self)
         self._watch()
 
     def _watch(self) -> None:

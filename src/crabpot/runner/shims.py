@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posix
 
-from .frames import FrameError
+from .frames import MAX_QUESTION
 from .loop import READ, WRITE
 from .shim import ASK, END, ERRORS, INPUT, INPUT_END, OUTPUT, SIGNAL, SIGNALS, SOCKET, Messages, message
 from .upcalls import Listener
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _READ_SIZE = 64 << 10
 _WAITING = 32
+TOO_LONG = "its words are too many for one command"
 _KINDS = {"stdout": OUTPUT, "stderr": ERRORS}
 
 
@@ -79,7 +80,7 @@ class Connection(Listener):
         try:
             for kind, content in self._messages.feed(data):
                 self._take(kind, content)
-        except (ValueError, FrameError, KeyError, TypeError, RecursionError):
+        except ValueError:
             self._close()
             return
         if self._open and self._upcall is not None and not self._upcall.has_room:
@@ -87,7 +88,7 @@ class Connection(Listener):
 
     def _take(self, kind: bytes, content: bytes) -> None:
         if kind == ASK and self._upcall is None:
-            self._ask(json.loads(content))
+            self._ask(content)
         elif self._upcall is None or self._upcall.dropped:
             return
         elif kind == INPUT:
@@ -97,12 +98,13 @@ class Connection(Listener):
         elif kind == SIGNAL and content.decode("ascii") in SIGNALS:
             self._upcall.signal(content.decode("ascii"))
 
-    def _ask(self, asked: dict[str, Any]) -> None:
+    def _ask(self, question: bytes) -> None:
         if self._upcalls.full:
             self.on_end({"error": {"code": "process_limit", "message": "too many host commands at once; try again"}})
-            return
-        fields = {"argv": asked["argv"], "cwd": asked["cwd"]}
-        self._upcall = self._upcalls.open("run", fields, self)
+        elif len(question) > MAX_QUESTION:
+            self.on_end({"error": {"code": "invalid_arguments", "message": TOO_LONG}})
+        else:
+            self._upcall = self._upcalls.open("run", self, question)
 
     # --- from the gateway -----------------------------------------------------------------------------------------
 

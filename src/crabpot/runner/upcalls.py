@@ -134,12 +134,12 @@ class Upcalls:
         """Whether no further one can be begun for now."""
         return len(self._live) >= MAX_UPCALLS
 
-    def open(self, kind: str, fields: dict[str, Any], listener: Listener) -> Upcall:
-        """Begins one; FrameError if the fields are too large for a frame. Not while it is full."""
+    def open(self, kind: str, listener: Listener, question: bytes = b"") -> Upcall:
+        """Begins one. Not while it is full, nor by a question of more than MAX_QUESTION bytes."""
         assert not self.full
-        up = str(self._last + 1)
-        self._wire.send({**fields, "op": "upcall", "up": up, "kind": kind})
         self._last += 1
+        up = str(self._last)
+        self._wire.send({"op": "upcall", "up": up, "kind": kind}, question)
         upcall = self._live[up] = Upcall(up, self._wire, listener)
         return upcall
 

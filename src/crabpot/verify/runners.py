@@ -179,7 +179,10 @@ async def cannot_hold_conversations_beyond_measure(target: Target) -> Outcome:
         target,
         {
             "a thousand questions at once": 'call()\nfor up in range(1, 100000): send({"op": "upcall", "up": str(up), '
-            '"kind": "run", "argv": ["id"]})\nstream.read()',
+            '"kind": "run"}, b"/\\0id")\nstream.read()',
+            "questions of a mebibyte of nested values": "call()\nfor up in range(1, 200): "
+            'raw(b\'{"op":"upcall","up":"%d",\' '
+            'b\'"kind":"run","x":[%s{}]}\\n\' % (up, b\'{},\' * 300000))\nstream.read()',
             "a question without a number": 'call(); send({"op": "upcall", "kind": "run"})',
             "a question of no kind": 'call(); send({"op": "upcall", "up": "1"})',
             "data for no question": 'call(); send({"op": "data", "up": "77"}, b"x")',

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crabpot.runner.frames import MAX_UPCALLS, UPCALL_WINDOW, WINDOW, encode
+from crabpot.errors import SandboxUnavailable
+from crabpot.runner.frames import MAX_QUESTION, MAX_UPCALLS, UPCALL_WINDOW, WINDOW, encode
 
 BEGIN = {"op": "upcall", "up": "1", "kind": "talk"}
 DATA = {"op": "data", "up": "1"}
@@ -69,16 +70,16 @@ async def never(_conversation):
 
 
 async def test_bytes_go_both_ways_and_it_ends_once(kit):
-    runner = Runner({**BEGIN, "to": "x"}, (DATA, b"one "), (DATA, b"two"), EOF)
+    runner = Runner((BEGIN, b"to\0x"), (DATA, b"one "), (DATA, b"two"), EOF)
     seen = {}
 
     async def talk(conversation):
-        seen.update(conversation.fields, kind=conversation.kind)
+        seen.update(question=conversation.question, kind=conversation.kind)
         await echo(conversation)
 
     async with talking(kit, runner, talk) as wire:
         await kit.until(lambda: runner.got("reply"))
-        assert seen == {"to": "x", "kind": "talk"}
+        assert seen == {"question": b"to\0x", "kind": "talk"}
         assert b"".join(payload for _, payload in runner.got("data")) == b"one two"
         assert runner.got("data")[-1][0] == {"op": "data", "up": "1", "stream": "stdout", "eof": True}
         assert [header for header, _ in runner.got("reply")] == [{"success": True, "op": "reply", "up": "1"}]
@@ -103,13 +104,19 @@ BROKEN = {
     "one whose id is ahead": (({**BEGIN, "up": "2"},), "out of turn"),
     "one whose id was used": ((BEGIN, BEGIN), "out of turn"),
     "one whose id is written otherwise": (({**BEGIN, "up": "01"},), "out of turn"),
-    "one that brings bytes": (((BEGIN, b"x"),), "out of turn"),
+    "one of a kind without end": (({**BEGIN, "kind": "x" * 17},), "no kind"),
+    "one with a field of its own": (({**BEGIN, "argv": ["id"]},), "more than a question"),
+    "one with a field of its own that calls itself an answer": (
+        ({"id": "1", **BEGIN, "argv": ["x" * 5000]},),
+        "more than a question",
+    ),
+    "one whose question is too long": (((BEGIN, b"x" * (MAX_QUESTION + 1)),), "more than a question"),
     "data for one that never began": (((DATA, b"x"),), "no conversation"),
     "data for an id that is no number": ((BEGIN, ({**DATA, "up": "x"}, b"x")), "no conversation"),
     "data for an id of other digits": ((BEGIN, ({**DATA, "up": "\u0661"}, b"x")), "no conversation"),
     "data for id 0": ((BEGIN, ({**DATA, "up": "0"}, b"x")), "no conversation"),
     "data for a negative id": ((BEGIN, ({**DATA, "up": "-1"}, b"x")), "no conversation"),
-    "data for an endless id": ((BEGIN, ({**DATA, "up": "9" * 5000}, b"x")), "no conversation"),
+    "data for an endless id": ((BEGIN, ({**DATA, "up": "9" * 4000}, b"x")), "no conversation"),
     "data for a list of ids": ((BEGIN, ({**DATA, "up": []}, b"x")), "no known kind"),
     "data without a byte": ((BEGIN, DATA), "without a byte"),
     "an end that brings bytes": ((BEGIN, (EOF, b"x")), "an end with something in it"),
@@ -305,6 +312,36 @@ async def test_a_runner_that_asks_and_never_reads_is_cut_off_in_bounded_memory(k
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
+
+
+async def test_questions_full_of_nested_values_are_not_held(kit):
+    """A mebibyte of `{},` is 24 MiB once parsed: 120 of them took 2.9 GB of the gateway."""
+    nested = b"[" + b",".join([b"{}"] * 300_000) + b"]"
+
+    def script(peer):
+        peer.greet()
+        answer(peer, peer.take()[0])
+        for number in range(1, 121):
+            peer.raw(b'{"op":"upcall","up":"%d","kind":"talk","x":%s}\n' % (number, nested))
+
+    tracemalloc.start()
+    try:
+        async with talking(kit, script, never) as wire:
+            await kit.until(lambda: wire.lost or len(wire.conversations) == 120, within_s=50)
+            assert "no answer" in (wire.lost or "")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+async def test_a_greeting_full_of_nested_values_is_not_held(kit):
+    def script(peer):
+        peer.take("hello")
+        peer.raw(b'{"op":"ready","protocol":1,"x":[%s]}\n' % b",".join([b"{}"] * 300_000))
+
+    with pytest.raises(SandboxUnavailable, match="no answer"):
+        async with kit.connected(kit.Double(script)):
+            pass
 
 
 async def test_signals_are_heard_in_order(kit):

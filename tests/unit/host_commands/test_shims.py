@@ -18,6 +18,7 @@ from tests.ordinary_user import skip_or_fail
 from crabpot.app import start
 from crabpot.audit.reading import AuditReader
 from crabpot.elevation.requests import Answer
+from crabpot.hostcommands import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -175,7 +176,7 @@ async def test_a_name_that_is_not_listed_does_not_exist_and_cannot_be_asked_for(
 
 
 JUNK = """
-import json, socket, struct
+import socket, struct
 def said(*pieces):
     with socket.socket(socket.AF_UNIX) as one:
         one.connect("/tmp/.crabpot-host")
@@ -184,10 +185,9 @@ def said(*pieces):
         one.shutdown(socket.SHUT_WR)
         return one.recv(100)
 def message(kind, data): return kind + struct.pack(">I", len(data)) + data
-ask = json.dumps({"argv": ["tool"], "cwd": None}).encode()
-for piece in (b"", b"X", b"A" + b"\\xff" * 4, message(b"A", b"{"), message(b"A", b"[]"), message(b"A", b"[" * 100000),
-              message(b"A", b"{}"), message(b"I", b"x"), message(b"S", b"\\xff"), message(b"Z", b""),
-              message(b"A", b'{"argv": 3, "cwd": []}'), message(b"A", ask) + message(b"S", b"no such signal!")):
+for piece in (b"", b"X", b"A" + b"\\xff" * 4, message(b"A", b""), message(b"A", b"/"), message(b"A", b"[" * 100000),
+              message(b"A", b"\\0" * 200000), message(b"I", b"x"), message(b"S", b"\\xff"), message(b"Z", b""),
+              message(b"A", b"\\0" * 100000), message(b"A", b"\\0tool") + message(b"S", b"no such signal!")):
     try:
         said(piece)
     except OSError:
@@ -203,6 +203,29 @@ async def test_junk_on_the_shims_socket_costs_nobody_else_anything(opened: Any) 
         assert (await desk.exec("/usr/bin/python3 junk.py; echo $?")).stdout == "0\n"
         desk.person.answers = lambda _: Answer(allowed=True, by="person")
         assert (await desk.exec("true && tool")).stdout == "fine\n"
+
+
+async def test_words_beyond_what_a_command_can_have_are_refused_and_say_so(opened: Any) -> None:
+    async with opened('["tool"]') as desk:
+        for size in (66_000, 70_000):
+            result = await desk.exec(
+                f"head -c {size} /dev/zero | tr '\\0' x > x; tool $(/usr/bin/cat x) $(/usr/bin/cat x); echo $?"
+            )
+            assert result.stdout == "125\n", result
+            assert "too" in result.stderr
+        assert desk.person.asked == []
+
+
+async def test_no_more_than_a_few_wait_at_once(opened: Any) -> None:
+    """Each holds its words in the gateway's memory for as long as nobody answers."""
+    async with opened('["tool"]') as desk:
+        desk.script("tool", "#!/bin/sh\n")
+        desk.person.answers = lambda _: None
+        many = f"n=0; while [ $n -lt {AT_ONCE + 3} ]; do n=$((n+1)); tool $n 2>> err & done; "
+        many += "until [ $(/usr/bin/cat err | wc -l) -ge 3 ]; do sleep 0.1; done; /usr/bin/cat err; kill $(jobs -p)"
+        result = await desk.exec(many)
+        assert result.stdout.count("are under way; try again") == 3, result
+        assert len(desk.person.asked) <= AT_ONCE
 
 
 async def test_it_never_satisfies_allow_from(opened: Any) -> None:

@@ -55,7 +55,7 @@ def test_it_asks_with_its_words_and_folder_and_passes_output_and_exit_code_on(tm
     assert run(tmp_path, answer, b"input") == (7, "out", "err")
     (kind, asked), (_, given), (last, _) = shim.Messages().feed(bytes(heard))
     assert (kind, given, last) == (shim.ASK, b"input", shim.INPUT_END)
-    assert json.loads(asked) == {"argv": ["tool", "a b"], "cwd": str(tmp_path)}
+    assert asked == b"%s\0tool\0a b" % bytes(tmp_path)
 
 
 @pytest.mark.parametrize(("code", "status"), [("denied", 126), ("approval_timeout", 126), ("timeout", 124), ("x", 125)])
