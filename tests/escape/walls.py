@@ -239,6 +239,7 @@ WALLS = (
         cannot_load_programs_or_probes_into_the_kernel cannot_use_the_kernels_keyrings cannot_command_the_machine
         cannot_make_a_system_call_by_another_entry is_told_that_unknown_calls_do_not_exist cannot_type_into_a_terminal
         cannot_type_into_the_terminal_that_it_was_given cannot_open_a_socket_below_or_beside_the_network
+        cannot_have_the_kernel_speak_a_protocol_on_its_socket
         gets_what_its_description_promises
         """,
     ),
@@ -336,7 +337,10 @@ WALLS = (
     Wall(
         name="runner not dumpable",
         runner=(("prctl.py", "(_PR_SET_DUMPABLE, 0)", "(_PR_SET_DUMPABLE, 1)"),),
-        falls="cannot_read_the_runners_memory cannot_take_the_runners_end_of_the_wire",
+        falls="""
+        cannot_read_the_runners_memory cannot_take_the_runners_end_of_the_wire
+        cannot_open_a_descriptor_of_another_process
+        """,
     ),
     Wall(
         name="end of a call's processes",

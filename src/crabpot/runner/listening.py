@@ -17,6 +17,7 @@ from .client import Client
 from .context import Context
 from .hello import Hello
 from .loop import READ, Loop
+from .prctl import shield_and_adopt
 from .reaper import Reaper
 from .roots import Roots, check_folder
 from .signals import signal
@@ -162,6 +163,7 @@ def main(argv: list[str]) -> int:
     server.close_all_but()
     posix.dup2(posix.open("/dev/null", posix.O_RDONLY), 0)
     server.prepare_process()
+    shield_and_adopt()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         file = SocketFile(path)

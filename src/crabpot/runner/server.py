@@ -97,6 +97,8 @@ class Runner:
     # --- frames -------------------------------------------------------------------------------------------------
 
     def _greet(self, header: dict[str, Any], _payload: bytes) -> None:
+        # Not before it is greeted, so that a gateway of the same user can look at what is mounted; nothing runs yet.
+        shield_and_adopt()
         self.hello = Hello(header)
         apply_limits(self.hello)
         if self.hello.writable:
@@ -256,12 +258,11 @@ def close_all_but(*kept: int) -> None:
 
 
 def prepare_process() -> None:
-    """Makes this process fit to start others: signals as they should be, its memory shielded, orphans adopted."""
+    """Makes this process fit to start others: signals are as they should be."""
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    shield_and_adopt()
 
 
 def main(argv: list[str], tools: Tools | None = None) -> int:

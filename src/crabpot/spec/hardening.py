@@ -46,6 +46,8 @@ MASKED_PROC = (
     "/proc/keys",
     "/proc/kmsg",
     "/proc/latency_stats",
+    # Opened for writing, each file of it keeps a thread of the kernel busy for whoever watches.
+    "/proc/pressure",
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/timer_list",

@@ -57,7 +57,7 @@ ALLOWED = {
         sched_setscheduler sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min
         sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set""",
     "sockets, once made": """
-        bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt
+        bind listen accept accept4 connect shutdown getsockname getpeername getsockopt
         sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg""",
     # Databases and multiprocessing; the sandbox has an ipc namespace of its own.
     "System V and POSIX ipc": """
@@ -120,6 +120,7 @@ AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 IPPROTO_ANY, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 0, 1, 6, 17, 58
 NETLINK_ROUTE = 0
 F_SETSIG = 10
+TCP_ULP = 31
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PER_LINUX, ADDR_NO_RANDOMIZE, PERSONALITY_QUERY = 0, 0x0004_0000, 0xFFFF_FFFF
 
@@ -158,6 +159,11 @@ GUARDED = {
             for value in (PER_LINUX, ADDR_NO_RANDOMIZE, PERSONALITY_QUERY)
         ),
         otherwise=Answer.EPERM,
+    ),
+    # TCP_ULP is another way to such a module as socket() below refuses: tls, smc, espintcp.
+    "setsockopt": Guard(
+        arms=(_arm(Answer.EPERM, Bits(index=1, value=IPPROTO_TCP), Bits(index=2, value=TCP_ULP)),),
+        otherwise=Answer.ALLOW,
     ),
     # A family or protocol that nobody uses is a kernel module that loads on demand, with its bugs: AF_VSOCK,
     # AF_ALG, AF_PACKET, AF_RDS, SCTP, DCCP, SMC. (AF_INET with SOCK_PACKET turns into AF_PACKET, past this

@@ -25,6 +25,8 @@ for path in given["masked"]:
         expect(path, True, "not there")
     elif os.path.isdir(path):
         attempt("list " + path, os.listdir, path)
+        for name in os.listdir(path):
+            attempt("open %s/%s for writing" % (path, name), opened, path + "/" + name, os.O_RDWR)
     else:
         attempt("read " + path, read, path)
 """,

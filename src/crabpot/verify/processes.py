@@ -127,6 +127,21 @@ attempt("kcmp", filtered, "kcmp", os.getpid(), runner, 0, 0, 0)
 """)
 
 
+@claim.about("sandbox", threats=("shared-uid", "container-runtime"))
+async def cannot_open_a_descriptor_of_another_process(target: Target) -> Outcome:
+    """Whoever stands before the runner (an init of the engine's) has the same pipes: /proc/1/fd/1 is the wire."""
+    return await target.attack("""
+others = sorted({1, runner} | {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()})
+for pid in others:
+    attempt("list the descriptors of process %d" % pid, os.listdir, "/proc/%d/fd" % pid)
+    for number in range(16):
+        path = "/proc/%d/fd/%d" % (pid, number)
+        attempt("look at " + path, os.readlink, path)
+        for how, flags in (("read", os.O_RDONLY), ("write", os.O_WRONLY)):
+            attempt("open %s to %s" % (path, how), opened, path, flags)
+""")
+
+
 @claim.about("seccomp", threats=("shared-uid",))
 async def cannot_trace_the_runner(target: Target) -> Outcome:
     """A tracer writes registers and memory of what it traces."""

@@ -181,6 +181,28 @@ for name in ("clone3", "call 470", "call 600", "call 5000"):
 """)
 
 
+@claim.about("seccomp", threats=("kernel-surface",))
+async def cannot_have_the_kernel_speak_a_protocol_on_its_socket(target: Target) -> Outcome:
+    """TCP_ULP loads a module (tls, smc, espintcp) into the way of a socket, and each has had its escapes."""
+    return await target.attack("""
+import socket
+TCP_ULP = 31
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+client = socket.socket()
+client.connect(listener.getsockname())
+server, _ = listener.accept()
+for name in (b"tls", b"smc", b"espintcp", b"mptcp"):
+    text = ctypes.create_string_buffer(name)
+    for level in (socket.SOL_TCP, socket.SOL_TCP | 1 << 32):
+        for fd in (client.fileno(), server.fileno()):
+            what = (fd, level, TCP_ULP, ctypes.byref(text), len(name))
+            attempt("TCP_ULP %s" % name.decode(), filtered, "setsockopt", *what)
+client.setsockopt(socket.SOL_TCP, socket.TCP_NODELAY, 1)
+""")
+
+
 @claim.about("seccomp", threats=("terminal-injection",))
 async def has_no_terminal_of_the_callers(target: Target) -> Outcome:
     """Whoever has the terminal of the person outside can read what is typed there, and type (CVE-2017-5226)."""

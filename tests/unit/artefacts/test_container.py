@@ -26,8 +26,9 @@ LIVE = render.Plan(
     seccomp="/state/seccomp.json",
     cpus=64,
 )
-# What must differ: a live sandbox ends with its gateway, has its output as the wire, and writes nothing down.
-OWN = {"Tmpfs", "LogConfig", "RestartPolicy", "AutoRemove", "MaskedPaths", "ReadonlyPaths"}
+# What must differ: a live sandbox ends with its gateway, has its output as the wire (so that nobody stands
+# before the runner), and writes nothing down.
+OWN = {"Init", "Tmpfs", "LogConfig", "RestartPolicy", "AutoRemove", "MaskedPaths", "ReadonlyPaths"}
 
 
 @given(

@@ -86,7 +86,8 @@ def probe_body(spec: SandboxSpec, plan: Plan, script: str) -> dict[str, Any]:
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", "-c", script]),
         "WorkingDir": "/",
-        "HostConfig": {**_host_config(spec, plan), "NetworkMode": "none"},
+        # There is no wire here to keep; and an init says of an interpreter that is not there that it is not there.
+        "HostConfig": {**_host_config(spec, plan), "NetworkMode": "none", "Init": not plan.gvisor},
     }
 
 
@@ -122,14 +123,13 @@ def _host_config(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
         # The second hold on it, after the watchdog: what ends is removed by the engine itself.
         "AutoRemove": True,
         "RestartPolicy": {"Name": "no"},
+        # The runner is pid 1 and collects orphans itself. An init before it would hold the same pipes and be dumpable:
+        # whatever runs inside could write to /proc/1/fd/1, which is the wire.
+        "Init": False,
         "Tmpfs": {**_in_place_of_volumes(plan), **walled["Tmpfs"]},
-        **(_for_gvisor(spec) if plan.gvisor else {}),
+        # Room for gVisor's own threads, which the engine counts as the container's.
+        **({"PidsLimit": gvisor_threads(spec)} if plan.gvisor else {}),
     }
-
-
-def _for_gvisor(spec: SandboxSpec) -> dict[str, Any]:
-    """Let the runner be pid 1, which reaps: no other process adopts orphans there. Leave room for gVisor's threads."""
-    return {"Init": False, "PidsLimit": gvisor_threads(spec)}
 
 
 def gvisor_threads(spec: SandboxSpec) -> int:

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from crabpot.backends.docker.engine import Engine
 
 ROOT = Path(crabpot.__file__).parents[2]
-# The runner is the parent of what it runs, and has its uid: a hostile command can stop it, and it never sees its stream end.
-STOP_THE_RUNNER = "kill -STOP $PPID; sleep 100"
+
+
+async def stop_a_runner(engine: Engine, folder: Path) -> None:
+    """Stop one from outside (as pid 1 nothing inside can): it never sees its stream end."""
+    one = await engine.get(f"/containers/{(await left_of(engine, folder))[0].lstrip('/')}/json")
+    os.kill(one["State"]["Pid"], signal.SIGSTOP)
 
 
 @contextmanager
@@ -47,7 +51,8 @@ def gateway_process(engine: Engine, folder: Path, *commands: str) -> Iterator[su
 async def test_after_a_kill_of_the_gateway_no_container_stays(engine: Engine, tmp_path: Path) -> None:
     theirs = await _stranger(engine)
     try:
-        with gateway_process(engine, tmp_path, "sleep 100", STOP_THE_RUNNER, "trap '' TERM HUP; sleep 100") as process:
+        with gateway_process(engine, tmp_path, "sleep 100", "true", "trap '' TERM HUP; sleep 100") as process:
+            await stop_a_runner(engine, tmp_path)
             assert len(await left_of(engine, tmp_path)) == 3
             process.kill()
             await nothing_left(engine, tmp_path)
@@ -57,7 +62,8 @@ async def test_after_a_kill_of_the_gateway_no_container_stays(engine: Engine, tm
 
 
 async def test_a_stopped_runner_is_removed_by_the_watchdog_and_nobody_else(engine: Engine, tmp_path: Path) -> None:
-    with gateway_process(engine, tmp_path, STOP_THE_RUNNER) as process:
+    with gateway_process(engine, tmp_path, "sleep 100") as process:
+        await stop_a_runner(engine, tmp_path)
         [watchdog] = watchdogs_of(process.pid)
         os.kill(watchdog, signal.SIGTERM)
         os.kill(watchdog, signal.SIGINT)
@@ -78,7 +84,8 @@ async def test_a_stopped_runner_is_removed_by_the_watchdog_and_nobody_else(engin
 async def test_without_a_watchdog_the_runner_ends_with_its_stream_and_orphans_are_reaped(
     engine: Engine, tmp_path: Path
 ) -> None:
-    with gateway_process(engine, tmp_path, "sleep 100", STOP_THE_RUNNER) as process:
+    with gateway_process(engine, tmp_path, "sleep 100", "sleep 100") as process:
+        await stop_a_runner(engine, tmp_path)
         os.kill(watchdogs_of(process.pid)[0], signal.SIGKILL)
         process.kill()
         process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from crabpot.backends.docker import inspection
 from crabpot.errors import SandboxLost
 from crabpot.settings import MIB, Docker, Limits, Size
 from crabpot.spec.network import NetworkSpec
+from crabpot.spec.seccomp import RULES
+from crabpot.spec.seccomp_profile import docker_profile
 from crabpot.spec.spec import Mount, User
 
 from .live import backend, derived_image, nothing_left, opened, spec_in
@@ -21,7 +24,37 @@ if TYPE_CHECKING:
 
     from crabpot.backends.docker.engine import Engine
 
+LANDLOCK = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall(444, None, 0, 1)
+print(os.strerror(ctypes.get_errno()))
+"""
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+
+
+async def test_nobody_but_the_runner_holds_the_wire_where_there_is_no_landlock(engine: Engine, tmp_path: Path) -> None:
+    """An init before the runner has the same pipes, and is dumpable: who writes to its descriptor owns the wire."""
+    file = tmp_path / "profile.json"
+    without = RULES.refusing("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
+    file.write_text(json.dumps(docker_profile(rules=without)))
+    async with opened(engine, tmp_path, docker=Docker(seccomp=str(file))) as inside:
+        assert "not permitted" in (await inside.run(f"python3 -c '{LANDLOCK}'")).stdout, "there is a second wall"
+        said = await inside.out(
+            "for pid in $(ls /proc | grep -x '[0-9]*'); do for fd in 0 1 2 3 4 5 6 7; do "
+            "[ $pid = 1 -o $pid = $PPID ] && true 2>/dev/null >> /proc/$pid/fd/$fd && echo wrote $pid $fd; done; done; "
+            "ls -l /proc/1/fd /proc/$PPID/fd"
+        )
+        assert "wrote" not in said
+        assert said.count("ermission denied") >= 2
+        assert (await inside.run("true")).success
+
+
+async def test_what_is_left_of_commands_is_collected(engine: Engine, tmp_path: Path) -> None:
+    async with opened(engine, tmp_path) as inside:
+        await inside.run("for n in 1 2 3 4 5; do (setsid sh -c 'exit 3' &); done")
+        listed = await inside.out("grep -l '^State:.Z' /proc/[0-9]*/status; echo; cat /proc/1/comm")
+        assert listed == "\npython3\n"
 
 
 async def test_a_container_is_what_the_hardening_guide_asks_for(engine: Engine, tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ def test_the_create_request_is_to_the_letter(case: str) -> None:
     assert made == (GOLDEN / f"{case}.json").read_text()
 
 
-def test_under_gvisor_the_runner_is_pid_1_and_gvisors_own_threads_have_room() -> None:
+def test_under_gvisor_its_own_threads_have_room() -> None:
     spec = make_spec(docker=Docker(runtime="runsc"))
     plain = render.create_body(spec, PLAN)["HostConfig"]
     inside = render.create_body(spec, replace(PLAN, gvisor=True))["HostConfig"]
     differs = {key: inside[key] for key in inside if inside[key] != plain[key]}
-    assert differs == {"Init": False, "PidsLimit": 1056}
+    assert differs == {"PidsLimit": 1056}
 
 
 WORDS = st.lists(st.text(min_size=1)).map(tuple)
@@ -89,7 +89,8 @@ def test_no_spec_opens_a_wall(plan: Plan, kind: Any, cpus: float, runtime: str |
         host = body["HostConfig"]
         assert body["User"] == "1000:1001"
         assert (host["CapDrop"], host["CapAdd"], host["Privileged"]) == (["ALL"], [], False)
-        assert host["ReadonlyRootfs"] is host["Init"] is host["AutoRemove"] is True
+        assert host["ReadonlyRootfs"] is host["AutoRemove"] is True
+        assert host["Init"] is (body["WorkingDir"] == "/")
         assert host["SecurityOpt"][:2] == ["no-new-privileges", f"seccomp={PLAN.seccomp}"]
         assert host["Memory"] == host["MemorySwap"] == spec.limits.memory
         assert host["PidsLimit"] == spec.limits.pids
