@@ -72,7 +72,10 @@ class Explainer:
 
 def shown_network(network: Network) -> str | dict[str, Any]:
     """Show a network as it is written."""
-    return network.name if network.name != "allow" else {"allow": list(network.allow), "ask": network.ask}
+    if network.name != "allow":
+        return network.name
+    raw = {"raw": list(network.raw)} if network.raw else {}
+    return {"allow": list(network.allow), **raw, "ask": network.ask}
 
 
 def _tools(agent: AgentSettings, placed: Placement) -> dict[str, Any]:

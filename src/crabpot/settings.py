@@ -139,6 +139,7 @@ class Network:
 
     name: str = "none"
     allow: tuple[str, ...] = ()
+    raw: tuple[str, ...] = ()
     ask: bool = False
     inject: tuple[Inject, ...] = ()
 

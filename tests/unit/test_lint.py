@@ -152,6 +152,7 @@ FIRES = [
     (sandbox("network: 'host'"), NETWORK, "has the host's network", 'use "internet"'),
     (sandbox("network: 'HOST'"), NETWORK, "has the host's network", 'use "internet"'),
     (sandbox("network: 'bridge'"), NETWORK, "reaches the LAN", 'use "internet"'),
+    (sandbox("network: {raw: ['db.example:5432']}"), f"{NETWORK}.raw[0]", "carried unread", "list it in allow"),
     (sandbox("network: 'intrnet'"), NETWORK, 'did you mean "internet"?', "correct it"),
     (
         sandbox("docker: {seccomp: '/srv/p.json'}"),

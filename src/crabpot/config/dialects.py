@@ -202,7 +202,7 @@ def _network(value: Value) -> Value:
     if isinstance(value, Object):
         stray = value.get("name")
         if stray is not None:
-            raise DialectProblem(stray, "unknown key; network is a name, or an object with allow, ask and inject")
+            raise DialectProblem(stray, "unknown key; network is a name, or an object with allow, raw, ask and inject")
         mark = Value(path=value.path, start=value.start, end=value.end, scalar="allow")
         return replace(value, members=(Member(key="name", start=value.start, value=mark), *value.members))
     if is_null(value):

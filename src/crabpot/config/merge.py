@@ -15,6 +15,7 @@ ADDED_UP = frozenset(
     {
         "sandbox.binds",
         "sandbox.network.allow",
+        "sandbox.network.raw",
         "tools.allow",
         "tools.deny",
         "tools.sandbox.allow",

@@ -20,6 +20,10 @@ _TLS_PORT, _HTTP_PORT = 443, 80
 # No server takes one of these in the first line of a request; many protocols that are not text begin with one.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _LONGEST_LINE = 8 << 10
+# RFC 4253, 4.2, without a slash: no server of the web could take the rest of such a line for a place.
+_SSH = re.compile(rb"SSH-2\.0-[\x21-\x2e\x30-\x7e][\x20-\x2e\x30-\x7e]{0,240}\r")
+_SSH_PACKET, _SSH_KEXINIT = 6, 20
+_LARGEST_SSH_PACKET = 256 << 10
 
 
 class Speaks(Enum):
@@ -28,6 +32,7 @@ class Speaks(Enum):
     UNKNOWN = "unknown"
     TLS = "tls"
     HTTP = "http"
+    SSH = "ssh"
     OTHER = "other"
 
 
@@ -46,20 +51,49 @@ def speaks(start: bytes) -> Speaks:
     if _CONTROL.search(line):
         return Speaks.OTHER
     if ended:
-        return Speaks.HTTP if b"HTTP/" in line.upper() else Speaks.OTHER
+        if b"HTTP/" in line.upper():
+            return Speaks.HTTP
+        return Speaks.SSH if _SSH.fullmatch(start.partition(b"\n")[0]) else Speaks.OTHER
     if len(start) > _LONGEST_LINE:
         raise Disagreement("a first line without an end, which cannot be checked")
     return Speaks.UNKNOWN
 
 
-def check_kind(found: Speaks, destination: Destination) -> None:
-    """Refuse on a port of the web what is not the web's: nothing there would say which host it is for."""
-    if destination.address is not None:
-        return
-    if destination.port == _TLS_PORT and found is not Speaks.TLS:
-        raise Disagreement(f"port 443 is for TLS, and this is not; {destination.host} cannot be checked")
-    if destination.port == _HTTP_PORT and found is not Speaks.HTTP:
-        raise Disagreement(f"port 80 is for HTTP/1, and this is not; {destination.host} cannot be checked")
+def check_kind(found: Speaks, destination: Destination, *, everything: bool) -> None:
+    """Refuse what cannot be read: a server may still find a request in it, for another host than the one listed."""
+    unread = f'to carry it unread, add "{destination}" to network.raw'
+    named = destination.address is None
+    if named and destination.port == _TLS_PORT and found is not Speaks.TLS:
+        raise Disagreement(f"port 443 is for TLS, and this is not, so that it cannot be checked; {unread}")
+    if named and destination.port == _HTTP_PORT and found is not Speaks.HTTP:
+        raise Disagreement(f"port 80 is for HTTP/1, and this is not, so that it cannot be checked; {unread}")
+    if found is Speaks.OTHER and not everything:
+        raise Disagreement(f"it is neither TLS, HTTP/1 nor ssh, so that it cannot be checked; {unread}")
+
+
+class SshCheck:
+    """Lets an ssh stream pass once its first packet is one: text behind the first line might be for another server."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._held = b""
+        self._identified = False
+        self.done = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Give what may pass; Disagreement ends it."""
+        self._held += data
+        passed = b""
+        if not self._identified:
+            line, ended, self._held = self._held.partition(b"\n")
+            passed, self._identified = line + ended, True
+        if len(self._held) >= _SSH_PACKET:
+            size, kind = int.from_bytes(self._held[:4], "big"), self._held[5]
+            if size > _LARGEST_SSH_PACKET or kind != _SSH_KEXINIT:
+                unread = f'to carry it unread, add "{self._destination}" to network.raw'
+                raise Disagreement(f"a stream that begins as ssh and is not; {unread}")
+            passed, self.done = passed + self._held, True
+        return passed
 
 
 class TlsCheck:
@@ -69,25 +103,26 @@ class TlsCheck:
         self._destination = destination
         self._everything = everything
         self._reader = HelloReader()
-
-    @property
-    def waits(self) -> bool:
-        """Whether nothing may pass yet."""
-        return not self._reader.seen
+        self._held = b""
 
     @property
     def done(self) -> bool:
         """Whether nothing more is said in the open."""
         return self._reader.done
 
-    def feed(self, data: bytes) -> None:
-        """Look at more of the stream; Disagreement ends it."""
+    def feed(self, data: bytes) -> bytes:
+        """Look at more of the stream and give what may pass; Disagreement ends it."""
         try:
             hellos = self._reader.feed(data)
         except BadHello as error:
             raise Disagreement(f"a stream that begins as TLS and is not: {error}") from None
         for hello in hellos:
             self._check(hello)
+        self._held += data
+        if not self._reader.seen:
+            return b""
+        passed, self._held = self._held, b""
+        return passed
 
     def _check(self, hello: Hello) -> None:
         host = self._destination.host

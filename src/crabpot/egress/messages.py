@@ -31,6 +31,8 @@ _OF_ONE_HOP = (
     b"upgrade",
     b"http2-settings",
 )
+# Who reads one of these differently from us reads another request.
+_FRAMING = (b"host", b"content-length", b"transfer-encoding")
 # TRACE sends back what it got, secrets that were added on the way included.
 _REFUSED_METHODS = (b"TRACE", b"TRACK", b"PRI")
 
@@ -60,7 +62,7 @@ def read_head(head: bytes) -> Request:
     found = _LINE.fullmatch(first)
     if found is None:
         raise BadRequest("the first line is not that of an HTTP/1 request")
-    if found[1] in _REFUSED_METHODS:
+    if found[1].upper() in _REFUSED_METHODS:  # Some servers take any letter case.
         raise BadRequest(f"{found[1].decode()} is not passed on")
     if len(lines) > _MOST_HEADERS:
         raise BadRequest(f"more than {_MOST_HEADERS} headers")
@@ -73,7 +75,14 @@ def _header(line: bytes) -> tuple[bytes, bytes]:
     # Also refuses a line that continues the one before, and a space before the colon: both are read in two ways.
     if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
         raise BadRequest("a header that is not to the letter")
+    if _folded(name) in _FRAMING and name.lower() not in _FRAMING:
+        raise BadRequest("a header that some servers take for another")
     return name, value.strip(b" \t")
+
+
+def _folded(name: bytes) -> bytes:
+    """Give a header's name as a server of CGI's kind has it: X-Api-Key, x_api_key and X.Api.Key are one variable."""
+    return re.sub(rb"[^0-9a-z]", b"-", name.lower())
 
 
 def _size(request: Request) -> int | None:
@@ -128,13 +137,14 @@ def write_head(
 ) -> bytes:
     """Write a head anew, for a connection that ends with its answer; `added` takes the place of what has its name."""
     more = tuple(added)
-    gone = {*_OF_ONE_HOP, b"host", *(name.lower() for name, _ in more)}
+    gone = {*_OF_ONE_HOP, b"host"}
+    replaced = {_folded(name) for name, _ in more}
     for listed in request.values(b"connection"):
         gone.update(name.strip(b" \t").lower() for name in listed.split(b","))
     # Whatever a request calls its own hop's: how long its body is must stay said.
     gone -= {b"content-length", b"transfer-encoding"}
     host = str(destination).removesuffix(f":{_HTTP_PORT}") if destination.port == _HTTP_PORT else str(destination)
-    kept = [(name, value) for name, value in request.headers if name.lower() not in gone]
+    kept = [pair for pair in request.headers if pair[0].lower() not in gone and _folded(pair[0]) not in replaced]
     lines = [
         b"%s %s HTTP/1.%d" % (request.method, path, request.minor),
         b"Host: " + host.encode("ascii"),

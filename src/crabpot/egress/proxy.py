@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from crabpot.egress import messages, socks
 from crabpot.egress.destinations import BadDestination, read_authority
-from crabpot.egress.inspection import Disagreement, Speaks, TlsCheck, check_kind, speaks
+from crabpot.egress.inspection import Disagreement, Speaks, SshCheck, TlsCheck, check_kind, speaks
 from crabpot.egress.messages import BadRequest, Body
 from crabpot.egress.reaching import Failed, Refused
 from crabpot.egress.relay import Counted, Inbox, both_ways, half_close, send
@@ -176,26 +176,26 @@ class _Connection:
         await both_ways(self._stream, reached.sock, partial(self._up, destination, reached), self._counted)
 
     async def _up(self, destination: Destination, reached: Reached) -> None:
-        found = await self._classify(destination)
-        if found is Speaks.HTTP:
-            await self._http_inside(destination, reached)
-            return
-        check = TlsCheck(destination, everything=reached.rules.everything) if found is Speaks.TLS else None
-        held = b""
+        check: TlsCheck | SshCheck | None = None
+        if not reached.raw:
+            found = await self._classify(destination, reached)
+            if found is Speaks.HTTP:
+                await self._http_inside(destination, reached)
+                return
+            if found is Speaks.TLS:
+                check = TlsCheck(destination, everything=reached.rules.everything)
+            elif found is Speaks.SSH:
+                check = SshCheck(destination)
         while data := await self._inbox.next():
             if check is not None and not check.done:
                 try:
-                    check.feed(data)
+                    data = check.feed(data)
                 except Disagreement as error:
-                    await self._end(destination, str(error), UNRECOGNISED)
-                if check.waits:
-                    held += data
-                    continue
-                data, held = held + data, b""
+                    await self._end(destination, str(error), UNRECOGNISED if isinstance(check, TlsCheck) else b"")
             await send(reached.sock, data, self._counted)
         half_close(reached.sock)
 
-    async def _classify(self, destination: Destination) -> Speaks:
+    async def _classify(self, destination: Destination, reached: Reached) -> Speaks:
         """Wait for enough of the client's first bytes. A server that speaks first is heard meanwhile."""
         try:
             while (found := speaks(bytes(self._inbox.waiting))) is Speaks.UNKNOWN:
@@ -203,7 +203,7 @@ class _Connection:
                     found = Speaks.OTHER
                     break
             if found is not Speaks.OTHER or self._inbox.waiting:
-                check_kind(found, destination)
+                check_kind(found, destination, everything=reached.rules.everything)
         except Disagreement as error:
             await self._end(destination, str(error), b"")
         return found

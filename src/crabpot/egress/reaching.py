@@ -55,6 +55,7 @@ class Reached(NamedTuple):
     sock: socket.socket
     address: Address
     rules: Rules
+    raw: bool
 
 
 class WayOut:
@@ -75,7 +76,7 @@ class WayOut:
             self._record(destination, "failed", str(error))
             raise Failed(f"{destination} cannot be reached: {error}") from None
         self._record(destination, "allowed", because, address=str(address))
-        return Reached(sock, address, self._rules)
+        return Reached(sock, address, self._rules, self._rules.carries_unread(destination))
 
     async def _checked(self, destination: Destination) -> tuple[tuple[Address, ...], str]:
         verdict = self._rules.decide(destination)
@@ -129,8 +130,10 @@ class WayOut:
                 value = await self._ground.secrets.value(rule.value_from)
             except SecretUnavailable as error:
                 where = self._scope.agent.source(f"sandbox.network.inject[{index}]")
+                # Where a secret lies is the operator's to know, and no agent's to go and look for.
                 self._record(destination, "failed", f"{rule.header}: {error} ({where})")
-                raise Failed(f"{rule.header} for {destination}: {error} ({where})") from None
+                why = "the gateway cannot get its value; the audit log says why"
+                raise Failed(f"{rule.header} for {destination}: {why}") from None
             made.append((rule.header.encode("ascii"), value))
             self._record(destination, "injected", rule.header)
         return tuple(made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from crabpot.egress.destinations import embedded
@@ -18,6 +19,7 @@ _TIMEOUT_S = 15.0
 # A name server that is silent holds a thread for as long as the system's resolver is patient. So these are for names
 # alone, and an agent that asks for a thousand such names waits for its own.
 _ALLOWED = Allowance(scope=4, agent=8, agents=128, own=8)
+_HOSTS = "/etc/hosts"
 
 
 class Unresolved(Exception):
@@ -55,10 +57,30 @@ class SystemResolver:
 
 
 def _look_up(name: str) -> tuple[Address, ...]:
+    written = _in_hosts_file(name)
+    if written:
+        return written
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        # With the dot at its end: without it, a name that does not exist is asked for once more below each of the
+        # machine's search domains, so that the owner of one of those would say where a listed name leads.
+        found = socket.getaddrinfo(f"{name}.", None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Unresolved(f"{name}: {error.strerror if isinstance(error, OSError) else 'not a name'}") from None
     # A scope (fe80::1%eth0) is cut off: such an address is refused anyway.
     texts = dict.fromkeys(str(one[4][0]).partition("%")[0] for one in found)
     return tuple(dict.fromkeys(embedded(ipaddress.ip_address(text)) for text in texts))
+
+
+def _in_hosts_file(name: str) -> tuple[Address, ...]:
+    """Give what /etc/hosts says of a name, which the system's resolver finds there only without a dot at its end."""
+    found: dict[Address, None] = {}
+    try:
+        with open(_HOSTS, encoding="utf-8", errors="replace") as file:
+            lines = [line.partition("#")[0].split() for line in file]
+    except OSError:
+        return ()
+    for address, *names in filter(None, lines):
+        if name in (one.lower() for one in names):
+            with suppress(ValueError):
+                found[embedded(ipaddress.ip_address(address.partition("%")[0]))] = None
+    return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings
 
 _ALLOW = "sandbox.network.allow"
+_RAW = "sandbox.network.raw"
 _NETWORK = "sandbox.network"
 
 
@@ -40,6 +41,7 @@ class Rule:
     ports: tuple[int, ...]
     source: str
     network: Network | None
+    raw: bool = False
 
     def names(self, destination: Destination) -> bool:
         """Tell whether it lists a host, whatever the port."""
@@ -83,6 +85,10 @@ class Rules:
         if self.asks and (destination.address is None or special(destination.address) is None):
             return self._verdict(Reach.ASKS, f"{why}, so a person is asked", self.source)
         return self._verdict(Reach.REFUSED, why, self.source)
+
+    def carries_unread(self, destination: Destination) -> bool:
+        """Tell whether what is said there passes as it is, whatever host it may be for."""
+        return any(rule.raw and self._lists(rule, destination) for rule in self.listed)
 
     def _public(self, destination: Destination) -> Verdict[Reach]:
         found = None if destination.address is None else special(destination.address)
@@ -131,8 +137,10 @@ def rules(agent: AgentSettings) -> Rules:
     """Read an agent's network settings, which were checked when they were loaded."""
     chosen = agent.sandbox.network
     listed = tuple(_rule(text, agent.source(f"{_ALLOW}[{index}]")) for index, text in enumerate(chosen.allow))
+    unread = (_rule(text, agent.source(f"{_RAW}[{index}]")) for index, text in enumerate(chosen.raw))
     source = agent.source(_ALLOW if chosen.name == "allow" and chosen.allow else _NETWORK)
-    return Rules(kind=describe(chosen).kind, listed=listed, asks=chosen.ask, source=source)
+    every = (*listed, *(replace(rule, raw=True) for rule in unread))
+    return Rules(kind=describe(chosen).kind, listed=every, asks=chosen.ask, source=source)
 
 
 def rule_for(text: str, source: str) -> Rule:

@@ -148,6 +148,11 @@ def _network(agent: AgentSettings) -> Iterator[Finding]:
         yield warn(source, message, 'use "internet" for public addresses only')
     elif name != "allow" and (suspicion := network.suspicion_about_name(agent.sandbox.network.name)):
         yield warn(source, suspicion, "correct it if that is not what you mean")
+    for index, place in enumerate(agent.sandbox.network.raw):
+        message = f"what is said to {place} is carried unread, whichever host behind that address it is for"
+        yield warn(
+            agent.source(f"sandbox.network.raw[{index}]"), message, "list it in allow if it speaks HTTP, TLS or ssh"
+        )
     if agent.sandbox.docker.seccomp != "default":
         message = "a seccomp profile of one's own replaces Crabpot's list"
         yield warn(agent.source("sandbox.docker.seccomp"), message, 'use "default" unless you must')

@@ -29,11 +29,12 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSpec:
-    """A network by kind; `name` for one of docker's own, `allow` in canonical form for a list of places."""
+    """A network by kind; `name` for one of docker's own, `allow` and `raw` in canonical form for lists of places."""
 
     kind: Kind
     name: str = ""
     allow: tuple[str, ...] = ()
+    raw: tuple[str, ...] = ()
     ask: bool = False
     inject: tuple[tuple[str, str, str], ...] = ()
 
@@ -49,7 +50,7 @@ def proxy_environment(network: NetworkSpec) -> dict[str, str]:
     ALL_PROXY is an HTTP one too: several libraries give up on a scheme of SOCKS that they need a further library for.
     Programs reach their own loopback without it, unless the host's is what was listed.
     """
-    listed = any(re.match(r"127\.|\[::1[]/]|localhost:", place) for place in network.allow)
+    listed = any(re.match(r"127\.|\[::1[]/]|localhost:", place) for place in (*network.allow, *network.raw))
     proxy, direct = f"http://127.0.0.1:{PROXY_PORT}", "" if listed else "localhost,127.0.0.1,::1"
     named = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": direct}
     return named | {name.lower(): value for name, value in named.items()} | {"NODE_USE_ENV_PROXY": "1"}
@@ -60,7 +61,8 @@ def describe(network: Network) -> NetworkSpec:
     if network.name == "allow":
         allow = tuple(canonical_place(place) for place in network.allow)
         inject = tuple((canonical_place(rule.host), rule.header, _mark(rule.value_from)) for rule in network.inject)
-        return NetworkSpec(kind="allow", allow=allow, ask=network.ask, inject=inject)
+        raw = tuple(canonical_place(place) for place in network.raw)
+        return NetworkSpec(kind="allow", allow=allow, raw=raw, ask=network.ask, inject=inject)
     kind = next((kind for kind in NAMES if kind == network.name.lower()), None)
     return NetworkSpec(kind="named", name=network.name) if kind is None else NetworkSpec(kind=kind)
 
@@ -76,9 +78,10 @@ def problems(chosen: Network) -> Iterator[tuple[str, str]]:
     """List what is wrong with an agent's network, as (merged path, message)."""
     if chosen.name != "allow" and (wrong := problem_with_name(chosen.name)):
         yield "sandbox.network", wrong
-    for index, place in enumerate(chosen.allow):
-        if wrong := _problem_with_place(place):
-            yield f"sandbox.network.allow[{index}]", wrong
+    for key, places in (("allow", chosen.allow), ("raw", chosen.raw)):
+        for index, place in enumerate(places):
+            if wrong := _problem_with_place(place):
+                yield f"sandbox.network.{key}[{index}]", wrong
     for index, rule in enumerate(chosen.inject):
         path = f"sandbox.network.inject[{index}]"
         given = [name for name in (rule.value_from.env, rule.value_from.file, rule.value_from.keyring) if name]

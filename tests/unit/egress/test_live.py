@@ -154,7 +154,7 @@ for number, s in enumerate(made):
     assert line(s) == b"you said %d\\n" % number
 print("all answered")
 """
-    async with serving(Server(b"hello\n")) as web, opened({"allow": [f"127.0.0.1:{web.port}"]}) as box:
+    async with serving(Server(b"hello\n")) as web, opened({"raw": [f"127.0.0.1:{web.port}"]}) as box:
         await box.put("many.py", program)
         started = await box.run(f"python3 many.py {web.port}", background=True)
         process = started.data["process"]

@@ -9,6 +9,8 @@ import ssl
 import pytest
 
 from crabpot.config.load import from_text
+from crabpot.egress.destinations import read_authority
+from crabpot.egress.inspection import Disagreement, Speaks, check_kind
 from crabpot.egress.proxy import serve
 from crabpot.egress.reaching import Ground, WayOut
 from crabpot.egress.secrets import Secrets
@@ -24,7 +26,7 @@ SECRET = "s3cret-t0ken"
 class Program:
     """The side of the sandbox: what a program writes to the proxy, and reads from it."""
 
-    fields: dict = {}  # noqa: RUF012  a conversation's, of which nothing is used
+    question = b""
 
     def __init__(self):
         self.sent = asyncio.Queue()
@@ -231,10 +233,63 @@ async def test_a_tunnel_carries_what_a_server_says_first_and_what_is_said_to_it(
         assert program.got.startswith(b"HTTP/1.1 200" if how == "connect" else b"\x05\x00\x05\x00\x00\x01")
         program.say(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n")
         await program.until(b"you said SSH-2.0-OpenSSH_9.2p1 Debian\r\n")
+        program.say(KEXINIT[:3])
+        program.say(KEXINIT[3:] + b"\n")
+        await program.until(b"you said " + KEXINIT + b"\n")
+        program.say(b"")
+        await asyncio.wait_for(program.ended.wait(), 10)
+
+
+KEXINIT = b"\0\0\x05\xdc\x07\x14" + b"k" * 1500
+FOR_ANOTHER = b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+UNREADABLE = {
+    "a TLS alert before the hello": bytes((21, 3, 1, 0, 2, 1, 0)) + b"\x16\x03\x01" + FOR_ANOTHER,
+    "a control character in the first line": b"GET /\x01 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    "a line of HTTP/0.9": b"GET http://evil.example/\r\n",
+    "a line that is none": b"hello\r\n" + FOR_ANOTHER,
+    "a NUL": b"\0" + FOR_ANOTHER,
+    "ssh, and then a request": b"SSH-2.0-x\r\n" + FOR_ANOTHER,
+    "ssh, and then a NUL and a request": b"SSH-2.0-x\r\n\0" + FOR_ANOTHER,
+    "a path that calls itself ssh": b"SSH-2.0-x http://evil.example/\r\n" + KEXINIT,
+    "ssh without a version": b"SSH-\r\n" + KEXINIT,
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+@pytest.mark.parametrize("by", ["name", "address"])
+async def test_what_cannot_be_read_is_not_carried(tmp_path, what, by):
+    async with serving(Server(b"welcome\n")) as server:
+        host = "ok.example" if by == "name" else "127.0.0.1"
+        out = Out(tmp_path, listing(server.port, f"ok.example:{server.port}"), Names(ok_example="127.0.0.1"))
+        program = out.connect(connect(host, server.port), UNREADABLE[what], b"")
+        await asyncio.wait_for(program.ended.wait(), 20)
+        assert b"evil" not in program.got
+        assert out.records[-1]["answer"] == "refused"
+        assert f'add "{host}:{server.port}" to network.raw' in out.call.hints[-1]
+
+
+async def test_a_place_that_is_listed_as_raw_is_carried_unread_and_no_other(tmp_path):
+    async with serving(Server(b"welcome\n")) as server, serving(Server(b"welcome\n")) as beside:
+        names = Names(db_example="127.0.0.1")
+        network = {
+            "allow": [f"127.0.0.1:{server.port}", f"127.0.0.1:{beside.port}", f"db.example:{beside.port}"],
+            "raw": [f"db.example:{server.port}"],
+        }
+        out = Out(tmp_path, network, names)
+        program = out.connect(connect("db.example", server.port))
+        await program.until(b"welcome\n")
         program.say(b"\0anything\n")
         await program.until(b"you said \0anything\n")
         program.say(b"")
         await asyncio.wait_for(program.ended.wait(), 10)
+        assert b"you said" not in await out.ask(connect("db.example", beside.port), b"\0anything\n", b"")
+
+
+async def test_under_internet_other_protocols_need_no_line(tmp_path):
+    """Any public name may be reached there, so that a name that hides behind another gains nothing."""
+    check_kind(Speaks.OTHER, read_authority("db.example:5432"), everything=True)
+    with pytest.raises(Disagreement):
+        check_kind(Speaks.OTHER, read_authority("db.example:443"), everything=True)
 
 
 async def test_socks_refuses_by_its_own_codes(tmp_path):
@@ -306,6 +361,7 @@ async def test_tls_for_another_host_ends_before_the_server_hears_of_it(tmp_path,
         b"GET\t/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
         b"get / http/1.1\nhost: evil.example\n\n\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x80GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
     ],
 )
 async def test_plain_http_for_another_host_does_not_pass_a_tunnel(tmp_path, inside):
@@ -371,7 +427,26 @@ async def test_a_secret_reaches_its_host_and_nobody_else(tmp_path):
         assert SECRET not in str(out.call.hints)
 
 
-@pytest.mark.parametrize("method", ["TRACE", "TRACK"])
+@pytest.mark.parametrize("name", ["X_Api_Key", "x_api_key", "X-Api_Key", "x.api.key", "X-API-KEY"])
+async def test_no_spelling_of_an_added_header_stands_beside_it(tmp_path, name):
+    """Many servers turn dashes, underscores and dots into one character, and then take the first or the last."""
+    async with serving(Server()) as server:
+        out = Out(tmp_path, injecting(server.port, header="X-Api-Key"))
+        await out.ask(get(f"http://127.0.0.1:{server.port}/", f"{name}: forged", "X-Other_Key: kept"))
+        assert server.heads[0].count(SECRET.encode()) == 1
+        assert b"forged" not in server.heads[0]
+        assert b"X-Other_Key: kept" in server.heads[0]
+
+
+@pytest.mark.parametrize("name", ["Content_Length", "Transfer_Encoding", "Host_", "transfer.encoding"])
+async def test_no_spelling_of_a_header_that_frames_the_request_is_passed_on(tmp_path, name):
+    async with serving(Server()) as server:
+        out = Out(tmp_path, listing(server.port))
+        answer = await out.ask(get(f"http://127.0.0.1:{server.port}/", f"{name}: 5"))
+        assert answer.startswith(b"HTTP/1.1 400" if name != "Host_" else b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("method", ["TRACE", "TRACK", "trace", "Trace", "pri"])
 async def test_no_request_that_sends_back_what_it_got_is_passed_on(tmp_path, method):
     async with serving(Server()) as server:
         out = Out(tmp_path, injecting(server.port))
@@ -381,14 +456,20 @@ async def test_no_request_that_sends_back_what_it_got_is_passed_on(tmp_path, met
 
 
 @pytest.mark.parametrize("value_from", [{"env": "MISSING"}, {"file": "/nonexistent"}, {"file": "~/open"}])
-async def test_a_secret_that_cannot_be_had_stops_the_request_and_names_its_place_alone(tmp_path, value_from):
+async def test_a_secret_that_cannot_be_had_stops_the_request_and_only_the_operator_hears_why(tmp_path, value_from):
     (tmp_path / "open").write_text(SECRET)
     (tmp_path / "open").chmod(0o644)
     async with serving(Server()) as server:
         out = Out(tmp_path, injecting(server.port, **value_from))
         answer = (await out.ask(get(f"http://127.0.0.1:{server.port}/"))).decode()
         assert answer.startswith("HTTP/1.1 502")
-        assert "agents.defaults.sandbox.network.inject[0]" in answer
+        (place,) = value_from.values()
+        for told in (answer, str(out.call.hints)):
+            assert place not in told
+            assert "inject" not in told
+        assert "the audit log says why" in answer
+        assert place in out.records[0]["because"]
+        assert "agents.defaults.sandbox.network.inject[0]" in out.records[0]["because"]
         assert SECRET not in answer + json.dumps(out.records)
         assert server.heads == []
 

@@ -115,9 +115,9 @@ def test_a_stream_for_another_host_than_its_tunnel_ends(name):
 def test_a_stream_for_the_host_of_its_tunnel_passes_in_any_letter_case():
     for name in (b"example.com", b"EXAMPLE.com", b"example.com."):
         check = TlsCheck(PLACE, everything=False)
-        assert check.waits
-        check.feed(hello(naming(name)))
-        assert not check.waits
+        said = hello(naming(name))
+        assert check.feed(said[:9]) == b""
+        assert check.feed(said[9:]) == said
 
 
 def test_a_second_hello_cannot_name_another_host():
@@ -157,7 +157,12 @@ SPOKEN = {
     b" \tGET\t/ HTTP/1.1\r\n": Speaks.HTTP,
     b"get / http/1.1\n": Speaks.HTTP,
     b"PRI * HTTP/2.0\r\n": Speaks.HTTP,
-    b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n": Speaks.OTHER,
+    b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n": Speaks.SSH,
+    b"SSH-2.0-OpenSSH_9.2p1": Speaks.UNKNOWN,
+    b" SSH-2.0-x\r\n": Speaks.OTHER,
+    b"SSH-2.0-x /etc\r\n": Speaks.OTHER,
+    b"SSH-2.0-x\n": Speaks.OTHER,
+    b"SSH-1.5-x\r\n": Speaks.OTHER,
     b"EHLO me\r\n": Speaks.OTHER,
     b"AMQP\0\0\x09\x01": Speaks.OTHER,
     b"\0\0\0\x08\x04\xd2\x16/": Speaks.OTHER,
@@ -178,13 +183,20 @@ def test_a_first_line_without_an_end_is_refused_rather_than_passed_unread():
 def test_on_the_webs_ports_of_a_name_only_the_web_is_spoken():
     for port, fits in ((443, Speaks.TLS), (80, Speaks.HTTP)):
         place = read_authority(f"example.com:{port}")
-        check_kind(fits, place)
-        for other in {Speaks.TLS, Speaks.HTTP, Speaks.OTHER} - {fits}:
-            with pytest.raises(Disagreement):
-                check_kind(other, place)
-        for other in Speaks:
-            check_kind(other, read_authority(f"10.0.0.7:{port}"))
-    check_kind(Speaks.OTHER, read_authority("example.com:22"))
+        check_kind(fits, place, everything=False)
+        for other in {Speaks.TLS, Speaks.HTTP, Speaks.SSH, Speaks.OTHER} - {fits}:
+            for everything in (False, True):
+                with pytest.raises(Disagreement):
+                    check_kind(other, place, everything=everything)
+
+
+def test_on_other_ports_and_by_address_only_what_can_be_read_is_spoken():
+    for place in ("example.com:22", "10.0.0.7:443", "10.0.0.7:22"):
+        for kind in (Speaks.TLS, Speaks.HTTP, Speaks.SSH):
+            check_kind(kind, read_authority(place), everything=False)
+        check_kind(Speaks.OTHER, read_authority(place), everything=True)
+        with pytest.raises(Disagreement, match=r"network\.raw"):
+            check_kind(Speaks.OTHER, read_authority(place), everything=False)
 
 
 @given(st.binary(max_size=600), st.booleans())

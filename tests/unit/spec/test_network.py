@@ -239,6 +239,13 @@ def test_an_empty_list_of_places_is_nothing_and_not_everything(agent_of: Callabl
         assert (spec.kind, spec.allow) == ("allow", ())
 
 
+def test_a_raw_place_is_checked_like_any_other(refused: Callable[[str], str]) -> None:
+    assert describe(Network(name="allow", raw=("DB.example.:5432",))).raw == ("db.example:5432",)
+    message = refused("{agents: {defaults: {sandbox: {network: {raw: ['*']}}}}}")
+    assert "agents.defaults.sandbox.network.raw[0]" in message
+    assert "every host" in message
+
+
 def test_places_and_injected_hosts_are_described_in_their_one_form() -> None:
     rule = Inject(host="API.example.com.:80", header="X-Key", value_from=ValueFrom(env="KEY"))
     spec = describe(Network(name="allow", allow=("B.example.", "a.example:1"), ask=True, inject=(rule,)))

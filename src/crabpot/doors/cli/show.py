@@ -126,7 +126,10 @@ def _because(pen: Pen, source: str, pad: int = 0) -> str:
 
 
 def _network(network: str | dict[str, Any]) -> str:
-    return network if isinstance(network, str) else f"only {', '.join(network['allow']) or 'nothing'}"
+    if isinstance(network, str):
+        return network
+    places = [*network["allow"], *(f"{place} (unread)" for place in network.get("raw", ()))]
+    return f"only {', '.join(places) or 'nothing'}"
 
 
 def _session(answer: dict[str, Any], pen: Pen) -> Iterator[str]:
