@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ class Docker:
 
     def __init__(self, *, state: str, environ: Mapping[str, str], home: str) -> None:
         self._home = f"{os.path.realpath(state)}/docker"
-        self._state = owner.state_label(state)
+        self._state = state
         self._environ = environ
         self._user_home = home
         self._interpreters = image.Interpreters(self._home)
@@ -84,7 +85,7 @@ class Docker:
             image_env=found.env,
             image_volumes=found.volumes,
             gvisor=spec.docker.runtime in facts.gvisor,
-            labels=render.labels(spec, owned_by=owner.own(), state=self._state),
+            labels=render.labels(spec, owned_by=owner.own(), state=owner.state_label(self._state)),
         )
         async with self._trying:
             interpreter = await self._interpreters.of(engine, spec, plan)
@@ -137,7 +138,9 @@ class Docker:
             if self._known is None:
                 engine = Engine(location.find(self._environ, self._user_home))
                 facts = await machine.find_out(engine)
-                await orphans.reap(engine, self._state)
+                # Where the state folder cannot be written, no sandbox was ever made from it.
+                with suppress(OSError):
+                    await orphans.reap(engine, owner.state_label(self._state))
                 self._known = engine, facts
             return self._known
 

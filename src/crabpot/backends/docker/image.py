@@ -122,7 +122,7 @@ async def _try_all(engine: Engine, spec: SandboxSpec, plan: Plan) -> str:
 async def _try(engine: Engine, spec: SandboxSpec, plan: Plan) -> str | None:
     """Run it in a throw-away container; None if it does."""
     body = render.probe_body(spec, plan, _PROBE)
-    container = await made_or_removed(engine, naming.create_unnamed(engine, body))
+    container = await made_or_removed(engine, naming.create_passing(engine, body))
     try:
         demultiplexer = Demultiplexer()
         said = demultiplexer(await engine.run_to_end(container, timeout_s=_PROBE_S)).decode("utf-8", "replace")

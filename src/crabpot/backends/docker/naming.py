@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.docker import owner
@@ -19,9 +20,10 @@ _CONFLICT, _NOT_FOUND = 409, 404
 _TRIES, _POLL_S = 200, 0.05
 
 
-async def create_unnamed(engine: Engine, body: dict[str, Any]) -> str:
-    """Create a container that needs no name, and give its id."""
-    return str((await engine.post("/containers/create", body=body, timeout_s=_CREATE_S))["Id"])
+async def create_passing(engine: Engine, body: dict[str, Any]) -> str:
+    """Create a container that is soon gone, under a name that only says whose it is; give its id."""
+    name = {"name": f"crabpot-passing-{os.urandom(8).hex()}"}
+    return str((await engine.post("/containers/create", name, body=body, timeout_s=_CREATE_S))["Id"])
 
 
 async def create(engine: Engine, name: str, body: dict[str, Any]) -> str:

@@ -1,14 +1,29 @@
-"""Labels that say which gateway made a container, so that what a dead one left is known, and nothing else is."""
+"""Labels that say which gateway made a container, so that what a dead one left is known, and nothing else is.
+
+A container has the labels of its image as well, and anybody can write those. So the word of a state folder is random,
+and kept in it; and what has that word under no name of ours came from an image that was made of a sandbox.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
+from contextlib import suppress
 from functools import cache
+from typing import TYPE_CHECKING
+
+from crabpot.errors import SandboxUnavailable
+from crabpot.writing import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OWNER, SCOPE, HASH, STATE = "crabpot.owner", "crabpot.scope", "crabpot.hash", "crabpot.state"
 
+NAMES = ("crabpot-", "spare-")
+
+_WORD = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_LONGEST = 64
 _OWNER = re.compile(r"([0-9]{1,10}):([0-9]{1,20}):([0-9a-f-]{1,64})", re.ASCII)
 
 
@@ -31,8 +46,32 @@ def process_of(label: str) -> str:
 
 
 def state_label(state: str) -> str:
-    """Name a state folder: gateways over different ones do not know, and so do not judge, each other's containers."""
-    return hashlib.sha256(os.path.realpath(state).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    """Give the word of a state folder: gateways over different ones do not judge each other's containers."""
+    path = f"{os.path.realpath(state)}/docker/id"
+    with suppress(FileNotFoundError):
+        return _read_word(path)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    draft = f"{path}.{os.urandom(8).hex()}"
+    write_whole(draft, os.urandom(16).hex())
+    try:
+        with suppress(FileExistsError):  # Another gateway was faster.
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)
+    return _read_word(path)
+
+
+def _read_word(path: str) -> str:
+    with open(path, encoding="ascii", errors="replace") as file:
+        word = file.read(_LONGEST)
+    if not _WORD.fullmatch(word):
+        raise SandboxUnavailable(f"{path} does not hold the word of this state folder: remove it, and its containers")
+    return word
+
+
+def is_ours(names: Iterable[str]) -> bool:
+    """Tell whether a container has a name that Crabpot gives."""
+    return any(name.lstrip("/").startswith(NAMES) for name in names)
 
 
 def _started(pid: int) -> int | None:

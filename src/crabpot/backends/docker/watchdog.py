@@ -87,7 +87,12 @@ def _list(socket_path: str, api: str, owner: str) -> list[str]:
     status, content = ask(socket_path, "GET", f"{api}/containers/json?all=1&filters={filters}")
     if status != 200:  # noqa: PLR2004
         raise OSError(content)
-    return [str(one["Id"]) for one in json.loads(content)]
+    return [str(one["Id"]) for one in json.loads(content) if _is_ours(one.get("Names") or ())]
+
+
+def _is_ours(names: list[str]) -> bool:
+    # A stranger's container has our labels if its image was made of a sandbox, and then a name of its own.
+    return any(name.startswith(("/crabpot-", "/spare-")) for name in names)
 
 
 def ask(socket_path: str, method: str, target: str, timeout_s: float = 60.0) -> tuple[int, bytes]:

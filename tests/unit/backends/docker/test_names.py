@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.backends.docker import owner
+from crabpot.backends.docker import owner, watchdog
+from crabpot.backends.docker.engine import EngineRefused
 from crabpot.errors import SandboxUnavailable
 
-from .live import backend, containers, gateway, left_of, nothing_left, opened, spec_in, until
+from .live import backend, containers, derived_image, gateway, left_of, nothing_left, opened, spec_in, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +125,40 @@ async def test_orphans_of_this_state_are_reaped_on_start_and_no_others(engine: E
         for one in await engine.get("/containers/json", {"all": "1"}):
             if one["Id"] in made.values():
                 await engine.delete(f"/containers/{one['Id']}", {"force": "1"})
+
+
+async def test_no_label_of_an_image_makes_its_containers_ours(engine: Engine, tmp_path: Path) -> None:
+    """Containers inherit the labels of their image, and whoever publishes one can write any into it."""
+    state = str(tmp_path / "state")
+    boot = owner.own().split(":")[2]
+    told = {"guessed": hashlib.sha256(state.encode()).hexdigest()[:16], "committed": owner.state_label(state)}
+    for how, label in told.items():
+        labels = f"LABEL {owner.STATE}={label} {owner.OWNER}=999999999:7:{boot}"
+        async with derived_image(engine, "true", labels) as image:
+            body = {"Image": image, "Cmd": ["sleep", "300"], "HostConfig": {"Init": True, "AutoRemove": True}}
+            theirs = (await engine.post("/containers/create", body=body))["Id"]
+            try:
+                await engine.post(f"/containers/{theirs}/start")
+                await backend(engine, tmp_path).probe(spec_in(tmp_path))
+                assert (await engine.get(f"/containers/{theirs}/json"))["State"]["Running"], how
+                if how == "committed":
+                    await asyncio.to_thread(
+                        watchdog.clean_up, engine.path, engine.version, f"999999999:7:{boot}", away_s=5.0
+                    )
+                    assert (await engine.get(f"/containers/{theirs}/json"))["State"]["Running"], "by the watchdog"
+            finally:
+                with contextlib.suppress(EngineRefused):
+                    await engine.delete(f"/containers/{theirs}", {"force": "1"})
+
+
+async def test_a_state_folder_has_one_random_word_whoever_asks_first(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    with ThreadPoolExecutor(16) as threads:
+        words = set(threads.map(lambda _: owner.state_label(state), range(64)))
+    assert len(words) == 1
+    assert len(words.pop()) == 32
+    assert owner.state_label(str(tmp_path / "other")) != owner.state_label(state)
+    assert os.stat(f"{state}/docker/id").st_mode & 0o777 == 0o600
 
 
 async def test_closing_is_bounded_where_the_engine_is_away(tmp_path: Path) -> None:
