@@ -90,7 +90,7 @@ def _list(socket_path: str, api: str, owner: str) -> list[str]:
     return [str(one["Id"]) for one in json.loads(content) if _is_ours(one.get("Names") or ())]
 
 
-def _is_ours(names: list[str]) -> bool:
+def _is_ours(names: list[str] | tuple[()]) -> bool:
     # A stranger's container has our labels if its image was made of a sandbox, and then a name of its own.
     return any(name.startswith(("/crabpot-", "/spare-")) for name in names)
 
