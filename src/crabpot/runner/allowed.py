@@ -40,19 +40,30 @@ _LONGEST_ATTACHED = 128
 class Allowed:
     """Commands by name."""
 
-    def __init__(self, names: tuple[str, ...], roots: Roots) -> None:
+    def __init__(self, names: tuple[str, ...], roots: Roots, tmp: str = "/tmp") -> None:  # noqa: S108
         self.names = names
+        self.tmp = tmp
         self.roots = roots
         ceilings = b":".join(os.path.dirname(folder) for folder in roots.folders)
         self._env: dict[bytes, bytes] = {
             b"PATH": PATH.encode(),
             b"HOME": b"/nonexistent",
             b"LANG": b"C.UTF-8",
-            b"TMPDIR": b"/tmp",
+            b"TMPDIR": os.fsencode(tmp),
             **gitconfig.ENVIRONMENT,
             # A repository around the roots is nobody's business here.
             b"GIT_CEILING_DIRECTORIES": ceilings,
         }
+
+    @property
+    def programs(self) -> list[bytes]:
+        """The files of those that are there."""
+        return [path for path in map(find, self.names) if path is not None]
+
+    @property
+    def run_anything(self) -> bool:
+        """Whether one of them runs whatever it is given."""
+        return not ANYTHING.isdisjoint(self.names)
 
     @property
     def has_shell(self) -> bool:

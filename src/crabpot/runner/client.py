@@ -113,7 +113,7 @@ class Client(Runner):
         """Takes a gateway's hello; what this runner is and may do was settled by who started it."""
         asked, self.hello = Hello(header), self._house.hello()
         self.hello.output_limit = min(asked.output_limit, LARGEST_OUTPUT)
-        self.hello.env = {**asked.env, b"HOME": encode_text(self.hello.workspace, "workspace")}
+        self.hello.env = {**self.hello.env, **asked.env, b"HOME": encode_text(self.hello.workspace, "workspace")}
         more = {"roots": list(self.hello.roots), "commands": list(self._house.allowed.names)}
         self._wire.send({**ready(), **more})
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import posix
 
-from . import gitconfig, spawn
+from . import gitconfig, gitfolder, spawn
 from .gitargs import REMOTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, NoReturn
 
     from .gitargs import GitCall
     from .roots import Roots
@@ -45,6 +45,10 @@ def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) ->
     entries = gitconfig.read(listing or b"")
     where = _capture([*look, b"rev-parse", b"--path-format=absolute", b"--git-dir", b"--git-common-dir"], env)
     folders = [] if where is None else where.splitlines()
+    # First of all: every further look would go through such a link as well.
+    planted = gitfolder.refusal(folders[-1]) if folders and roots.holds(os.path.realpath(folders[-1])) else None
+    if planted is not None:
+        _refuse(planted)
     asking = folders and call.command in _ASKING
     embedded = _embedded([git, *_QUIETLY], look, env) if asking else []
     why = gitconfig.refusal(entries, embedded or [], folders, roots, remote=call.command in REMOTE)
@@ -57,10 +61,14 @@ def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) ->
     if why is None and call.command in _GOING_ON and folders and _runs_programs(folders[0]):
         why = "the rebase or cherry-pick that is under way runs a program (remove its state to give it up)"
     if why is not None:
-        posix.write(2, b"crabpot runner: git is refused here: %s\n" % why.encode("utf-8", "replace"))
-        posix._exit(_REFUSED)  # noqa: SLF001
+        _refuse(why)
     told = [b"--no-pager", *gitconfig.overrides(entries, embedded or [])]
     posix.execve(git, [b"git", *told, *call.globals, call.command.encode(), *_added(call.command), *call.args], env)
+
+
+def _refuse(why: str) -> NoReturn:
+    posix.write(2, b"crabpot runner: git is refused here: %s\n" % why.encode("utf-8", "replace"))
+    posix._exit(_REFUSED)  # noqa: SLF001
 
 
 def _embedded(quiet: list[bytes], look: list[bytes], env: dict[bytes, bytes]) -> list[tuple[str, str]] | None:

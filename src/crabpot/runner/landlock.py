@@ -34,9 +34,10 @@ def version() -> int:
     return max(0, found)
 
 
-def confine(writable: tuple[str, ...]) -> int:
+def confine(writable: tuple[str, ...], *, readable: tuple[str, ...] = ("/",), run_written: bool = True) -> int:
     """Makes everything read-only but what lies beneath these; gives the version used, 0 where there is none.
 
+    What lies beneath neither list is out of reach; with `run_written` false, what can be written cannot be run.
     Needs no-new-privileges, and cannot be undone. What fails once it has begun is an OSError: half a wall is none.
     """
     offered = version()
@@ -54,7 +55,9 @@ def confine(writable: tuple[str, ...]) -> int:
     try:
         read = _EXECUTE | _READ_FILE | _READ_DIR
         write = read | _WRITE_FILE | _CHANGE_DIR | _REFER | _TRUNCATE | _IOCTL_DEV
-        for path, access in (("/", read), *((path, write) for path in writable)):
+        if not run_written:
+            write &= ~_EXECUTE
+        for path, access in (*((path, read) for path in readable), *((path, write) for path in writable)):
             _allow(syscall, made, path, access & handled)
         _checked(syscall(_RESTRICT_SELF, made, 0))
     finally:

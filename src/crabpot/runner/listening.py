@@ -11,7 +11,7 @@ import struct
 import sys
 from time import monotonic
 
-from . import allowed, server
+from . import allowed, enclosing, server
 from .allowed import Allowed
 from .client import Client
 from .context import Context
@@ -45,7 +45,7 @@ class House:
     def __init__(self, file: SocketFile, roots: Roots, commands: Allowed, patience_s: float) -> None:
         self.loop = Loop()
         # Only as pid 1 is everything in sight its own; a child of pid 1 may as well be a service of the host.
-        self.reaper = Reaper(self.loop, contained=posix.getpid() == 1)
+        self.reaper = Reaper(self.loop, contained=enclosing.is_alone())
         self.tools = SharedTools()
         self.allowed = commands
         self._roots = tuple(folder.decode("utf-8", "surrogateescape") for folder in roots.folders)
@@ -66,7 +66,7 @@ class House:
                 "workspace": self._roots[0],
                 "roots": list(self._roots),
                 "shell": ["/bin/sh"],
-                "env": {},
+                "env": {"TMPDIR": self.allowed.tmp},
                 "limits": {"output": _OUTPUT},
                 "contained": False,
             }
@@ -152,6 +152,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--root", required=True, nargs="+", action="extend", metavar="DIR", help="reachable folders")
     parser.add_argument("--allow", nargs="+", action="extend", metavar="NAME", help="commands instead of the usual")
     parser.add_argument("--patience", type=float, default=_PATIENCE_S, metavar="SECONDS", help="for a silent client")
+    parser.add_argument("--without-landlock", action="store_true", help="where the kernel has none: no second wall")
     options = parser.parse_args(argv)
     names = [name for text in options.allow or allowed.DEFAULT for name in text.split(",") if name]
     path = os.path.abspath(options.socket)
@@ -163,16 +164,27 @@ def main(argv: list[str]) -> int:
     server.close_all_but()
     posix.dup2(posix.open("/dev/null", posix.O_RDONLY), 0)
     server.prepare_process()
-    shield_and_adopt()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    try:
-        file = SocketFile(path)
-    except CannotListen as error:
-        _complain(str(error))
+    inside = Roots(roots)
+    if not (options.without_landlock or enclosing.is_possible()):
+        _complain(enclosing.NEEDED)
         return 1
     try:
-        inside = Roots(roots)
-        house = House(file, inside, Allowed(tuple(dict.fromkeys(names)), inside), options.patience)
+        file = SocketFile(path)
+        tmp = enclosing.make_private(path)
+    except (CannotListen, OSError) as error:
+        _complain(str(error))
+        return 1
+    commands = Allowed(tuple(dict.fromkeys(names)), inside, tmp)
+    if not options.without_landlock:
+        # Before orphans come to this process. And the end of pid 1 is that of every other process too: there the file
+        # stays, and the next runner replaces it.
+        if not enclosing.is_alone():
+            file.appoint()
+        enclosing.enclose(inside.folders, tmp, commands.programs, run_own=commands.run_anything)
+    shield_and_adopt()
+    try:
+        house = House(file, inside, commands, options.patience)
         _announce(path, inside, names)
         house.run()
     finally:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import socket
 import stat
 
+from .signals import signal
+
 # Read and write for the owner and the group: connecting needs write.
 _UMASK = 0o117
 _WAITING = 1024
 _LONGEST = 107
+_REMOVAL_S = 2.0
 
 
 class CannotListen(Exception):
@@ -39,6 +43,7 @@ class SocketFile:
             os.close(lock)
         found = os.stat(path, follow_symlinks=False)
         self._identity = (found.st_dev, found.st_ino)
+        self._keeper: socket.socket | None = None
 
     def _remove_stale(self) -> None:
         try:
@@ -77,8 +82,48 @@ class SocketFile:
         listener.listen(_WAITING)
         return listener
 
+    def appoint(self) -> None:
+        """Leaves a process outside the wall that is about to go up, which takes the file away at the end.
+
+        Within it nobody may: the right to remove a file is one to remove all of a folder.
+        """
+        ours, theirs = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            # Twice, so that it is nobody's child that the runner looks after.
+            if os.fork() == 0:
+                self._keep(ours, theirs)
+            os._exit(0)
+        os.waitpid(child, 0)
+        theirs.close()
+        self._keeper = ours
+
+    def _keep(self, ours: socket.socket, theirs: socket.socket) -> None:
+        """Waits until the runner says so, or is gone. It must hold nothing of it, least of all the listener."""
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        ours.close()
+        self.listener.close()
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (1, 2):
+            os.dup2(null, fd)
+        theirs.recv(1)
+        self._remove_own()
+        os._exit(0)
+
     def remove(self) -> None:
         """Takes the file away, if it still is this one."""
+        self.listener.close()
+        if self._keeper is None:
+            self._remove_own()
+            return
+        self._keeper.shutdown(socket.SHUT_WR)
+        self._keeper.settimeout(_REMOVAL_S)
+        with contextlib.suppress(OSError):
+            self._keeper.recv(1)
+
+    def _remove_own(self) -> None:
         try:
             found = os.stat(self._path, follow_symlinks=False)
             if (found.st_dev, found.st_ino) == self._identity:

@@ -538,13 +538,17 @@ def test_a_repository_that_lies_outside_or_leads_there_is_left_alone(listener, r
             and subprocess.run(["git", "config", "commit.template", str(outside / "secret")], cwd=folder, check=True)
         ),
     }
-    for name, make in cases.items():
-        folder = repo / name.replace(" ", "")
-        folder.mkdir()
-        make(folder)
-        answer = listener.git("add", ".", cwd=str(folder))
-        assert answer["exit_code"] == 126, (name, answer)
-        assert "outside the roots" in answer["stderr"] or "leads out" in answer["stderr"]
+    with Listener(tmp_path, "--without-landlock", roots=(listener.root,)) as checks_alone:
+        for name, make in cases.items():
+            folder = repo / name.replace(" ", "")
+            folder.mkdir()
+            make(folder)
+            answer = checks_alone.git("add", ".", cwd=str(folder))
+            assert answer["exit_code"] == 126, (name, answer)
+            assert "outside the roots" in answer["stderr"] or "leads out" in answer["stderr"]
+            # Behind the wall git may not even find that there is one.
+            listener.git("add", ".", cwd=str(folder))
+            assert not (outside / ".git" / "index").exists()
 
 
 def test_a_remote_outside_is_refused_whoever_wrote_it_down(listener, repo, tmp_path):
@@ -571,3 +575,42 @@ def test_the_null_device_survives_a_configuration_that_is_nobodys(listener, repo
     assert not listener.git("config", "--glob", "a.b", "c", cwd=str(repo))["success"]
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert gitconfig.ENVIRONMENT[b"GIT_CONFIG_GLOBAL"] != b"/dev/null"
+
+
+# --- links in a git folder ------------------------------------------------------------------------------------------
+
+
+def plant(listener, repo, target, at):
+    """Plant a link in the git folder by nothing but the runner's own commands, as an agent can."""
+    git = lambda *args: ok(listener.git(*args, cwd=str(repo)))  # noqa: E731
+    ok(listener.ask("write", {"path": str(repo / "target"), "content": str(target)}))
+    blob = git("hash-object", "-w", "target").strip()
+    git("update-index", "--add", "--cacheinfo", f"120000,{blob},link")
+    git("checkout", "--", "link")
+    ok(listener.ask("mv", ["link", f".git/{at}"], cwd=str(repo)))
+
+
+@pytest.mark.parametrize(
+    "at", ["COMMIT_EDITMSG", "logs/HEAD", "refs/heads/objects", "index", "objects/info/alternates"]
+)
+def test_a_link_in_the_git_folder_leads_git_nowhere(listener, repo, tmp_path, at):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    if at in ("logs/HEAD", "index"):
+        (repo / ".git" / at).unlink()
+    plant(listener, repo, precious, at)
+    answer = listener.git("commit", "--allow-empty", "--cleanup=verbatim", "-m", "stolen", cwd=str(repo))
+    assert precious.read_text() == "mine"
+    assert not answer["success"]
+    assert f"a link in its git folder: {at}" in answer["stderr"]
+    assert not listener.git("status", cwd=str(repo))["success"]
+
+
+def test_the_repository_of_another_worktree_and_its_submodules_are_looked_at_too(listener, repo, tmp_path):
+    ok(listener.git("worktree", "add", "-q", "../other", cwd=str(repo)))
+    (repo / ".git" / "COMMIT_EDITMSG").unlink()
+    (repo / ".git" / "modules").mkdir()
+    (repo / ".git" / "modules" / "config").symlink_to(tmp_path)
+    for folder in (repo, repo.parent / "other"):
+        answer = listener.git("log", cwd=str(folder))
+        assert "a link in its git folder: modules/config" in answer["stderr"], answer

@@ -183,15 +183,108 @@ def test_the_socket_is_the_owners_and_the_groups_from_its_first_moment(listener)
     assert stat.S_IMODE(found.st_mode) == 0o660
 
 
-def test_the_file_of_a_dead_runner_is_replaced_and_goes_with_a_live_one(tmp_path):
-    first = Listener(tmp_path)
+@pytest.mark.parametrize("options", [(), ("--without-landlock",)])
+def test_the_file_of_a_dead_runner_is_replaced_and_goes_with_a_live_one(tmp_path, options):
+    first = Listener(tmp_path, *options)
     with first:
         first.process.kill()
         first.process.wait()
-        assert os.path.exists(first.path)
-        with Listener(tmp_path) as second:
+        with Listener(tmp_path, *options) as second:
             assert second.ask("ls", [])["success"]
+            assert os.path.exists(first.path)
     assert not os.path.exists(first.path)
+
+
+def test_the_file_of_a_killed_runner_goes_too(tmp_path):
+    with Listener(tmp_path) as listener:
+        listener.process.kill()
+        listener.process.wait()
+        eventually(lambda: not os.path.exists(listener.path), "it stayed")
+
+
+# --- the second wall ------------------------------------------------------------------------------------------------
+
+TRIES = """
+echo stolen > {out}/precious; echo x > {out}/new; cat {out}/secret; ls {out}; mkdir {out}/folder; rm {out}/precious;
+ln {out}/secret hard; mv {out}/secret here; echo x > /tmp/crabpot-outside-{name}; touch {socket}.x; rm {socket}
+echo x > file; cat file; mkdir folder; mv file folder; ls folder; cat /etc/passwd > /dev/null && echo works
+"""
+
+
+@pytest.mark.parametrize("wall", ["landlock", "none"])
+def test_no_command_reaches_beyond_the_roots_even_if_it_runs_anything(tmp_path, wall):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "precious").write_text("mine")
+    (out / "secret").write_text("s3cret")
+    options = ["--allow", "sh"] + (["--without-landlock"] if wall == "none" else [])
+    with Listener(tmp_path, *options) as listener:
+        text = TRIES.format(out=out, socket=listener.path, name=os.getpid())
+        said = listener.ask("exec", {"command": text})
+        assert said["stdout"].endswith("x\nfile\nworks\n"), said
+        beyond = f"/tmp/crabpot-outside-{os.getpid()}"
+        if wall == "none":
+            assert "s3cret" in said["stdout"]
+            assert not (out / "precious").exists()
+            os.unlink(beyond)
+            return
+        assert "s3cret" not in said["stdout"]
+        assert (out / "precious").read_text() == "mine"
+        assert sorted(os.listdir(out)) == ["precious", "secret"]
+        assert not os.path.exists(beyond)
+        assert listener.ask("exec", {"command": "echo again"})["stdout"] == "again\n"
+
+
+def test_what_lies_in_the_roots_is_not_run_unless_a_shell_is_listed(tmp_path):
+    program = "#!/bin/sh\necho ran\n"
+    for names, ran in ((("git",), False), (("git", "sh"), True)):
+        with Listener(tmp_path, "--allow", *names) as listener:
+            (listener.root / "program").write_text(program)
+            (listener.root / "program").chmod(0o755)
+            with open(f"/proc/{listener.process.pid}/status", encoding="ascii") as status:
+                assert "NoNewPrivs:\t1" in status.read()
+            tried = listener.ask("exec", {"command": "./program"}) if ran else _run_by_git(listener)
+            assert ("ran" in tried["stdout"]) is ran, tried
+
+
+def _run_by_git(listener):
+    """Have git itself run a program of the repository: every override of its configuration is beside the point."""
+    listener.git("init", "-q")
+    listener.git("config", "sequence.editor", str(listener.root / "program"))
+    listener.git("config", "core.editor", str(listener.root / "program"))
+    return listener.git("commit", "--allow-empty", "-q", "-m", "x")
+
+
+def test_temporary_files_have_a_folder_of_their_own(tmp_path):
+    with Listener(tmp_path, "--allow", "sh", "env", "mktemp") as listener:
+        answer = listener.ask("exec", {"command": "t=$(mktemp) && echo x > $t && cat $t && ls -ld $TMPDIR"})
+        assert answer["stdout"].startswith("x\ndrwx------"), answer
+
+
+def test_without_landlock_it_starts_only_where_that_is_said(tmp_path):
+    """A filter that answers as a kernel without it does, around the real program."""
+    (tmp_path / "r").mkdir()
+    words = ["--socket", str(tmp_path / "s"), "--root", str(tmp_path / "r")]
+    text = NO_LANDLOCK.format(argv=[PYTHON, "-I", "-S", MAIN, *words])
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "--without-landlock" in ended.stderr
+    assert not (tmp_path / "s").exists()
+
+
+NO_LANDLOCK = """
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+nr = 444
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, nr), (0x06, 0, 0, 0x00050026), (0x06, 0, 0, 0x7FFF0000)]
+text = b"".join(struct.pack("HBBI", *one) for one in code)
+held = ctypes.create_string_buffer(text)
+program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(held))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, program) == 0
+argv = {argv!r}
+os.execv(argv[0], argv)
+"""
 
 
 def run_to_the_end(*argv: str) -> tuple[int, str]:

@@ -101,6 +101,8 @@ def _listening(commands: Adder) -> None:
     one.add_argument("--allow", nargs="+", action="extend", metavar="NAME", help=text)
     text = "how long a client may be silent in the middle of a request (%(default)g)"
     one.add_argument("--patience", type=float, default=30.0, metavar="SECONDS", help=text)
+    text = "start also where the kernel has no Landlock, and without it: only in a container that shows the roots alone"
+    one.add_argument("--without-landlock", action="store_true", help=text)
 
 
 def _tokens(commands: Adder) -> None:

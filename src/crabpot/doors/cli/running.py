@@ -20,5 +20,6 @@ def run(frame: Frame, options: Namespace) -> NoReturn:
     names = options.allow or list(frame.app().settings().runner.commands)
     program = str(Path(crabpot.runner.__file__).with_name("__main__.py"))
     words = ["--socket", options.socket, "--patience", f"{options.patience:g}", "--root", *options.root]
+    words += ["--without-landlock"] if options.without_landlock else []
     # After `=` each, and joined: no name is taken for an option.
     os.execv(sys.executable, [sys.executable, "-I", "-S", program, *words, f"--allow={','.join(names)}"])  # noqa: S606
