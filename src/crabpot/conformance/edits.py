@@ -84,10 +84,19 @@ async def a_patch_applies_whole_or_not_at_all(ground: Ground) -> None:
 
 
 @promise
+async def a_patch_replaces_what_it_adds_or_moves_a_file_to(ground: Ground) -> None:
+    async with ground.open() as box:
+        for name in ("there", "from", "to"):
+            await box.call("write", path=name, content=f"{name}\n")
+        lines = (" *** Add File: there ", "+new", "*** Update File: from", "*** Move to: to", "@@", "-from", "+moved")
+        good(await box.call("apply_patch", patch=_patch(*lines)))
+        same("files", await box.out("cat there to; ls"), "new\nmoved\nthere\nto\n")
+
+
+@promise
 async def a_patch_that_is_wrong_says_so(ground: Ground) -> None:
     async with ground.open() as box:
         await box.run("echo x > there")
         bad(await box.call("apply_patch", patch="no patch at all"), "invalid_arguments")
-        bad(await box.call("apply_patch", patch=_patch("*** Add File: there", "+x")), "exists")
         bad(await box.call("apply_patch", patch=_patch("*** Delete File: missing")), "not_found")
         bad(await box.call("apply_patch", patch=_patch("*** Add File: ../outside", "+x")), "outside")

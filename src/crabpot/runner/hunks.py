@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .arguments import invalid
 from .failure import ToolError
-from .text import ending_of, split_bom, split_lines, unify, usual_ending, without_ending
+from .text import ending_of, split_bom, split_lines, unify, usual_ending
 
 _BEGIN, _END, _END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
@@ -43,18 +43,19 @@ class Operation:
 
 def parse(patch: str) -> list[Operation]:
     """The operations of a patch in their order; an error names the line that is wrong."""
-    lines = patch.replace("\r\n", "\n").strip("\n").split("\n")
+    lines = patch.replace("\r\n", "\n").strip().split("\n")
     if lines[0].rstrip() != _BEGIN:
         raise invalid(f"line 1 of the patch must read {_BEGIN!r}, not {lines[0]!r:.80}")
-    if lines[-1].rstrip() != _END:
+    lines[-1] = lines[-1].strip()
+    if lines[-1] != _END:
         raise invalid(f"the last line of the patch must read {_END!r}, not {lines[-1]!r:.80}")
     operations: list[Operation] = []
     at = 1
     while at < len(lines) - 1:
-        line = lines[at]
+        line = lines[at].strip()
         heads = [(_ADD, "add"), (_DELETE, "delete"), (_UPDATE, "update")]
         found = [(action, line[len(head) :].strip()) for head, action in heads if line.startswith(head)]
-        if not line.strip():
+        if not line:
             at += 1
             continue
         if not found or not found[0][1]:
@@ -80,8 +81,8 @@ def _parse_added(lines: list[str], at: int, operation: Operation) -> int:
 
 
 def _parse_update(lines: list[str], at: int, operation: Operation) -> int:
-    if lines[at].startswith(_MOVE):
-        operation.move_to = lines[at][len(_MOVE) :].strip()
+    if lines[at].strip().startswith(_MOVE.strip()):
+        operation.move_to = lines[at].strip()[len(_MOVE.strip()) :].strip()
         if not operation.move_to:
             raise invalid(f"line {at + 1} of the patch moves to no path")
         at += 1
@@ -105,9 +106,10 @@ def _parse_update(lines: list[str], at: int, operation: Operation) -> int:
 
 def _parse_lines(lines: list[str], at: int, hunk: Hunk) -> int:
     blank = 0
-    while not _ends_operation(lines[at]) and not lines[at].startswith("@@"):
+    while not _ends_hunk(lines[at]):
         line = lines[at]
-        if line.rstrip() == _END_OF_FILE:
+        # With a blank before it, it is a kept line of that text, unless nothing of the hunk follows.
+        if line.strip() == _END_OF_FILE and (line[0] != " " or _ends_hunk(lines[at + 1])):
             hunk.at_end = True
             return at + 1
         if line and line[0] not in " -+":
@@ -124,6 +126,10 @@ def _parse_lines(lines: list[str], at: int, hunk: Hunk) -> int:
     return at
 
 
+def _ends_hunk(line: str) -> bool:
+    return line.startswith("@@") or _ends_operation(line)
+
+
 def _ends_operation(line: str) -> bool:
     return line.startswith("*** ") and line.rstrip() != _END_OF_FILE
 
@@ -134,12 +140,16 @@ def content_of(operation: Operation) -> bytes:
 
 
 def apply_hunks(data: bytes, operation: Operation) -> bytes:
-    """The file after the operation's hunks, which apply in their order; what they do not name stays to the byte."""
+    """The file after the operation's hunks, which apply in their order; what they do not name stays to the byte.
+
+    But for the last line: a file that is changed ends with an ending.
+    """
+    if not operation.hunks:
+        return data
     mark, body = split_bom(data)
     lines = split_lines(body)
     usual = usual_ending(body)
-    unfinished = bool(lines) and not ending_of(lines[-1])
-    if unfinished:
+    if lines and not ending_of(lines[-1]):
         lines[-1] += usual
     finder = _Finder(body, len(lines))
     result: list[bytes] = []
@@ -164,9 +174,6 @@ def apply_hunks(data: bytes, operation: Operation) -> bytes:
                 result.append(lines[done])
             done += 1
     result += lines[done:]
-    # A file whose last line had no ending keeps it so, whichever line is the last one now.
-    if unfinished and result:
-        result[-1] = without_ending(result[-1])
     return mark + b"".join(result)
 
 

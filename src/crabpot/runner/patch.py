@@ -53,9 +53,9 @@ class _Plan:
         """Plans one operation; the line of the result for it."""
         file = self._file(operation.path)
         if operation.action == "add":
-            if file.content is not None:
-                raise ToolError("exists", f"{operation.path} exists already; update it, or delete it first")
-            file.content, file.like = content_of(operation), None
+            # Models write a file anew as often as they change it: what is there is replaced, and keeps its mode.
+            file.like = None if file.content is None else file.like
+            file.content = content_of(operation)
             return {"path": operation.path, "action": "added"}
         if file.content is None:
             raise ToolError("not_found", f"{operation.path}: there is no such file")
@@ -70,9 +70,9 @@ class _Plan:
         self._check_no_link(file)
         moved = self._file(operation.move_to)
         if moved.content is not None:
-            raise ToolError("exists", f"{operation.move_to} exists already; {operation.path} cannot be moved there")
-        moved.content, moved.like = content, file.like
-        file.content = None
+            self._check_no_link(moved)
+        like, file.content = file.like, None
+        moved.content, moved.like = content, like
         return {"path": operation.move_to, "action": "moved", "from": operation.path}
 
     def apply(self) -> None:

@@ -33,11 +33,6 @@ def ending_of(line: bytes) -> bytes:
     return b"\r\n" if line.endswith(b"\r\n") else line[-1:] if line.endswith(b"\n") else b""
 
 
-def without_ending(line: bytes) -> bytes:
-    """A line alone."""
-    return line[: len(line) - len(ending_of(line))]
-
-
 class Occurrences:
     """The places where `old` stands in a text, whichever way the lines of either end."""
 

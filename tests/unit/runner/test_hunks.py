@@ -44,7 +44,7 @@ def test_a_patch_made_from_two_versions_turns_one_into_the_other(data) -> None:
 
     if len(patch) > 1:
         (operation,) = parse("\n".join(["*** Begin Patch", *patch, "*** End Patch"]))
-        assert apply_hunks(join(lines), operation) == join(after)
+        assert apply_hunks(join(lines), operation) == b"".join(part.encode() + ending for part in after)
 
 
 @settings(max_examples=300, deadline=None)

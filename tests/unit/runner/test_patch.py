@@ -134,11 +134,11 @@ def test_only_trailing_white_space_may_differ_and_kept_lines_keep_theirs(ctx, ws
     ("before", "after"),
     [
         (b"a\r\nb\r\nc\r\n", b"a\r\nB\r\nB2\r\nc\r\n"),
-        (b"a\nb\nc", b"a\nB\nB2\nc"),
+        (b"a\nb\nc", b"a\nB\nB2\nc\n"),
         (b"\xef\xbb\xbfa\nb\nc\n", b"\xef\xbb\xbfa\nB\nB2\nc\n"),
         (b"a\nb\r\nc\n", b"a\nB\r\nB2\r\nc\n"),
-        (b"a\nb", b"a\nB\nB2"),
-        (b"a\r\nb", b"a\r\nB\r\nB2"),
+        (b"a\nb", b"a\nB\nB2\n"),
+        (b"a\r\nb", b"a\r\nB\r\nB2\r\n"),
         (b"caf\xe9\nb\n", b"caf\xe9\nB\nB2\n"),
     ],
 )
@@ -215,10 +215,9 @@ GOOD = ["*** Update File: f", "@@", "-a", "+changed", "*** Add File: fresh/folde
         (["*** Update File: none", "@@", "-a", "+x"], "not_found"),
         (["*** Update File: no/ne", "@@", "-a", "+x"], "not_found"),
         (["*** Delete File: none"], "not_found"),
-        (["*** Add File: g", "+x"], "exists"),
-        (["*** Update File: g", "*** Move to: link"], "exists"),
-        (["*** Update File: g", "*** Move to: f"], "exists"),
-        (["*** Update File: g", "*** Move to: g"], "exists"),
+        (["*** Update File: g", "*** Move to: link"], "not_a_file"),
+        (["*** Add File: d", "+x"], "is_directory"),
+        (["*** Update File: g", "*** Move to: d"], "is_directory"),
         (["*** Add File: ../x", "+x"], "outside"),
         (["*** Update File: out", "@@", "-a", "+x"], "outside"),
         (["*** Delete File: out"], "outside"),
@@ -263,3 +262,155 @@ def test_a_patch_of_too_many_files_is_refused(ctx, ws) -> None:
     assert refuse(ctx, ws, *lines)[0] == "invalid_arguments"
     run(ctx, *lines[:-2])
     assert len(os.listdir(ws)) == MAX_FILES
+
+
+# --- what models really write: the same cases as the format's first home has, in words of our own -----------------------
+
+WRITTEN = {
+    "a blank before the beginning and behind the end": (
+        " *** Begin Patch\n*** Update File: f\n@@\n-one\n+two\n*** End Patch ",
+        {"f": b"one\n"},
+        {"f": b"two\n"},
+    ),
+    "a blank behind the beginning and before the end": (
+        "*** Begin Patch \n*** Update File: f\n@@\n-one\n+two\n *** End Patch\n",
+        {"f": b"one\n"},
+        {"f": b"two\n"},
+    ),
+    "blanks and empty lines around all of it": (
+        "\n\t*** Begin Patch\n*** Delete File: f\n\t*** End Patch\t\n \n",
+        {"f": b"one\n", "g": b""},
+        {"g": b""},
+    ),
+    "blanks before the name of an operation": (
+        "*** Begin Patch\n  *** Update File: f\n@@\n-one\n+two\n*** End Patch",
+        {"f": b"one\n"},
+        {"f": b"two\n"},
+    ),
+    "blanks before each name, and around a move": (
+        (
+            "*** Begin Patch\n  *** Add File:   n  \n+x\n  *** Delete File: f\n *** Update File: g \n  *** Move to:  h \n@@\n-g\n+G\n"
+            "*** End Patch"
+        ),
+        {"f": b"one\n", "g": b"g\n"},
+        {"n": b"x\n", "h": b"G\n"},
+    ),
+    "blanks around the end of a file": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n  *** End of File \n*** End Patch",
+        {"f": b"a\na\n"},
+        {"f": b"a\nb\n"},
+    ),
+    "a kept line that only looks like a marker": (
+        "*** Begin Patch\n*** Update File: f\n@@\n *** End of File\n-a\n+b\n*** End Patch",
+        {"f": b"*** End of File\na\n"},
+        {"f": b"*** End of File\nb\n"},
+    ),
+    "a new file over one that is there": (
+        "*** Begin Patch\n*** Add File: f\n+new\n*** End Patch",
+        {"f": b"old\nand long\n"},
+        {"f": b"new\n"},
+    ),
+    "a move onto a file that is there": (
+        "*** Begin Patch\n*** Update File: f\n*** Move to: sub/g\n@@\n-from\n+new\n*** End Patch",
+        {"f": b"from\n", "sub/g": b"existing\n", "sub/other": b"stays\n"},
+        {"sub/g": b"new\n", "sub/other": b"stays\n"},
+    ),
+    "a move to its own place": (
+        "*** Begin Patch\n*** Update File: f\n*** Move to: ./f\n@@\n-a\n+b\n*** End Patch",
+        {"f": b"a\n"},
+        {"f": b"b\n"},
+    ),
+    "two files that change places": (
+        (
+            "*** Begin Patch\n*** Update File: f\n*** Move to: t\n*** Update File: g\n*** Move to: f\n"
+            "*** Update File: t\n*** Move to: g\n*** End Patch"
+        ),
+        {"f": b"f", "g": b"g"},
+        {"f": b"g", "g": b"f"},
+    ),
+    "a last line that had no ending": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-no ending\n+first\n+second\n*** End Patch",
+        {"f": b"no ending"},
+        {"f": b"first\nsecond\n"},
+    ),
+    "a last line that had no ending, far from the change": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-one\n+ONE\n*** End Patch",
+        {"f": b"one\r\ntwo"},
+        {"f": b"ONE\r\ntwo\r\n"},
+    ),
+    "mixed endings": (
+        "*** Begin Patch\n*** Update File: f\n@@\n one\n two\n-three\n+THREE\n four\n*** End Patch",
+        {"f": b"one\r\ntwo\nthree\r\nfour\n"},
+        {"f": b"one\r\ntwo\nTHREE\r\nfour\n"},
+    ),
+    "lines that are the same but for their endings": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-same\n same\n*** End Patch",
+        {"f": b"same\r\nsame\n"},
+        {"f": b"same\n"},
+    ),
+    "lines between others of a file with CRLF": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-one\n+uno\n@@\n two\n+\n+between\n three\n*** End Patch",
+        {"f": b"one\r\ntwo\r\nthree\r\n"},
+        {"f": b"uno\r\ntwo\r\n\r\nbetween\r\nthree\r\n"},
+    ),
+    "repeated lines in another order": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-a\n-b\n+b\n+b\n+a\n*** End Patch",
+        {"f": b"a\nb\n"},
+        {"f": b"b\nb\na\n"},
+    ),
+    "nothing but new lines": (
+        "*** Begin Patch\n*** Update File: f\n@@\n+c\n+d\n*** End Patch",
+        {"f": b"a\nb\n"},
+        {"f": b"a\nb\nc\nd\n"},
+    ),
+    "nothing but lines that go": (
+        "*** Begin Patch\n*** Update File: f\n@@\n a\n-b\n c\n*** End Patch",
+        {"f": b"a\nb\nc\n"},
+        {"f": b"a\nc\n"},
+    ),
+    "a change at the end of the file": (
+        "*** Begin Patch\n*** Update File: f\n@@\n a\n-b\n+B\n*** End of File\n*** End Patch",
+        {"f": b"a\nb\na\nb\n"},
+        {"f": b"a\nb\na\nB\n"},
+    ),
+    "letters beyond ASCII": (
+        "*** Begin Patch\n*** Update File: f\n@@\n-na\u00efve caf\u00e9\n+na\u00efve caf\u00e9 \u2705\n*** End Patch",
+        {"f": "na\u00efve caf\u00e9\n".encode()},
+        {"f": "na\u00efve caf\u00e9 \u2705\n".encode()},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_what_models_write_is_taken(what, ctx, ws) -> None:
+    patch, before, after = WRITTEN[what]
+    for name, content in before.items():
+        (ws / name).parent.mkdir(exist_ok=True)
+        (ws / name).write_bytes(content)
+    apply_patch({"patch": patch}, ctx)
+    assert {str(path.relative_to(ws)): path.read_bytes() for path in ws.rglob("*") if path.is_file()} == after
+
+
+def test_what_is_replaced_keeps_its_mode_and_what_moves_brings_its_own(ctx, ws) -> None:
+    for name, mode in (("f", 0o755), ("g", 0o640), ("h", 0o600)):
+        (ws / name).write_text("a\n")
+        (ws / name).chmod(mode)
+    done = run(ctx, "*** Add File: f", "+new", "*** Update File: g", "*** Move to: h")
+    assert done == [{"path": "f", "action": "added"}, {"path": "h", "action": "moved", "from": "g"}]
+    assert [stat.S_IMODE((ws / name).stat().st_mode) for name in ("f", "h")] == [0o755, 0o640]
+
+
+def test_nothing_is_replaced_where_a_later_operation_fails(ctx, ws) -> None:
+    (ws / "f").write_text("mine\n")
+    (ws / "g").write_text("g\n")
+    lines = (
+        "*** Add File: f",
+        "+new",
+        "*** Update File: g",
+        "*** Move to: f",
+        "*** Update File: none",
+        "@@",
+        "-a",
+        "+b",
+    )
+    assert refuse(ctx, ws, *lines)[0] == "not_found"
