@@ -306,7 +306,7 @@ def test_one_call_pays_for_no_way_out_that_it_does_not_take(known: Any) -> None:
     modules = imported(known, "exec", "--", "true")
     assert {"crabpot.gateway", "crabpot.backends.bubblewrap.starting"} <= modules
     assert modules.isdisjoint({"secrets", "shutil", "urllib", "pathlib", "tempfile"})
-    ours = ("hostcommands", "elevation.host", "elevation.git", "elevation.loopback", "egress", "explain", "lint")
+    ours = ("host_commands.plan", "host_commands.shims", "host_commands.guard", "host_commands.git", "egress", "explain", "lint")
     assert modules.isdisjoint({f"crabpot.{name}" for name in ours})
     others = ("bubblewrap.probe", "docker", "host.elevated", "host.turns", "socket")
     assert modules.isdisjoint({f"crabpot.backends.{name}" for name in others})

@@ -18,7 +18,7 @@ from tests.ordinary_user import skip_or_fail
 from crabpot.app import start
 from crabpot.audit.reading import AuditReader
 from crabpot.elevation.requests import Answer
-from crabpot.hostcommands import AT_ONCE
+from crabpot.host_commands.shims import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
