@@ -128,9 +128,31 @@ async def test_a_request_is_answered_by_buttons_with_minutes_and_with_a_reason(p
         deciding = asyncio.create_task(door.desk.decide(request(argv=("git", "fetch"))))
         card = shown.locator("article", has_text="git fetch")
         await card.locator(".reason").fill("not today")
+        # A press counts only on what has stood still: whoever scrolls waits a moment.
+        await card.locator("button.deny").scroll_into_view_if_needed()
+        await shown.wait_for_timeout(800)
         await card.locator("button.deny").click()
         answer = await deciding
         assert (answer.allowed, answer.reason) == (False, "not today")
+
+
+async def test_what_may_execute_the_agents_files_is_offered_once_and_its_confinement_is_shown(page):
+    async with page() as (door, shown):
+        asked = request(
+            argv=("make",), lasting=False, writes=("/srv/agent",), credentials=("ssh",), effects=("pushes x",)
+        )
+        deciding = asyncio.create_task(door.desk.decide(asked))
+        card = shown.locator("article", has_text="make")
+        await card.wait_for()
+        text = await card.inner_text()
+        for said in ("in a guard", "/srv/agent", "ssh", "pushes x"):
+            assert said in text
+        assert await card.locator("button").all_inner_texts() == ["Allow once", "Deny"]
+        await shown.wait_for_timeout(800)
+        await shown.keyboard.press("j")
+        await shown.keyboard.press("s")
+        await shown.keyboard.press("d")
+        assert not (await deciding).allowed
 
 
 async def test_a_connection_can_be_written_into_the_configuration(page):

@@ -152,6 +152,13 @@ watch();
 document.addEventListener("visibilitychange", () => { for (const card of cards.values()) places.delete(card); });
 setInterval(() => { if (document.hidden) sweep(); }, 1000);
 
+const CONFINED = {
+  guarded: "in a guard: it sees the host read-only, without credentials and sockets",
+  host: "NOT AT ALL: it may do whatever you may",
+  user: "by the other user's own rights alone",
+  git: "git runs as you, in a repository of the gateway's own: nothing of the agent's is executed",
+};
+
 function approval(one) {
   const minutes = h("input", { type: "number", min: "1", max: "10080", value: "10", "aria-label": "minutes" });
   const reason = h("input", { class: "reason", placeholder: "reason, shown to the agent", "aria-label": "reason" });
@@ -168,17 +175,22 @@ function approval(one) {
   const why = () => (reason.value ? { reason: reason.value } : {});
   const keys = {
     a: () => send({ allowed: true, grant: "once", ...why() }, "allowed once"),
-    s: () => send({ allowed: true, grant: "session", ...why() }, "allowed for this session"),
-    m: () => send({ allowed: true, grant: "minutes", minutes: Number(minutes.value), ...why() },
-      `allowed for ${counted(Number(minutes.value), "minute")}`),
     d: () => send({ allowed: false, ...why() }, "denied"),
   };
+  // What may execute the agent's files is allowed once at a time; the gateway would not grant more.
+  if (one.lasting) {
+    keys.s = () => send({ allowed: true, grant: "session", ...why() }, "allowed for this session");
+    keys.m = () => send({ allowed: true, grant: "minutes", minutes: Number(minutes.value), ...why() },
+      `allowed for ${counted(Number(minutes.value), "minute")}`);
+  }
   const lists = one.kind === "connection";
   if (lists) keys.c = () => send({ allowed: true, grant: "config", ...why() }, `allowed, and listed for the agent ${one.agent}`);
   const rows = [
     ["session", one.session], ["sender", one.sender ?? "not named"],
     ["program", one.binary?.path], ["folder", one.folder?.path], ["bytes", one.shown_bytes],
     ["by", one.pattern && `${one.pattern}  (${one.source})`],
+    ["confined", one.kind === "command" && (CONFINED[one.confine] ?? one.confine)],
+    ["writes", one.writes.join(", ")], ["given", one.credentials.join(", ")],
   ].filter(([, value]) => value);
   const left = h("span", { class: "soft" });
   const tick = () => { left.textContent = `${Math.max(0, Math.ceil(one.deadline - Date.now() / 1000))} s left, then denied`; };
@@ -188,14 +200,15 @@ function approval(one) {
     h("h3", {}, one.kind === "connection" ? "Connect to" : "Run on the host"),
     h("pre", {}, one.shown),
     h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value)])),
+    one.effects.length ? h("ul", {}, one.effects.map((item) => h("li", { class: "mono" }, item))) : "",
     one.dangers.length ? h("p", { class: "bad" }, `Dangerous: ${one.dangers.join("; ")}`) : "",
     one.executes.length ? h("details", { open: true }, h("summary", { class: "warn" }, "It would run what the agent may have written"),
       h("ul", {}, one.executes.map((item) => h("li", { class: "mono" }, item)))) : "",
     h("p", {}, left),
     h("div", { class: "answers" },
       h("button", { class: "allow", onclick: keys.a }, "Allow once"),
-      h("button", { class: "allow", onclick: keys.s }, "Allow for this session"),
-      h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes,
+      one.lasting ? h("button", { class: "allow", onclick: keys.s }, "Allow for this session") : "",
+      one.lasting ? [h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes] : "",
       lists ? h("button", { class: "allow", onclick: keys.c }, "Allow and add to the configuration") : "",
       h("button", { class: "deny", onclick: keys.d }, "Deny"), reason));
   for (const button of card.querySelectorAll("button")) button.disabled = true;
