@@ -24,6 +24,7 @@ class Hello:
         "contained",
         "env",
         "limits",
+        "offline",
         "output_limit",
         "proxy",
         "roots",
@@ -38,11 +39,12 @@ class Hello:
             raise FrameError("the first frame is not hello")
         self.workspace: str = _path(header.get("workspace"), "workspace")
         self.roots: tuple[str, ...] = tuple(_path(root, "roots") for root in _list(header.get("roots"), "roots"))
-        # Nothing on the host, where the runner is confined by nobody.
+        # Nothing on the host, but where git works on a repository of the gateway's own.
         writable = header.get("writable")
         self.writable: tuple[str, ...] = (
             () if writable is None else tuple(_path(one, "writable") for one in _list(writable, "writable"))
         )
+        self.offline = header.get("offline") is True
         self.shell: list[bytes] = [_text(word, "shell") for word in _list(header.get("shell"), "shell")]
         self.env: dict[bytes, bytes] = environment(header.get("env"))
         limits = header.get("limits")
@@ -66,6 +68,7 @@ class Hello:
 
 
 _RLIMITS = {
+    "address_space": resource.RLIMIT_AS,
     "open_files": resource.RLIMIT_NOFILE,
     "file_size": resource.RLIMIT_FSIZE,
     "processes": resource.RLIMIT_NPROC,

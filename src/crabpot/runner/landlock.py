@@ -25,7 +25,9 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _SCOPES = 0b11
 # Before the second, nothing may be renamed from one folder to another: no git, no editor works.
-OLDEST, _WITH_TRUNCATE, _WITH_IOCTL, WITH_SCOPES = 2, 3, 5, 6
+OLDEST, _WITH_TRUNCATE, _WITH_NETWORK, _WITH_IOCTL, WITH_SCOPES = 2, 3, 4, 5, 6
+# To bind and to connect TCP sockets.
+_TCP = 0b11
 
 
 def version() -> int:
@@ -34,10 +36,14 @@ def version() -> int:
     return max(0, found)
 
 
-def confine(writable: tuple[str, ...], *, readable: tuple[str, ...] = ("/",), run_written: bool = True) -> int:
+def confine(
+    writable: tuple[str, ...], *, readable: tuple[str, ...] = ("/",), run_written: bool = True, offline: bool = False
+) -> int:
     """Makes everything read-only but what lies beneath these; gives the version used, 0 where there is none.
 
     What lies beneath neither list is out of reach; with `run_written` false, what can be written cannot be run.
+    `offline` also ends TCP, from the fourth version on.
+
     Needs no-new-privileges, and cannot be undone. What fails once it has begun is an OSError: half a wall is none.
     """
     offered = version()
@@ -49,7 +55,9 @@ def confine(writable: tuple[str, ...], *, readable: tuple[str, ...] = ("/",), ru
         handled |= _TRUNCATE
     if offered >= _WITH_IOCTL:
         handled |= _IOCTL_DEV
-    fields = (handled, 0, _SCOPES) if offered >= WITH_SCOPES else (handled,)
+    network = _TCP if offline and offered >= _WITH_NETWORK else 0
+    scopes = _SCOPES if offered >= WITH_SCOPES else 0
+    fields = (handled, network, scopes)[: 3 if scopes else 2 if network else 1]
     ruleset = b"".join(field.to_bytes(8, sys.byteorder) for field in fields)
     made = _checked(syscall(_CREATE_RULESET, ruleset, len(ruleset), 0))
     try:

@@ -12,7 +12,7 @@ from .frames import FrameError
 from .hello import PROTOCOL, Hello, apply_limits
 from .landlock import confine
 from .loop import Loop
-from .prctl import shield_and_adopt
+from .prctl import forbid_privileges, shield_and_adopt
 from .reaper import Reaper
 from .signals import signal
 from .tools import Tools, is_truncated
@@ -102,7 +102,8 @@ class Runner:
         self.hello = Hello(header)
         apply_limits(self.hello)
         if self.hello.writable:
-            confine(self.hello.writable)
+            forbid_privileges()
+            confine(self.hello.writable, offline=self.hello.offline)
         self.reaper = Reaper(self.loop, contained=self.hello.contained)
         self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
         if self.hello.proxy is not None:

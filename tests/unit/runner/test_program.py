@@ -1,8 +1,9 @@
-"""The call `run` of a runner on the host: the very file that was looked at, or nothing."""
+"""The call `run`: on the host the very file that was looked at, in a sandbox a program by its absolute path."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,43 @@ def test_a_link_put_in_its_place_is_not_followed(tmp_path: Path) -> None:
         assert runner.call("run", {"argv": ["tool"], "binary": identity(tool)})["error"]["code"] == "conflict"
 
 
-def test_a_confined_runner_has_no_such_call() -> None:
-    script = f'exec {PYTHON} -I -S {MAIN} "$@"'
-    with RunnerProcess(start=("unshare", "--pid", "--fork", "sh", "-c", script, "sh"), contained=True) as runner:
-        result = runner.call("run", {"argv": ["true"], "binary": {**identity(Path("/usr/bin/true"))}})
-    assert result["error"]["code"] == "not_found"
+CONFINED = ("unshare", "--pid", "--fork", "sh", "-c", f'exec {PYTHON} -I -S {MAIN} "$@"', "sh")
+
+
+def test_a_confined_runner_starts_a_program_by_its_absolute_path_alone(tmp_path: Path) -> None:
+    with RunnerProcess(start=CONFINED, contained=True) as runner:
+        args = {"argv": ["/usr/bin/env"], "env": {"MORE": "1"}, "cwd": "/tmp"}
+        shown = runner.call("run", args)["stdout"].split()
+        assert {"MORE=1", "USER=agent"} <= set(shown)
+        assert runner.call("run", {"argv": ["/bin/pwd"], "cwd": "/tmp"})["stdout"] == "/tmp\n"
+        # A name would be looked up where shims lie.
+        assert runner.call("run", {"argv": ["true"]})["error"]["code"] == "invalid_arguments"
+        assert runner.call("run", {"argv": ["/bin/true"], "env": {"A=B": "x"}})["error"]["code"] == "invalid_arguments"
+
+
+def test_what_a_confined_runner_streams_is_not_cut(tmp_path: Path) -> None:
+    limits = {"output": 4096}
+    with RunnerProcess(start=CONFINED, contained=True, limits=limits) as runner:
+        args = {"argv": ["/usr/bin/head", "-c", "1000000", "/dev/zero"]}
+        answer = runner.call("run", args, stream=True)
+        assert (answer["success"], answer["truncated"]) == (True, False)
+        assert sum(len(data) for data in runner.output.values()) == 1_000_000
+
+
+def test_a_runner_that_was_told_what_it_may_write_writes_nothing_else(tmp_path: Path) -> None:
+    """On the host, where nobody else confines it: also without a network, and without what a setuid program gives."""
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    allowed.mkdir()
+    other.mkdir()
+    with RunnerProcess(writable=[str(allowed), "/dev/null"], offline=True) as runner:
+        touch = identity(Path("/usr/bin/touch").resolve())
+        assert runner.call("run", {"argv": ["touch", f"{allowed}/x"], "binary": touch})["success"]
+        refused = runner.call("run", {"argv": ["touch", f"{other}/x"], "binary": touch})
+        assert (refused["exit_code"], "Permission denied" in refused["stderr"]) == (1, True)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            program = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
+            python = identity(Path("/usr/bin/python3").resolve())
+            cut = runner.call("run", {"argv": ["python3", "-c", program], "binary": python})
+        assert "PermissionError" in cut["stderr"]
+        cat = identity(Path("/usr/bin/cat").resolve())
+        assert "NoNewPrivs:\t1" in runner.call("run", {"argv": ["cat", "/proc/self/status"], "binary": cat})["stdout"]

@@ -1,0 +1,229 @@
+"""Fetch, pull, clone and ls-remote: the host's git asks the remote, and the sandbox's own takes what came from us."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from crabpot.errors import HostRefused
+from crabpot.host_commands.git import outside, store
+from crabpot.host_commands.git.carrying import converse
+from crabpot.host_commands.git.names import fetched, is_name, is_ref
+from crabpot.host_commands.git.prepared import Prepared
+
+if TYPE_CHECKING:
+    from crabpot.host_commands.git.inside import Repository
+    from crabpot.host_commands.git.operation import Operation
+    from crabpot.host_commands.git.outside import Outside
+    from crabpot.host_commands.git.prepared import Ground, Telling
+    from crabpot.host_commands.git.remotes import Remote
+    from crabpot.host_commands.git.store import Store
+
+_SERVE = ("upload-pack",)
+_TAGS = "refs/tags/*"
+_MOST_TAGS, _TAGS_AT_ONCE = 100_000, 500
+_SYMREF = re.compile(r"ref: (refs/heads/[^\t]+)\tHEAD")
+
+
+def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository | None, name: str) -> Prepared:
+    """Say what would be asked of the remote; nothing is asked yet."""
+    sources = _sources(operation, known, name)
+    url = _written(operation, at, known, name)
+
+    async def run(telling: Telling) -> int:
+        async with store.held(
+            ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk
+        ) as own:
+            async with outside.as_operator(ground.git, own, ground.clock, ground.env, at.path) as git:
+                code = await _fetch(operation, sources, at, git, telling, whole=known is None or not known.shallow)
+            if code != 0:
+                return code
+            words = _clone_words(operation, url) if known is None else _fetch_words(operation, own, name)
+            async with outside.local(ground.git, own, ground.clock, ground.bounds) as local:
+                code = await converse(ground.inside, words, local, _SERVE, tell=telling, url=url)
+                if code == 0 and known is not None and not operation.tags:
+                    code = await _follow_tags(ground, local, name, url, telling)
+        if known is not None:
+            await ground.inside.forget_conversation()
+        if code == 0 and operation.kind == "pull" and known is not None:
+            return await _integrate(operation, ground, known, telling)
+        return code
+
+    shown = ", ".join(sources)
+    after = {"clone": "into a new folder inside", "pull": "then merged or rebased inside"}.get(operation.kind)
+    return Prepared(
+        url=at.url,
+        lines=(f"{operation.kind} from {at.url}", f"{shown}{'' if after is None else f', {after}'}"),
+        dangers=at.marks,
+        bound=(operation.kind, at.url, *sources),
+        _run=run,
+        _clock=ground.clock,
+    )
+
+
+def prepare_listing(operation: Operation, ground: Ground, at: Remote) -> Prepared:
+    """Prepare ls-remote, whose answer is its output."""
+    if any(not pattern or not pattern.isprintable() for pattern in operation.names):
+        raise HostRefused("invalid_arguments", "a pattern that is empty or has characters that do not print")
+    wanted = {"--heads": operation.heads, "--tags": operation.tags, "--refs": operation.refs_only}
+    options = [option for option, given in wanted.items() if given]
+
+    async def run(telling: Telling) -> int:
+        async with (
+            store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
+            outside.as_operator(ground.git, own, ground.clock, ground.env, at.path) as git,
+        ):
+            reply = await git.run("ls-remote", *options, "--", at.url, *operation.names, sink=telling)
+        return 1 if reply.exit_code is None else reply.exit_code
+
+    return Prepared(
+        url=at.url,
+        lines=(f"ls-remote of {at.url}",),
+        dangers=at.marks,
+        bound=("ls-remote", at.url, *options, *operation.names),
+        _run=run,
+        _clock=ground.clock,
+    )
+
+
+def _sources(operation: Operation, known: Repository | None, name: str) -> tuple[str, ...]:
+    """List what the remote is asked for: names, full refs, or patterns of refs."""
+    words = list(operation.names)
+    if known is None:
+        branch = operation.branch
+        if branch is not None and not is_name(branch):
+            raise HostRefused("invalid_arguments", f"{branch!r} does not name a branch or tag")
+        one = operation.single_branch or operation.depth is not None
+        return (branch or "HEAD",) if one else ("refs/heads/*", *((branch,) if branch else ()))
+    if words:
+        joined = []
+        while words:
+            word = words.pop(0)
+            joined.append(f"refs/tags/{words.pop(0)}" if word == "tag" and words else word)
+        found = [fetched(word) for word in joined]
+    else:
+        configured = known.config.get(f"remote.{name}.fetch", ()) if known.is_named(name) else ()
+        found = [fetched(word) for word in configured if not word.startswith("^")] or ["HEAD"]
+    return tuple(dict.fromkeys([*found, *([_TAGS] if operation.tags else [])]))
+
+
+def _written(operation: Operation, at: Remote, known: Repository | None, name: str) -> str:
+    """Give the URL as it stands inside, which git there is to take from us."""
+    if known is not None:
+        return known.url_of(name, pushes=False)
+    # A path that is not there, which this one is not inside, git clones only as a URL.
+    return (operation.remote or "") if at.path is None else f"file://{at.path}"
+
+
+async def _fetch(  # noqa: PLR0913  what, from where, and who is told
+    operation: Operation, sources: tuple[str, ...], at: Remote, git: Outside, telling: Telling, *, whole: bool
+) -> int:
+    """Bring what was asked for into the gateway's repository."""
+    refs, code = await _located(sources, at, git, telling)
+    if code != 0:
+        return code
+    has_some = bool((await git.ask("for-each-ref", "--count=1", "refs/heads", "refs/tags")).strip())
+    depth = []
+    if operation.depth is not None and (git.store.is_shallow or not has_some):
+        depth = [f"--depth={operation.depth}"]
+    elif operation.depth is None and git.store.is_shallow and whole:
+        depth = ["--unshallow"]
+    specs = [f"+{ref}:{ref}" for ref in refs]
+    options = ("--prune", "--quiet", "--no-write-fetch-head", "--update-head-ok", *depth)
+    reply = await git.run("fetch", *options, "--", at.url, *specs, sink=telling)
+    return 1 if reply.exit_code is None else reply.exit_code
+
+
+async def _located(sources: tuple[str, ...], at: Remote, git: Outside, telling: Telling) -> tuple[list[str], int]:
+    """Give full refs for names, as the remote has them; and where its HEAD is, to the gateway's repository."""
+    plain = [source for source in sources if not source.startswith("refs/")]
+    refs = [source for source in sources if source.startswith("refs/")]
+    if not plain and _TAGS not in sources and "refs/heads/*" not in sources:
+        return refs, 0
+    patterns = ["HEAD", *(f"refs/{kind}/{name}" for name in plain for kind in ("heads", "tags"))]
+    heard = bytearray()
+
+    async def hear(stream: str, data: bytes) -> None:
+        if stream == "stderr":
+            await telling(stream, data)
+        elif len(heard) < 1 << 20:
+            heard.extend(data)
+
+    reply = await git.run("ls-remote", "--symref", "--", at.url, *patterns, sink=hear)
+    if reply.exit_code != 0:
+        return [], 128 if reply.exit_code is None else reply.exit_code
+    lines = heard.decode("utf-8", "replace").splitlines()
+    head = next((match[1] for line in lines if (match := _SYMREF.fullmatch(line)) and is_ref(match[1])), None)
+    if head is not None:
+        await git.ask("symbolic-ref", "HEAD", head)
+    there = {line.partition("\t")[2] for line in lines if not line.startswith("ref: ")}
+    for name in plain:
+        candidates = [head] if name == "HEAD" else [f"refs/heads/{name}", f"refs/tags/{name}"]
+        found = [one for one in candidates if one is not None and one in there]
+        if not found and not (name == "HEAD" and head is not None):
+            await telling.say(f"fatal: couldn't find remote ref {name}")
+            return [], 128
+        refs.append(found[0] if found else head or "")
+    return list(dict.fromkeys(refs)), 0
+
+
+def _clone_words(operation: Operation, url: str) -> tuple[str, ...]:
+    into = operation.names[0] if operation.names else _humanish(url)
+    return (
+        *("clone", "--no-local"),
+        *([f"--depth={operation.depth}"] if operation.depth is not None else []),
+        *(["--single-branch"] if operation.single_branch else []),
+        *([f"--branch={operation.branch}"] if operation.branch is not None else []),
+        *("--", url, into),
+    )
+
+
+def _humanish(url: str) -> str:
+    """Name the folder of a clone as git does: the last part of the URL, without `.git`."""
+    last = re.split(r"[/:]", url.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
+    if not last or last in (".", ".."):
+        raise HostRefused("invalid_arguments", f"{url} gives a clone no name; name the folder: git clone URL FOLDER")
+    return last
+
+
+def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]:
+    return (
+        "fetch",
+        *(["--prune"] if operation.prune else []),
+        # Tags that follow along git would ask for in a second conversation, which it cannot have with us.
+        "--tags" if operation.tags else "--no-tags",
+        *([f"--depth={operation.depth}"] if operation.depth is not None else []),
+        *(["--update-shallow"] if own.is_shallow else []),
+        *("--", name, *operation.names),
+    )
+
+
+async def _follow_tags(ground: Ground, local: Outside, name: str, url: str, telling: Telling) -> int:
+    """Bring in the new tags of what the sandbox has now, as git does."""
+    format_ = "--format=%(refname) %(objectname) %(*objectname)"
+    listed = [line.split(" ") for line in (await local.ask("for-each-ref", format_, "refs/tags")).splitlines()]
+    have = await ground.inside.tags(most=_MOST_TAGS) if listed else {}
+    tagged = {tag: peeled or itself for tag, itself, peeled in listed if tag not in have and is_ref(tag)}
+    there = await ground.inside.existing(set(tagged.values()))
+    new = [tag for tag, target in tagged.items() if target in there]
+    for at in range(0, len(new), _TAGS_AT_ONCE):
+        specs = (f"{tag}:{tag}" for tag in new[at : at + _TAGS_AT_ONCE])
+        words = ("fetch", "--no-tags", "--no-write-fetch-head", "--update-shallow", "--", name, *specs)
+        code = await converse(ground.inside, words, local, _SERVE, tell=telling, url=url)
+        if code != 0:
+            return code
+    return 0
+
+
+async def _integrate(operation: Operation, ground: Ground, known: Repository, telling: Telling) -> int:
+    """Do inside what a pull does after its fetch; hooks and drivers run there, where the agent is."""
+    rebase = operation.rebase
+    if rebase is None and not operation.ff_only:
+        says = known.first(f"branch.{known.branch}.rebase") or known.first("pull.rebase")
+        rebase = None if says is None else says != "false"
+    fast = operation.ff_only or (rebase is None and known.first("pull.ff") in (None, "only"))
+    words = ("rebase", "FETCH_HEAD") if rebase else ("merge", *(["--ff-only"] if fast else []), "FETCH_HEAD")
+    reply = await ground.inside.run(*words, sink=telling)
+    if reply.exit_code != 0 and fast and not operation.ff_only:
+        await telling.say("hint: the branches may have diverged; say how to join them: --rebase or --rebase=false")
+    return 1 if reply.exit_code is None else reply.exit_code

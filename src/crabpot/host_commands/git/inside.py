@@ -1,0 +1,192 @@
+"""The sandbox's own git, over its wire. All that it says is the agent's word: bounded, and held to git's own rules."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.errors import HostRefused
+from crabpot.host_commands.git.names import is_id, is_name, is_ref
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from crabpot.backends.inflight import Sink
+    from crabpot.backends.reply import Reply
+    from crabpot.backends.wire import RunnerWire, Source
+    from crabpot.host_commands.git.clock import Clock
+
+# By absolute paths, so that no shim and no program of the agent's is taken for git.
+_PLACES = ("/usr/bin/git", "/usr/local/bin/git", "/bin/git")
+_ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_OPTIONAL_LOCKS": "0"}
+# The far end of a conversation is on these two; git's own input and output are nobody's and the messages'.
+_WIRED = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >&2'
+CONVERSATION = "fd::3,4"
+_MOST_TEXT = 16 << 20
+_KEYS = (
+    r"^(remote\..*\.(url|pushurl|fetch|promisor|partialclonefilter)|extensions\.(partialclone|objectformat)"
+    r"|branch\..*\.(remote|merge|rebase)|pull\.(rebase|ff))$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """What the agent's repository says of itself."""
+
+    config: Mapping[str, tuple[str, ...]]
+    branch: str | None
+    shallow: bool
+
+    def first(self, key: str) -> str | None:
+        """Give the first value of a key."""
+        return self.config.get(key, (None,))[0]
+
+    def remote_of(self, name: str | None) -> str:
+        """Name the remote that is meant where the words name none."""
+        return name or self.first(f"branch.{self.branch}.remote") or "origin"
+
+    def url_of(self, remote: str, *, pushes: bool) -> str:
+        """Give the URL behind a remote's name, or what is a URL itself."""
+        pushed = self.first(f"remote.{remote}.pushurl") if pushes else None
+        return pushed or self.first(f"remote.{remote}.url") or remote
+
+    def is_named(self, remote: str) -> bool:
+        """Tell whether a remote is configured by this name."""
+        return is_name(remote) and f"remote.{remote}.url" in self.config
+
+
+@dataclass(slots=True, kw_only=True)
+class Inside:
+    """Git in one folder of one sandbox."""
+
+    wire: RunnerWire
+    cwd: str | None
+    clock: Clock
+    _git: str | None = field(default=None, init=False)
+
+    def below(self, folder: str) -> Inside:
+        """Give the same for what `-C` says."""
+        if not folder:
+            return self
+        return Inside(wire=self.wire, cwd=os.path.join(self.cwd or "", folder), clock=self.clock)
+
+    async def repository(self) -> Repository:
+        """Look at the repository, and refuse the kinds that cannot be carried."""
+        await self.ask("rev-parse", "--git-dir")
+        shallow = (await self.ask("rev-parse", "--is-shallow-repository")).strip() == "true"
+        head = (await self.ask("symbolic-ref", "-q", "HEAD", fails=True)).strip()
+        config = _pairs(await self.ask("config", "-z", "--get-regexp", _KEYS, fails=True))
+        if "extensions.partialclone" in config or any(key.endswith((".promisor", "filter")) for key in config):
+            raise HostRefused(
+                "denied",
+                "this is a partial clone, whose missing objects git would have to fetch from inside; "
+                "clone it whole, or with --depth",
+            )
+        if config.get("extensions.objectformat", ("sha1",))[-1] != "sha1":
+            raise HostRefused("denied", "this repository names objects by SHA-256, which is not carried yet; use SHA-1")
+        branch = head.removeprefix("refs/heads/") if is_ref(head) and head.startswith("refs/heads/") else None
+        return Repository(config=config, branch=branch, shallow=shallow)
+
+    async def resolve(self, name: str) -> str | None:
+        """Give the id of what a name means in the agent's repository, or None."""
+        found = (await self.ask("rev-parse", "--verify", "-q", "--end-of-options", name, fails=True)).strip()
+        if found and not is_id(found):
+            raise _odd("an object id")
+        return found or None
+
+    async def tags(self, *, most: int) -> dict[str, str]:
+        """List the tags."""
+        limit = f"--count={most + 1}"
+        listed = (await self.ask("for-each-ref", limit, "--format=%(objectname) %(refname)", "refs/tags")).splitlines()
+        if len(listed) > most:
+            raise HostRefused("denied", f"the repository has more than {most} tags; name those that are meant")
+        found = {}
+        for line in listed:
+            object_id, _, name = line.partition(" ")
+            if not (is_id(object_id) and is_ref(name) and name.startswith("refs/tags/")):
+                raise _odd("a list of tags")
+            found[name] = object_id
+        return found
+
+    async def existing(self, ids: set[str]) -> set[str]:
+        """Tell which objects the repository has."""
+        if not ids:
+            return set()
+        text = "".join(f"{one}\n" for one in sorted(ids))
+        said = await self.ask("cat-file", "--batch-check=%(objectname)", text=text)
+        return ids & set(said.split("\n"))
+
+    async def ask(self, *words: str, fails: bool = False, text: str | None = None) -> str:
+        """Run git for what it prints; HostRefused with its own words where it fails and must not."""
+        kept: dict[str, bytearray] = {}
+
+        async def keep(stream: str, data: bytes) -> None:
+            kept.setdefault(stream, bytearray()).extend(data)
+            if sum(map(len, kept.values())) > _MOST_TEXT:
+                raise HostRefused("denied", f"git {words[0]} inside the sandbox says more than {_MOST_TEXT} bytes")
+
+        reply = await self._call(await self._argv(*words), None if text is None else _once(text), keep)
+        printed = kept.get("stdout", bytearray()).decode("utf-8", "surrogateescape")
+        if reply.exit_code != 0 and not fails:
+            said = kept.get("stderr", bytearray()).decode("utf-8", "replace").strip()
+            raise HostRefused("invalid_arguments", said[-2000:] or f"git {words[0]} failed inside the sandbox")
+        return printed
+
+    async def run(self, *words: str, sink: Sink) -> Reply:
+        """Run git to its end."""
+        return await self._call(await self._argv(*words), None, sink)
+
+    async def forget_conversation(self) -> None:
+        """Leave the URL alone in FETCH_HEAD, from which git takes the text of a merge."""
+        script = 'file=$("$0" "$@" rev-parse --git-path FETCH_HEAD) && sed -i "s#fd::3,4/##" "$file"'
+        await self._call(["/bin/sh", "-c", script, *await self._argv()], None, _drop)
+
+    async def converse(self, *words: str, env: Mapping[str, str], source: Source, sink: Sink) -> Reply:
+        """Run git with the far end of a conversation: its bytes are `source` and stdout, its messages stderr."""
+        argv = ["/bin/sh", "-c", _WIRED, *await self._argv("-c", "protocol.fd.allow=always", *words)]
+        return await self._call(argv, source, sink, env)
+
+    async def _argv(self, *words: str) -> list[str]:
+        if self._git is None:
+            self._git = await self._find()
+        # The folder may belong to another user than the sandbox's; whatever it could run, it runs inside.
+        return [self._git, "-c", "safe.directory=*", "-c", "gc.auto=0", "-c", "maintenance.auto=false", *words]
+
+    async def _find(self) -> str:
+        for place in _PLACES:
+            reply = await self.wire.call(
+                "run", {"argv": [place, "--version"]}, timeout_s=self.clock.left_s(), sink=_drop
+            )
+            if reply.exit_code == 0:
+                return place
+        raise HostRefused("not_found", f"the sandbox has no git: it was looked for at {', '.join(_PLACES)}")
+
+    async def _call(
+        self, argv: list[str], source: Source | None, sink: Sink, env: Mapping[str, str] | None = None
+    ) -> Reply:
+        args = {"argv": argv, "env": {**_ENV, **(env or {})}, **({} if self.cwd is None else {"cwd": self.cwd})}
+        reply = await self.wire.call("run", args, timeout_s=self.clock.left_s(), source=source, sink=sink)
+        if reply.error is not None:
+            raise HostRefused(*reply.error)
+        return reply
+
+
+async def _once(text: str) -> AsyncIterator[bytes]:
+    yield text.encode("utf-8", "surrogateescape")
+
+
+async def _drop(_stream: str, _data: bytes) -> None:
+    """What is said there is of no interest."""
+
+
+def _pairs(listed: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for pair in listed.split("\0"):
+        key, _, value = pair.partition("\n")
+        found[key] = (*found.get(key, ()), value)
+    return found
+
+
+def _odd(what: str) -> HostRefused:
+    return HostRefused("denied", f"git inside the sandbox gave what is not {what}")

@@ -1,0 +1,177 @@
+"""The host's git in a repository of the gateway's own: what it is told, and the walls around it.
+
+A program that takes the agent's packs (`local`) is told nothing of the operator and has no TCP. One that speaks to the
+remote has the operator's configuration, keys and helpers. Landlock limits the writes of both.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.backends.host.backend import start_in
+from crabpot.backends.wire import RunnerWire
+from crabpot.errors import HostRefused
+from crabpot.runner import landlock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from crabpot.backends.inflight import Sink
+    from crabpot.backends.reply import Reply
+    from crabpot.backends.wire import Source
+    from crabpot.elevation.identity import Identity
+    from crabpot.host_commands.git.clock import Clock
+    from crabpot.host_commands.git.store import Store
+
+_START_S = 20.0
+_MOST_TEXT = 16 << 20
+_OUTPUT = 64 << 20
+# What histories that are pushed every day fail. What attacks a `.git` or a reader of paths is never among them.
+_TOLERATED = (
+    *("badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail"),
+    *("missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode"),
+    *("badFilemode", "missingTaggerEntry", "badTagName", "nulInCommit"),
+)
+# Nothing of the operator's configuration starts a program beside the transport, or adds to what was shown.
+_ALWAYS = {
+    "protocol.allow": "never",
+    "protocol.ssh.allow": "always",
+    "protocol.https.allow": "always",
+    "protocol.file.allow": "always",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.alternateRefsCommand": "true",
+    "push.gpgSign": "false",
+    "push.pushOption": "",
+    "push.followTags": "false",
+    "push.recurseSubmodules": "no",
+    "fetch.recurseSubmodules": "no",
+    "submodule.recurse": "false",
+    "fetch.writeCommitGraph": "false",
+    "fetch.fsckObjects": "true",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "transfer.bundleURI": "false",
+    **{f"fetch.fsck.{name}": "ignore" for name in _TOLERATED},
+}
+_LOCAL = {
+    "receive.fsckObjects": "true",
+    **{f"receive.fsck.{name}": "ignore" for name in _TOLERATED},
+    "receive.unpackLimit": "1",
+    "receive.shallowUpdate": "true",
+    "receive.autogc": "false",
+    "uploadpack.hideRefs": "refs/namespaces",
+    # A pack that unfolds without end fails at the limit of memory, instead of taking the machine's.
+    "core.bigFileThreshold": "32m",
+    "core.packedGitWindowSize": "32m",
+    "core.packedGitLimit": "256m",
+    "pack.threads": "1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a hostile pack may cost the host."""
+
+    disk: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """Git of the host, ready to run in one store."""
+
+    git: Identity
+    wire: RunnerWire
+    store: Store
+    clock: Clock
+    settings: Mapping[str, str]
+
+    async def ask(self, *words: str, fails: bool = False, text: bytes | None = None) -> str:
+        """Run git for what it prints; HostRefused with its own words where it fails and must not."""
+        kept: dict[str, bytearray] = {}
+
+        async def keep(stream: str, data: bytes) -> None:
+            kept.setdefault(stream, bytearray()).extend(data)
+            if sum(map(len, kept.values())) > _MOST_TEXT:
+                raise HostRefused("output_limit", f"git {words[0]} said more than {_MOST_TEXT} bytes")
+
+        reply = await self.run(*words, sink=keep, source=None if text is None else _once(text))
+        if reply.exit_code != 0 and not fails:
+            said = kept.get("stderr", bytearray()).decode("utf-8", "replace").strip()
+            raise HostRefused("internal", said[-2000:] or f"git {words[0]} failed with {reply.exit_code}")
+        return kept.get("stdout", bytearray()).decode("utf-8", "surrogateescape")
+
+    async def run(self, *words: str, sink: Sink, source: Source | None = None) -> Reply:
+        """Run git in the store to its end."""
+        set_ = [word for key, value in self.settings.items() for word in ("-c", f"{key}={value}")]
+        argv = ["git", *set_, f"--git-dir={self.store.path}", *words]
+        args = {"argv": argv, "binary": self.git.as_json(), "paced": True}
+        reply = await self.wire.call("run", args, timeout_s=self.clock.left_s(), source=source, sink=sink)
+        if reply.error is not None:
+            raise HostRefused(*reply.error)
+        return reply
+
+
+@asynccontextmanager
+async def local(git: Identity, store: Store, clock: Clock, bounds: Bounds) -> AsyncIterator[Outside]:
+    """Give a git that takes what the agent sends, and knows nothing of the operator."""
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": store.empty,
+        "TMPDIR": store.scratch,
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+    }
+    walls = {
+        "writable": [store.path, store.scratch, "/dev/null"],
+        "offline": True,
+        "limits": {"file_size": bounds.disk, "address_space": bounds.memory},
+    }
+    settings = {**_ALWAYS, **_LOCAL, "receive.maxInputSize": str(bounds.disk)}
+    async with _confined(git, store, clock, env, walls, settings) as made:
+        yield made
+
+
+@asynccontextmanager
+async def as_operator(
+    git: Identity, store: Store, clock: Clock, env: Mapping[str, str], path: str | None
+) -> AsyncIterator[Outside]:
+    """Give a git that speaks to the remote, as the operator; `path` is the remote where it is a folder."""
+    given = {**env, "TMPDIR": store.scratch, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
+    walls = {"writable": [store.path, store.scratch, "/dev/null", *([] if path is None else [path])]}
+    async with _confined(git, store, clock, given, walls, _ALWAYS) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _confined(  # noqa: PLR0913, PLR0917  one program and all that surrounds it
+    git: Identity,
+    store: Store,
+    clock: Clock,
+    env: Mapping[str, str],
+    walls: Mapping[str, object],
+    settings: Mapping[str, str],
+) -> AsyncIterator[Outside]:
+    if landlock.version() < landlock.OLDEST:
+        raise HostRefused(
+            "denied",
+            "this kernel has no Landlock (Linux 5.19, in the list of security modules), and git is not run on the host "
+            "without it; `crabpot doctor` says more",
+        )
+    runner = start_in(store.empty, shown=store.empty, output_limit=_OUTPUT, environ=env, walls=walls)
+    try:
+        wire = await RunnerWire.connect(runner.channel, runner.hello, timeout_s=_START_S)
+        try:
+            yield Outside(git=git, wire=wire, store=store, clock=clock, settings=settings)
+        finally:
+            wire.lose("its work is done")
+    finally:
+        await runner.close()
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data

@@ -1,0 +1,297 @@
+"""Push: the tips enter the gateway's own repository, are counted there, and leave from there by their ids."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from crabpot.errors import HostRefused
+from crabpot.host_commands.git import outside, store
+from crabpot.host_commands.git.carrying import converse
+from crabpot.host_commands.git.gate import TIPS, Gate
+from crabpot.host_commands.git.inside import CONVERSATION
+from crabpot.host_commands.git.names import is_id, is_name, is_ref, refspec
+from crabpot.host_commands.git.prepared import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crabpot.host_commands.git.inside import Inside, Repository
+    from crabpot.host_commands.git.operation import Operation
+    from crabpot.host_commands.git.outside import Outside
+    from crabpot.host_commands.git.prepared import Ground, Telling
+    from crabpot.host_commands.git.remotes import Remote
+
+_MOST_TIPS = 200
+_MOST_TAGS = 1000
+_PORCELAIN = re.compile(r"([ +\-*=!])\t([^\t]*):(refs/[^\t]+)\t(.*)")
+# A namespace, so that whatever the agent calls its refs, they are none of those by which the remote is remembered.
+_RECEIVE = ("--namespace=made", "receive-pack")
+# What an agent's repository may have set for its pushes, and what the gateway's does not offer.
+_PLAIN = tuple(
+    word
+    for setting in ("gpgSign=false", "pushOption=", "recurseSubmodules=no", "followTags=false")
+    for word in ("-c", f"push.{setting}")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One ref of the remote and what it is to become; a tip of None deletes it."""
+
+    source: str
+    tip: str | None
+    target: str
+    forced: bool
+    expected: str | None = None
+    """What the remote must have there, for a lease."""
+
+    @property
+    def word(self) -> str:
+        """The refspec that the host's git is given."""
+        return f"{'+' if self.forced else ''}{self.tip or ''}:{self.target}"
+
+
+async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository, name: str) -> Prepared:
+    """Bring the tips into the gateway's repository, and say what a push would do."""
+    updates = await _updates(operation, ground.inside, known, name)
+    tips = tuple(dict.fromkeys(update.tip for update in updates if update.tip is not None))
+    async with (
+        store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
+        outside.local(ground.git, own, ground.clock, ground.bounds) as local,
+    ):
+        await _bring(ground.inside, local, tips)
+        lines = [await _line(local, update) for update in updates]
+
+    async def run(telling: Telling) -> int:
+        return await _push(operation, ground, at, updates, telling, tracking=name if known.is_named(name) else None)
+
+    marks = [
+        *(f"FORCES {one.target}: what the remote has there may be lost" for one in updates if one.forced and one.tip),
+        *(f"DELETES {one.target}" for one in updates if one.tip is None),
+        *at.marks,
+    ]
+    kind = "push --dry-run" if operation.dry_run else "push"
+    bound = tuple(f"{'+' if one.forced else ''}{'' if one.tip else ':'}{one.target}" for one in updates)
+    flags = ("upstream",) if operation.upstream else ()
+    return Prepared(
+        url=at.url,
+        lines=(f"{kind} to {at.url}", *lines),
+        dangers=tuple(marks),
+        bound=(kind, at.url, *bound, *flags),
+        _run=run,
+        _clock=ground.clock,
+    )
+
+
+async def _updates(operation: Operation, inside: Inside, known: Repository, name: str) -> tuple[Update, ...]:
+    words, found = list(operation.names), []
+    if not words and not operation.tags:
+        if known.branch is None:
+            raise HostRefused(
+                "invalid_arguments", "HEAD is on no branch; say what to push: git push REMOTE SOURCE:BRANCH"
+            )
+        words = [f"refs/heads/{known.branch}"]
+    while words:
+        word = words.pop(0)
+        if word == "tag" and words:
+            word = f"refs/tags/{words.pop(0)}"
+        found.append(await _update(f":{word}" if operation.delete else word, operation, inside, known, name))
+    if operation.tags:
+        tags = await inside.tags(most=_MOST_TAGS)
+        found += [Update(source=one, tip=tip, target=one, forced=operation.force) for one, tip in tags.items()]
+    distinct = {update.target: update for update in found}
+    if operation.lease:
+        return tuple([await _leased(one, inside, known, name) for one in distinct.values()])
+    return tuple(distinct.values())
+
+
+async def _update(word: str, operation: Operation, inside: Inside, known: Repository, name: str) -> Update:
+    spec = refspec(word)
+    # A lease is what makes it safe to force: git forces no more than that, and neither do we.
+    forced = operation.force or spec.forced
+    if not spec.source:
+        return Update(source="", tip=None, target=await _deleted(spec.target or "", inside, name), forced=False)
+    full, tip = await _resolved(spec.source, inside, known)
+    target = spec.target if spec.target is not None else full
+    if target is None:
+        raise HostRefused("invalid_arguments", f"{spec.source} is no branch or tag; write {spec.source}:BRANCH")
+    if not target.startswith("refs/"):
+        target = f"refs/tags/{target}" if full is not None and full.startswith("refs/tags/") else f"refs/heads/{target}"
+    if not is_ref(target):
+        raise HostRefused("invalid_arguments", f"{target!r} is no ref that git takes")
+    return Update(source=full or spec.source, tip=tip, target=target, forced=forced)
+
+
+async def _deleted(target: str, inside: Inside, name: str) -> str:
+    """Give the full name of what is to be deleted: a branch, unless the sandbox knows it as a tag alone."""
+    if is_ref(target):
+        return target
+    branches = (f"refs/heads/{target}", f"refs/remotes/{name}/{target}")
+    if await inside.resolve(f"refs/tags/{target}") and not any([await inside.resolve(one) for one in branches]):
+        return f"refs/tags/{target}"
+    return f"refs/heads/{target}"
+
+
+async def _resolved(source: str, inside: Inside, known: Repository) -> tuple[str | None, str]:
+    """Give the full name of a source, if it has one, and its id; both as the sandbox's git says."""
+    if source in ("HEAD", "@") and known.branch is not None:
+        source = f"refs/heads/{known.branch}"
+    if is_name(source):
+        full = [source] if source.startswith("refs/") else [f"refs/heads/{source}", f"refs/tags/{source}"]
+        found = [(one, tip) for one in full if (tip := await inside.resolve(one)) is not None]
+        if len(found) > 1:
+            raise HostRefused("invalid_arguments", f"{source} is a branch and a tag; write one of {', '.join(full)}")
+        if found:
+            return found[0]
+    tip = await inside.resolve(source)
+    if tip is None:
+        raise HostRefused("invalid_arguments", f"error: src refspec {source} does not match any")
+    return None, tip
+
+
+async def _leased(update: Update, inside: Inside, known: Repository, name: str) -> Update:
+    seen = None
+    if known.is_named(name) and update.target.startswith("refs/heads/"):
+        seen = await inside.resolve(f"refs/remotes/{name}/{update.target.removeprefix('refs/heads/')}")
+    if seen is None:
+        raise HostRefused(
+            "invalid_arguments", f"--force-with-lease: nothing was seen yet of {update.target}; fetch it first"
+        )
+    return replace(update, expected=seen, forced=False)
+
+
+async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
+    """Have git inside push the tips into the gateway's repository, where they are checked."""
+    if not tips:
+        return
+    kept = (await local.ask("for-each-ref", "--format=%(refname)", "refs/namespaces/made")).split()
+    if len(kept) > _MOST_TIPS:
+        # They say which objects need not come again; the objects themselves stay.
+        await local.ask("update-ref", "--stdin", text="".join(f"delete {one}\n" for one in kept).encode())
+    said = bytearray()
+
+    async def keep(_stream: str, data: bytes) -> None:
+        if len(said) < 1 << 16:
+            said.extend(data)
+
+    words = (*_PLAIN, "push", "--no-verify", "--quiet", CONVERSATION, *(f"{tip}:{TIPS}{tip}" for tip in tips))
+    code = await converse(inside, words, local, _RECEIVE, tell=keep, judge=Gate(tips).pass_on)
+    listed = await local.ask("for-each-ref", "--format=%(objectname) %(refname)", f"refs/namespaces/made/{TIPS}")
+    arrived = dict(line.split(" ", 1)[::-1] for line in listed.splitlines())
+    missing = [tip for tip in tips if arrived.get(f"refs/namespaces/made/{TIPS}{tip}") != tip]
+    if code != 0 or missing:
+        told = said.decode("utf-8", "replace").strip()[-4000:]
+        raise HostRefused("denied", f"what would be pushed was refused, and nothing left the sandbox:\n{told}")
+
+
+async def _line(local: Outside, update: Update) -> str:
+    """Say what becomes of one ref, by objects that were checked and by what was last seen of the remote."""
+    target = update.target
+    seen = (await local.ask("rev-parse", "--verify", "-q", target, fails=True)).strip()
+    if update.tip is None:
+        return f"DELETES {target}" + (f" ({seen[:8]} when last seen)" if is_id(seen) else "")
+    counted = ("rev-list", "--count", update.tip, "--not", "--branches", "--tags")
+    count = (await local.ask(*counted, fails=True)).strip() or "no"
+    source = update.source.removeprefix("refs/heads/").removeprefix("refs/tags/")
+    commits = f"{count} commit{'' if count == '1' else 's'}"
+    return f"{source} → {target}, {commits}, {await _movement(local, update, seen)}, to {update.tip[:12]}"
+
+
+async def _movement(local: Outside, update: Update, seen: str) -> str:
+    mark = "FORCED, " if update.forced else "forced with a lease, " if update.expected else ""
+    if not is_id(seen):
+        return f"{mark}new here (not seen at the remote before)"
+    if seen == update.tip:
+        return f"{mark}as last seen"
+    merged = await local.ask("merge-base", seen, update.tip or "", fails=True)
+    if merged.strip() == seen:
+        return f"{mark}fast-forward of what was last seen ({seen[:12]})"
+    return f"{mark}NOT a fast-forward of what was last seen ({seen[:12]})"
+
+
+async def _push(  # noqa: PLR0913  the operation, and all that was prepared for it
+    operation: Operation,
+    ground: Ground,
+    at: Remote,
+    updates: tuple[Update, ...],
+    telling: Telling,
+    *,
+    tracking: str | None,
+) -> int:
+    said = bytearray()
+
+    async def hear(stream: str, data: bytes) -> None:
+        if stream == "stderr":
+            await telling(stream, data)
+        elif len(said) < 1 << 20:
+            said.extend(data)
+
+    options = [
+        *(["--dry-run"] if operation.dry_run else []),
+        *(["--atomic"] if operation.atomic else []),
+        *(f"--force-with-lease={one.target}:{one.expected}" for one in updates if one.expected is not None),
+    ]
+    async with store.held(
+        ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk
+    ) as own:
+        async with outside.as_operator(ground.git, own, ground.clock, ground.env, at.path) as git:
+            words = [one.word for one in updates]
+            reply = await git.run("push", "--no-verify", "--porcelain", *options, "--", at.url, *words, sink=hear)
+        done = await _report(updates, said.decode("utf-8", "replace"), at, telling)
+        if not operation.dry_run and done:
+            async with outside.local(ground.git, own, ground.clock, ground.bounds) as local:
+                await local.ask("update-ref", "--stdin", text=_commands(done, "").encode(), fails=True)
+    if not operation.dry_run and done and tracking is not None:
+        await _track(operation, ground.inside, done, tracking, telling)
+    return 1 if reply.exit_code is None else reply.exit_code
+
+
+async def _report(updates: tuple[Update, ...], said: str, at: Remote, telling: Telling) -> list[Update]:
+    """Say what became of each ref as git does, by the names of the sandbox; give those that the remote has now."""
+    by_target, done = {update.target: update for update in updates}, []
+    shown = [match for line in said.splitlines() if (match := _PORCELAIN.fullmatch(line))]
+    if shown:
+        await telling.say(f"To {at.url}")
+    for match in shown:
+        flag, _, target, summary = match.groups()
+        update = by_target.get(target)
+        if update is None:
+            continue
+        source = update.source.removeprefix("refs/heads/").removeprefix("refs/tags/")
+        name = target.removeprefix("refs/heads/").removeprefix("refs/tags/")
+        await telling.say(f" {flag} {summary:<17} {f'{source} -> {name}' if source else name}")
+        if flag != "!":
+            done.append(update)
+    return done
+
+
+async def _track(operation: Operation, inside: Inside, done: list[Update], name: str, telling: Telling) -> None:
+    """Set inside what a push sets: where the remote's branches are now, and what a branch follows."""
+    commands = _commands(done, f"refs/remotes/{name}/")
+    if commands:
+        await inside.ask("update-ref", "--stdin", text=commands, fails=True)
+    if not operation.upstream:
+        return
+    for update in done:
+        branch = update.source.removeprefix("refs/heads/")
+        if update.tip is None or branch == update.source or not update.target.startswith("refs/heads/"):
+            continue
+        await inside.ask("config", f"branch.{branch}.remote", name)
+        await inside.ask("config", f"branch.{branch}.merge", update.target)
+        followed = update.target.removeprefix("refs/heads/")
+        await telling.say(f"branch '{branch}' set up to track '{name}/{followed}'.")
+
+
+def _commands(done: list[Update], into: str) -> str:
+    """Give what `update-ref --stdin` is to do, for the names themselves or for those of branches below another."""
+    lines = []
+    for update in done:
+        target = update.target
+        if into:
+            if not target.startswith("refs/heads/"):
+                continue
+            target = f"{into}{target.removeprefix('refs/heads/')}"
+        lines.append(f"delete {target}\n" if update.tip is None else f"update {target} {update.tip}\n")
+    return "".join(lines)

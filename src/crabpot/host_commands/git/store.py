@@ -1,0 +1,144 @@
+"""The gateway's own bare repositories, one for each folder and URL: made, locked, bounded, and removed when unused.
+
+Each is a cache. `refs/heads` and `refs/tags` are what was last seen of the remote; tips that came from inside lie in a
+namespace of their own. What is lost is moved again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.ownership import make_own
+from crabpot.removal import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crabpot.host_commands.git.clock import Clock
+
+_FOLDER = "git"
+_UNUSED_S = 30 * 86400
+_MOST = 100
+_MOST_PACKS = 64
+_POLL_S = 0.02
+# Written by us whole: nothing else in a store says what git does there.
+_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\tlogAllRefUpdates = false\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """One repository while it is held, and two private folders: one to start in, one for temporary files."""
+
+    path: str
+    empty: str
+    scratch: str
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether parts of the history are missing on purpose."""
+        return os.path.exists(f"{self.path}/shallow")
+
+
+def name(root: str, url: str) -> str:
+    """Name the store of a folder of the host and a URL; nothing that an agent says is in it but the URL."""
+    found = os.stat(root)
+    text = f"{found.st_dev}:{found.st_ino}:{root}\0{url}"
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+@asynccontextmanager
+async def held(state: str, digest: str, clock: Clock, *, largest: int) -> AsyncIterator[Store]:
+    """Hold a store alone, made if it is not there, or begun anew where it grew beyond its bounds."""
+    home = f"{state}/{_FOLDER}"
+    make_own(home)
+    handle = await _lock(f"{home}/{digest}.lock", clock)
+    try:
+        path = f"{home}/{digest}.git"
+        await asyncio.to_thread(_ready, path, largest)
+        work = f"{home}/{digest}.work"
+        shutil.rmtree(work, ignore_errors=True)
+        for folder in (work, f"{work}/empty", f"{work}/scratch"):
+            os.mkdir(folder, 0o700)
+        try:
+            yield Store(path=path, empty=f"{work}/empty", scratch=f"{work}/scratch")
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            os.utime(handle)
+    finally:
+        os.close(handle)
+
+
+async def _lock(path: str, clock: Clock) -> int:
+    """Take the lock, which is also how two gateways over one state folder keep apart."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that was pruned between its opening and the lock holds nothing.
+            if os.fstat(handle).st_nlink:
+                return handle
+        except BlockingIOError:
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        clock.left_s()
+        await asyncio.sleep(_POLL_S)
+
+
+def _ready(path: str, largest: int) -> None:
+    packs = f"{path}/objects/pack"
+    if os.path.isdir(packs):
+        # What a pack that was refused or interrupted left.
+        for entry in os.listdir(packs):
+            if entry.startswith("tmp_"):
+                os.unlink(f"{packs}/{entry}")
+        found = [entry.stat().st_size for entry in os.scandir(packs) if entry.name.endswith(".pack")]
+        if len(found) <= _MOST_PACKS and sum(found) <= largest:
+            return
+    with suppress(FileNotFoundError):
+        remove_tree(path)
+    # By hand, as git itself would from an empty template: a repository is these folders and two files.
+    for folder in ("", "/objects", "/objects/pack", "/objects/info", "/refs", "/refs/heads", "/refs/tags"):
+        os.mkdir(f"{path}{folder}", 0o700)
+    for file, text in (("config", _CONFIG), ("HEAD", "ref: refs/heads/main\n")):
+        with open(f"{path}/{file}", "x", encoding="ascii") as stream:
+            stream.write(text)
+
+
+def prune(state: str, *, now: float | None = None) -> list[str]:
+    """Remove the stores that were not used for long, and the oldest beyond the number that is kept."""
+    home = f"{state}/{_FOLDER}"
+    try:
+        locks = [entry for entry in os.scandir(home) if entry.name.endswith(".lock")]
+    except FileNotFoundError:
+        return []
+    oldest_first = sorted(locks, key=lambda entry: entry.stat().st_mtime)
+    spare = len(oldest_first) - _MOST
+    current = time.time() if now is None else now
+    stale = [one for at, one in enumerate(oldest_first) if at < spare or current - one.stat().st_mtime > _UNUSED_S]
+    return [one.name.removesuffix(".lock") for one in stale if _removed(one.path)]
+
+
+def _removed(lock: str) -> bool:
+    """Remove one that nobody holds."""
+    handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(FileNotFoundError):
+            remove_tree(lock.removesuffix(".lock") + ".git")
+        os.unlink(lock)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
