@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from crabpot.audit.store import AuditLog
     from crabpot.backends.reply import Reply
+    from crabpot.backends.wire import RunnerWire
     from crabpot.elevation.approvals import Desk
     from crabpot.elevation.rules import Elevation
     from crabpot.execution import Execution
@@ -86,6 +88,8 @@ class Departure:
             return call.failed(refusal.code, str(refusal))
         except SandboxUnavailable as error:
             return call.failed("sandbox_unavailable", str(error))
+        except SandboxError as error:
+            return call.failed("sandbox_lost", f"the sandbox was lost: {error}")
         try:
             request = _request(call, agent, placed, leaving, plan)
             answer = await self._answer(call, request, leaving)
@@ -108,7 +112,8 @@ class Departure:
         from crabpot.host_commands import run as elevated  # noqa: PLC0415  as `host`
 
         sink = None if streams is None else streams.sink
-        async with self.execution.fleet.frozen(lambda live: live.can_reach(plan.folder.path)):
+        # Git that is relayed works with the sandbox's own, and reads nothing of the folder.
+        async with self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(plan.folder.path)):
             return await elevated.run(
                 plan,
                 timeout_s=timeout_s,
@@ -126,7 +131,12 @@ class Departure:
         async with turn:
             way = leaving.answer.way
             assert way is not None
-            return await self.host().prepare(leaving.answer.argv or (), agent, spec, way, cwd=call.args.get("cwd"))
+
+            async def inside() -> RunnerWire:
+                return (await self.execution.acquire(agent, placed, call)).wire
+
+            argv, cwd = leaving.answer.argv or (), call.args.get("cwd")
+            return await self.host().prepare(argv, agent, spec, way, cwd=cwd, inside=inside)
 
     async def _answer(self, call: ToolCall, request: Request, leaving: Verdict[Elevation]) -> Answer:
         if leaving.answer.exit is Exit.GOES_OUT:
@@ -172,8 +182,10 @@ def _request(
         dangers=plan.dangers,
         confine=plan.confined,
         writes=() if plan.guard is None else tuple(place.path for place in plan.guard.view.writes),
+        effects=() if plan.relay is None else plan.relay.lines,
+        covers="" if plan.relay is None else json.dumps(plan.relay.bound),
         credentials=() if plan.guard is None else (*needs(plan.argv).credentials, *way.credentials),
-        lasting=executes_nothing(plan.argv),
+        lasting=plan.relay is not None or executes_nothing(plan.argv),
         asked_at=now,
         deadline=now + agent.tools.elevated.approval_timeout,
     )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,26 @@ from crabpot.elevation import catalogue
 from crabpot.elevation.identity import identify
 from crabpot.errors import HostRefused
 from crabpot.host_commands import folders, git_identity, loopback, programs, trusted
+from crabpot.host_commands.git import operation as operations
+from crabpot.host_commands.git import relay as relays
+from crabpot.host_commands.git.clock import Clock
+from crabpot.host_commands.git.inside import Inside
+from crabpot.host_commands.git.outside import Bounds
+from crabpot.host_commands.git.prepared import Ground
 from crabpot.host_commands.guard import places
 from crabpot.host_commands.guard import start as guards
 from crabpot.spec import build
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from crabpot.backends.bubblewrap.candidates import Candidate
+    from crabpot.backends.wire import RunnerWire
     from crabpot.elevation.identity import Identity
     from crabpot.elevation.rules import Way
     from crabpot.host_commands.folders import Folder
+    from crabpot.host_commands.git.operation import Operation
+    from crabpot.host_commands.git.prepared import Prepared
     from crabpot.host_commands.guard.view import View
     from crabpot.host_commands.loopback import Hop
     from crabpot.settings import AgentSettings, Settings
@@ -30,6 +40,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
 
 _PASSED = ("HOME", "USER", "LANG", "SSH_AUTH_SOCK")
+# Git that takes an agent's pack needs no less, however small the sandbox is.
+_LEAST_MEMORY = 1 << 30
 _WAY_OUT = 'mend that, or write confine: "host" in the pattern, which runs it unconfined'
 
 
@@ -54,7 +66,9 @@ class Plan:
     dangers: tuple[str, ...] = ()
     """What is handed over beyond what the words seem to."""
     guard: Guard | None = None
-    """Its confinement; None where the pattern says `confine: "host"`, or another user runs it."""
+    """Its confinement; None where the pattern says `confine: "host"`, another user runs it, or git is relayed."""
+    relay: Prepared | None = field(default=None, repr=False)
+    """What git does from a repository of the gateway's own, where it needs a network or credentials."""
     source: str = ""
     """Where the pattern is written that let it out."""
     hop: Hop | None = None
@@ -72,7 +86,9 @@ class Plan:
 
     @property
     def confined(self) -> str:
-        """Say in one word how far it is confined: `guarded`, `host`, or `user` where another user runs it."""
+        """Say in one word how far it is confined: `guarded`, `git`, `host`, or `user` where another user runs it."""
+        if self.relay is not None:
+            return "git"
         return "user" if self.hop is not None else "host" if self.guard is None else "guarded"
 
     def close(self) -> None:
@@ -89,10 +105,20 @@ class Host:
     environ: Mapping[str, str]
     _bwrap: Candidate | None = None
 
-    async def prepare(
-        self, argv: Sequence[str], agent: AgentSettings, spec: SandboxSpec, way: Way, *, cwd: str | None = None
+    async def prepare(  # noqa: PLR0913  a command, whose it is, and how it leaves
+        self,
+        argv: Sequence[str],
+        agent: AgentSettings,
+        spec: SandboxSpec,
+        way: Way,
+        *,
+        cwd: str | None = None,
+        inside: Callable[[], Awaitable[RunnerWire]] | None = None,
     ) -> Plan:
-        """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run."""
+        """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run.
+
+        `inside` is the way to that sandbox's own git.
+        """
         words = tuple(argv)
         if not words or any("\0" in word for word in words):
             raise HostRefused("invalid_arguments", "a command is one or more words without NUL characters")
@@ -102,7 +128,17 @@ class Host:
         try:
             hop = self._hop(agent, path, spec)
             env = self.environment(agent, path)
-            guard = None if hop is not None or way.confine == "host" else self._guard(words, way, spec, env)
+            free = hop is not None or way.confine == "host"
+            operation = None if free or words[0] != "git" else operations.read(words)
+            if operation is not None and inside is not None:
+                relay = await self._relay(
+                    operation, agent, spec, folder=folder, git=binary, env=env, cwd=cwd, wire=await inside()
+                )
+                dangers = (*_dangers(words, way, None, hop, relayed=True), *relay.dangers)
+                return Plan(
+                    argv=words, binary=binary, folder=folder, env=env, dangers=dangers, source=way.source, relay=relay
+                )
+            guard = None if free else self._guard(words, way, spec, env)
             if guard is not None:
                 env = await self._within(words, way, env)
             obeyed = programs.executes(words, folder.fd)
@@ -124,6 +160,33 @@ class Host:
         except BaseException:
             folder.close()
             raise
+
+    async def _relay(  # noqa: PLR0913  all that an operation stands on
+        self,
+        operation: Operation,
+        agent: AgentSettings,
+        spec: SandboxSpec,
+        *,
+        folder: Folder,
+        git: Identity,
+        env: Mapping[str, str],
+        cwd: str | None,
+        wire: RunnerWire,
+    ) -> Prepared:
+        limits = agent.sandbox.limits
+        clock = Clock(limit_s=limits.time_ceiling)
+        ground = Ground(
+            state=self.around.state,
+            inside=Inside(wire=wire, cwd=cwd, clock=clock),
+            git=git,
+            env=env,
+            root=folder.root,
+            folder=os.path.join(folder.path, operation.folder),
+            written=self.written(spec),
+            bounds=Bounds(disk=limits.disk, memory=max(limits.memory, _LEAST_MEMORY)),
+            clock=clock,
+        )
+        return await relays.prepare(operation, ground)
 
     def _guard(self, argv: tuple[str, ...], way: Way, spec: SandboxSpec, env: Mapping[str, str]) -> Guard:
         if self._bwrap is None:
@@ -172,9 +235,11 @@ class Host:
         return tuple(dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes"]))
 
 
-def _dangers(argv: tuple[str, ...], way: Way, guard: Guard | None, hop: Hop | None) -> list[str]:
+def _dangers(
+    argv: tuple[str, ...], way: Way, guard: Guard | None, hop: Hop | None, *, relayed: bool = False
+) -> list[str]:
     found = [catalogue.danger(way.pattern), catalogue.danger(f"{argv[0]} *")]
-    if guard is None and hop is None:
+    if guard is None and hop is None and not relayed:
         found.append('unconfined: the pattern says confine: "host", so it may do whatever the gateway\'s user may')
     if guard is not None and "docker" in (*way.credentials, *catalogue.needs(argv).credentials):
         found.append("it is given the docker engine's socket, and with it the whole host")
@@ -188,5 +253,5 @@ async def check(plan: Plan) -> None:
     if plan.hop is not None and identify(plan.hop.ssh.path) != plan.hop.ssh:
         raise HostRefused("conflict", f"{plan.hop.ssh.path} was replaced after it was shown; ask again")
     folders.check(plan.folder)
-    if programs.executes(plan.argv, plan.folder.fd) != plan.obeyed:
+    if plan.relay is None and programs.executes(plan.argv, plan.folder.fd) != plan.obeyed:
         raise HostRefused("conflict", f"what {plan.argv[0]} would run of {plan.folder.path} changed; ask again")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crabpot.host_commands.turns import Turns
 
 _START_S = 20.0
+_ENDS = ("INT", "TERM", "HUP", "QUIT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,9 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
     Output is kept or streamed, limited and cut as inside a sandbox. Cancelled, it leaves no process behind.
     """
     await check(plan)
+    if plan.relay is not None:
+        relayed = asyncio.ensure_future(plan.relay.run(timeout_s=timeout_s, output_limit=output_limit, sink=sink))
+        return await _accompanied(relayed, None if caller is None else _interrupted(caller.signals))
     argv, binary, _ = plan.started
     runner = _start(plan, output_limit)
     whole = False
@@ -130,6 +134,12 @@ async def _accompanied(called: asyncio.Future[Reply], company: Coroutine[Any, An
         await asyncio.gather(beside, return_exceptions=True)
         called.cancel()
         await asyncio.gather(called, return_exceptions=True)
+
+
+async def _interrupted(signals: Signals) -> None:
+    async for name in signals:
+        if name in _ENDS:
+            raise HostRefused("cancelled", f"it was interrupted by SIG{name}")
 
 
 async def _signal_over(hop: Hop, signals: Signals) -> None:

@@ -115,7 +115,9 @@ class HostCommands:
 
         def stands_still(live: Live) -> bool:
             # What runs as another user cannot be stopped, so that its caller could not take turns with it.
-            return live.can_reach(plan.folder.path) and not (live is caller and plan.hop is not None)
+            # Git that is relayed works with the caller's own, and reads nothing of the folder.
+            moves = plan.relay is not None or (live is caller and plan.hop is not None)
+            return live.can_reach(plan.folder.path) and not moves
 
         async with fleet.frozen(stands_still):
             return await elevated.run(
@@ -130,7 +132,7 @@ class HostCommands:
 
 def _turns(caller: Live, plan: Plan, link: _Link) -> Turns | None:
     """Let the sandbox that waits move by turns with its command, if it could change the folder."""
-    if plan.hop is not None or not caller.can_reach(plan.folder.path):
+    if plan.hop is not None or plan.relay is not None or not caller.can_reach(plan.folder.path):
         return None
     return Turns(caller, lambda: check(plan), waits=lambda: link.behind > 0)
 

@@ -160,6 +160,8 @@ class Inside:
             )
             if reply.exit_code == 0:
                 return place
+            if reply.error is not None and "'run'" in reply.error[1]:
+                raise HostRefused("denied", "a runner on a socket of its own makes and takes no packs for the gateway")
         raise HostRefused("not_found", f"the sandbox has no git: it was looked for at {', '.join(_PLACES)}")
 
     async def _call(

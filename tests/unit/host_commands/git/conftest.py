@@ -14,7 +14,7 @@ import pytest
 from tests.ordinary_user import skip_or_fail
 
 from crabpot.app import start
-from crabpot.elevation import trusted
+from crabpot.host_commands import trusted
 from crabpot.host_commands.git import operation, relay
 from crabpot.host_commands.git.clock import Clock
 from crabpot.host_commands.git.inside import Inside
