@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from crabpot.host_commands.plan import Plan
     from crabpot.spec.spec import SandboxSpec
 
+# As somebody told git to, who only wanted the message about ownership to be gone.
+_OWNED = {"GIT_CONFIG_GLOBAL": os.path.join(os.path.dirname(__file__), "naive.gitconfig")}
 _ALIASES = {"bash": "exec", "ｅｘｅｃ": "exec"}
 
 
@@ -143,10 +145,9 @@ class NaiveTarget(Target):
         program, *words = command.split()
         running = asyncio.to_thread(
             subprocess.run,
-            # As somebody told git to, who only wanted the message about ownership to be gone.
-            [program, *(["-c", "safe.directory=*"] if program == "git" else []), *words],
+            [program, *words],
             cwd=self.spec.workspace,
-            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"},
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", **_OWNED},
             capture_output=True,
             stdin=subprocess.DEVNULL,
             check=False,

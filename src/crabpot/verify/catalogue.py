@@ -23,6 +23,7 @@ from crabpot.verify import (
     planting,
     privileges,
     processes,
+    pushing,
     resources,
     rules,
     runners,
@@ -55,6 +56,7 @@ MODULES = (
     approving,
     planting,
     guarding,
+    pushing,
     runners,
 )
 

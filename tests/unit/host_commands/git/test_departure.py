@@ -140,6 +140,11 @@ async def test_refusals_come_before_anybody_is_asked(gateway: Any, remote: Path)
         assert (result.success, result.place) == (False, "none")
 
 
+def served() -> None:
+    """Make a repository that belongs to the account behind the server."""
+    subprocess.run(["su", sshd.USER, "-c", "git init -q --bare -b main ~/r.git"], check=True, timeout=20)
+
+
 async def test_over_ssh_with_the_operators_own_key(gateway: Any, folder: Path) -> None:
     with sshd.running() as server:
         home = folder / "home"
@@ -148,7 +153,7 @@ async def test_over_ssh_with_the_operators_own_key(gateway: Any, folder: Path) -
         (home / "key").chmod(0o600)
         command = f"ssh -i {home}/key -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -F none"
         (home / ".gitconfig").write_text(f"[core]\n\tsshCommand = {command}\n")
-        subprocess.run(["su", sshd.USER, "-c", "git init -q --bare -b main ~/r.git"], check=True, timeout=20)
+        served()
         url = f"ssh://{sshd.USER}@127.0.0.1:{server.port}/home/{sshd.USER}/r.git"
         async with gateway(home) as (run, person, _):
             await run(SOWN + url)
