@@ -188,7 +188,8 @@ def _humanish(url: str) -> str:
 
 def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]:
     return (
-        "fetch",
+        # A submodule has a remote of its own, which nobody was asked about.
+        *("fetch", "--no-recurse-submodules"),
         *(["--prune"] if operation.prune else []),
         # Tags that follow along git would ask for in a second conversation, which it cannot have with us.
         "--tags" if operation.tags else "--no-tags",
@@ -208,7 +209,16 @@ async def _follow_tags(ground: Ground, local: Outside, name: str, url: str, tell
     new = [tag for tag, target in tagged.items() if target in there]
     for at in range(0, len(new), _TAGS_AT_ONCE):
         specs = (f"{tag}:{tag}" for tag in new[at : at + _TAGS_AT_ONCE])
-        words = ("fetch", "--no-tags", "--no-write-fetch-head", "--update-shallow", "--", name, *specs)
+        words = (
+            "fetch",
+            "--no-recurse-submodules",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--update-shallow",
+            "--",
+            name,
+            *specs,
+        )
         code = await converse(ground.inside, words, local, _SERVE, tell=telling, url=url)
         if code != 0:
             return code

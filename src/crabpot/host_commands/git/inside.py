@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # By absolute paths, so that no shim and no program of the agent's is taken for git.
 _PLACES = ("/usr/bin/git", "/usr/local/bin/git", "/bin/git")
-_ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_OPTIONAL_LOCKS": "0"}
+# LFS would ask a server that is out of reach, and fail the whole checkout.
+_ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_OPTIONAL_LOCKS": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
 # The far end of a conversation is on these two; git's own input and output are nobody's and the messages'.
 _WIRED = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >&2'
 CONVERSATION = "fd::3,4"

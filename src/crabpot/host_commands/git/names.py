@@ -47,7 +47,7 @@ def refspec(word: str) -> Refspec:
     source, colon, target = word.removeprefix("+").partition(":")
     if not source and not target:
         raise HostRefused("denied", f"{word!r} means every branch of the same name; name the branches")
-    if source.startswith("-") or (target and not is_name(target)):
+    if source.startswith("-") or not word.isprintable() or len(word) > 2 * _LONGEST or (target and not is_name(target)):
         raise HostRefused("invalid_arguments", f"{word!r} does not name a branch or tag")
     return Refspec(source=source, target=target if colon else None, forced=forced)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ _MOST_REMOTES = 20
 async def prepare(operation: Operation, ground: Ground) -> Prepared:
     """Resolve what the words mean, inside, and say what would happen; HostRefused says why it cannot."""
     ground = replace(ground, inside=ground.inside.below(operation.folder))
-    store.prune(ground.state)
+    await asyncio.to_thread(store.prune, ground.state, ground.root, largest=ground.bounds.disk)
     if operation.kind == "clone":
         return fetch.prepare(
             operation, ground, await _judged(operation.remote or "", operation, ground), None, "origin"
@@ -40,7 +41,8 @@ async def _one(operation: Operation, ground: Ground, known: Repository, name: st
         return await push.prepare(operation, ground, at, known, name)
     if operation.kind == "ls-remote":
         return fetch.prepare_listing(operation, ground, at)
-    if operation.kind == "pull" and not operation.names and not known.first(f"branch.{known.branch}.merge"):
+    followed = known.first(f"branch.{known.branch}.remote") == name and known.first(f"branch.{known.branch}.merge")
+    if operation.kind == "pull" and not operation.names and not followed:
         raise HostRefused(
             "invalid_arguments",
             f"there is no tracking information for the current branch; say what to pull: git pull {name} BRANCH",

@@ -49,8 +49,15 @@ class Store:
 
 def name(root: str, url: str) -> str:
     """Name the store of a folder of the host and a URL; nothing that an agent says is in it but the URL."""
+    return f"{_owner(root)}-{_digest(url)}"
+
+
+def _owner(root: str) -> str:
     found = os.stat(root)
-    text = f"{found.st_dev}:{found.st_ino}:{root}\0{url}"
+    return _digest(f"{found.st_dev}:{found.st_ino}:{root}")
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
@@ -115,18 +122,32 @@ def _ready(path: str, largest: int) -> None:
             stream.write(text)
 
 
-def prune(state: str, *, now: float | None = None) -> list[str]:
-    """Remove the stores that were not used for long, and the oldest beyond the number that is kept."""
+def prune(state: str, root: str, *, largest: int, now: float | None = None) -> list[str]:
+    """Remove stores that were long unused, the oldest beyond a number, and those of a folder beyond its disk limit.
+
+    Packs come in before anybody is asked: an agent with many URLs must fill no more of the host's disk than it may.
+    """
     home = f"{state}/{_FOLDER}"
     try:
-        locks = [entry for entry in os.scandir(home) if entry.name.endswith(".lock")]
+        found = [entry for entry in os.scandir(home) if entry.name.endswith(".lock")]
     except FileNotFoundError:
         return []
-    oldest_first = sorted(locks, key=lambda entry: entry.stat().st_mtime)
+    oldest_first = sorted(found, key=lambda entry: entry.stat().st_mtime)
     spare = len(oldest_first) - _MOST
     current = time.time() if now is None else now
     stale = [one for at, one in enumerate(oldest_first) if at < spare or current - one.stat().st_mtime > _UNUSED_S]
+    left, owner = largest, _owner(root)
+    for one in reversed([entry for entry in oldest_first if entry not in stale and entry.name.startswith(owner)]):
+        left -= _size(one.path.removesuffix(".lock"))
+        stale += [one] if left < 0 else []
     return [one.name.removesuffix(".lock") for one in stale if _removed(one.path)]
+
+
+def _size(store: str) -> int:
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(f"{store}.git/objects/pack"))
+    except FileNotFoundError:
+        return 0
 
 
 def _removed(lock: str) -> bool:
@@ -134,8 +155,9 @@ def _removed(lock: str) -> bool:
     handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with suppress(FileNotFoundError):
-            remove_tree(lock.removesuffix(".lock") + ".git")
+        for ending in (".git", ".work"):
+            with suppress(FileNotFoundError):
+                remove_tree(lock.removesuffix(".lock") + ending)
         os.unlink(lock)
     except OSError:
         return False

@@ -146,6 +146,27 @@ async def test_ls_remote_lists_what_the_remote_has(open_pot: Any, git: Any) -> N
         assert [line.split("\t")[1] for line in shown.splitlines()] == ["refs/tags/v1"]
 
 
+async def test_submodules_are_left_to_commands_of_their_own(open_pot: Any, git: Any) -> None:
+    async with open_pot() as pot:
+        remote, work = grown(pot, git)
+        part = pot.remote("part.git")
+        git("push", "-q", part, "main", cwd=work)
+        git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", part, "part", cwd=work)
+        git("commit", "-qm", "part", cwd=work)
+        git("push", "-q", "origin", "main", cwd=work)
+        await pot.done("clone", str(remote), "r")
+        assert await pot.sh("ls r/part") == ""
+        await pot.done("clone", str(part), "r/part")
+        for folder, name in ((work / "part", "HEAD:main"), (work, "main")):
+            git("commit", "-q", "--allow-empty", "-m", "later", cwd=folder)
+            if folder == work:
+                git("commit", "-qam", "moved", cwd=folder)
+            git("push", "-q", "origin", name, cwd=folder)
+        reply = await pot.done("pull", cwd="r")
+        assert "part" not in reply.stderr
+        await pot.done("-C", "part", "fetch", cwd="r")
+
+
 async def test_what_is_missing_is_told_as_git_tells_it(open_pot: Any, git: Any) -> None:
     async with open_pot() as pot:
         remote, _ = grown(pot, git)
@@ -154,5 +175,8 @@ async def test_what_is_missing_is_told_as_git_tells_it(open_pot: Any, git: Any) 
         assert (reply.exit_code, reply.stderr) == (128, "fatal: couldn't find remote ref missing\n")
         with pytest.raises(HostRefused, match="no tracking information"):
             await pot.prepare("pull")
+        await pot.sh("git config branch.main.remote elsewhere; git config branch.main.merge refs/heads/main")
+        with pytest.raises(HostRefused, match="git pull origin BRANCH"):
+            await pot.prepare("pull", "origin")
         with pytest.raises(HostRefused, match="not a git repository"):
             await pot.prepare("fetch", cwd="/tmp")
