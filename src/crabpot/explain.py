@@ -9,6 +9,8 @@ from crabpot import lint
 from crabpot.elevation import commands, patterns
 from crabpot.elevation import rules as elevation
 from crabpot.elevation.rules import Exit
+from crabpot.errors import HostRefused
+from crabpot.host_commands.git.operation import read as read_git
 from crabpot.model import Place
 from crabpot.placement import rules as placement
 from crabpot.placement import sessions
@@ -127,6 +129,11 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
         return _answer(argv, "sandbox", leaving)
     assert leaving.answer.way is not None
     confine = "user" if agent.sandbox.host_user is not None else leaving.answer.way.confine
+    if confine == "guarded" and argv is not None and argv[0] == "git":
+        try:
+            read_git(argv)
+        except HostRefused as refusal:
+            return _answer(argv, "blocked", leaving) | {"because": str(refusal)}
     return _answer(argv, "host", leaving) | {
         "approval": leaving.answer.exit is Exit.NEEDS_APPROVAL,
         "confine": confine,

@@ -89,6 +89,7 @@ def test_exec_without_a_shell_takes_nothing_that_would_change_the_command(listen
 def test_no_other_tool_of_the_runner_is_reachable(listener):
     binary = {"path": "/bin/true"}
     assert refused(listener.ask("run", {"argv": ["true"], "binary": binary}), "not_found")
+    assert refused(listener.ask("run", {"argv": ["/bin/true"]}), "not_found")
 
 
 def test_a_command_that_is_not_in_the_list_is_refused_and_the_list_is_told(listener):

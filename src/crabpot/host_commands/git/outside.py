@@ -7,7 +7,7 @@ remote has the operator's configuration, keys and helpers. Landlock limits the w
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.backends.host.backend import start_in
@@ -69,6 +69,10 @@ _LOCAL = {
     "core.packedGitLimit": "256m",
     "pack.threads": "1",
 }
+
+
+# One that would listen for others has to make its socket where it may not write, and gives up altogether.
+_SSH = "ssh -o ControlMaster=no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,8 @@ async def as_operator(
     given = {**env, "TMPDIR": store.scratch, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
     walls = {"writable": [store.path, store.scratch, "/dev/null", *([] if path is None else [path])]}
     async with _confined(git, store, clock, given, walls, _ALWAYS) as made:
-        yield made
+        chosen = {"GIT_SSH", "GIT_SSH_COMMAND"} & set(given) or await made.ask("config", "core.sshCommand", fails=True)
+        yield made if chosen else replace(made, settings={**_ALWAYS, "core.sshCommand": _SSH})
 
 
 @asynccontextmanager

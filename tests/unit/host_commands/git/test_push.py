@@ -146,3 +146,18 @@ async def test_two_pushes_at_once_both_arrive(open_pot: Any, git: Any) -> None:
         await pot.sows(f"&& git remote add origin {remote} && git branch a && git branch b")
         await asyncio.gather(pot.done("push", "origin", "a"), pot.done("push", "origin", "b"))
         assert git("for-each-ref", "--format=%(refname)", cwd=remote).split() == ["refs/heads/a", "refs/heads/b"]
+
+
+async def test_ssh_is_the_operators_own_and_listens_for_nobody(open_pot: Any) -> None:
+    async with open_pot() as pot:
+        programs = pot.folder / "programs"
+        programs.mkdir()
+        (programs / "ssh").write_text('#!/bin/sh\necho "asked: $*" >&2\nexit 255\n')
+        (programs / "ssh").chmod(0o755)
+        pot.env = {**pot.env, "PATH": f"{programs}:/usr/bin:/bin"}
+        reply = await pot.git("ls-remote", "ssh://git@example.com/r.git")
+        assert "asked: -o ControlMaster=no " in reply.stderr
+        assert "git@example.com git-upload-pack '/r.git'" in reply.stderr
+        (pot.folder / "own").write_text("[core]\n\tsshCommand = ssh -i mine\n")
+        pot.env = {**pot.env, "GIT_CONFIG_GLOBAL": str(pot.folder / "own")}
+        assert "asked: -i mine" in (await pot.git("ls-remote", "ssh://git@example.com/r.git")).stderr
