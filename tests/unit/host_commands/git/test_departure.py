@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -125,6 +126,25 @@ async def test_a_shim_inside_goes_the_same_way(gateway: Any, remote: Path, git: 
         assert result.stdout.endswith("refs/heads/main\n")
         assert git("rev-list", "--count", "main", cwd=remote) == "1"
         assert [asked.effects[0].split()[0] for asked in person.asked] == ["push", "fetch"]
+
+
+async def test_a_signal_to_the_shim_ends_the_push_and_leaves_no_ref(
+    gateway: Any, remote: Path, git: Any, kit: Any
+) -> None:
+    (remote / "hooks").mkdir(exist_ok=True)
+    hook = remote / "hooks" / "pre-receive"
+    hook.write_text(f"#!/bin/sh\necho $$ > {remote}/new\nmv {remote}/new {remote}/pid\nexec sleep 1000\n")
+    hook.chmod(0o755)
+    async with gateway(sandbox='hostCommands: ["git"]') as (run, _, _made):
+        await run(SOWN.replace("git ", "/usr/bin/git ") + str(remote))
+        pushing = asyncio.create_task(run("git push origin main & echo $! > shim; wait $!; echo $?"))
+        await kit.until((remote / "pid").exists, within_s=60)
+        pid = int((remote / "pid").read_text())
+        assert (await run("kill -TERM $(cat shim)")).success
+        result = await pushing
+        assert result.stdout.strip() not in ("", "0"), result
+        await kit.until(lambda: not os.path.exists(f"/proc/{pid}"))
+        assert not git("for-each-ref", cwd=remote)
 
 
 async def test_refusals_come_before_anybody_is_asked(gateway: Any, remote: Path) -> None:
