@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
@@ -11,8 +10,9 @@ from crabpot.host_commands.git import outside, store
 from crabpot.host_commands.git.carrying import converse
 from crabpot.host_commands.git.gate import TIPS, Gate
 from crabpot.host_commands.git.inside import CONVERSATION
-from crabpot.host_commands.git.names import is_id, is_name, is_ref, refspec
+from crabpot.host_commands.git.names import is_id
 from crabpot.host_commands.git.prepared import Prepared
+from crabpot.host_commands.git.updates import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from crabpot.host_commands.git.outside import Outside
     from crabpot.host_commands.git.prepared import Ground, Telling
     from crabpot.host_commands.git.remotes import Remote
+    from crabpot.host_commands.git.updates import Update
 
 _MOST_TIPS = 200
-_MOST_TAGS = 1000
 _PORCELAIN = re.compile(r"([ +\-*=!])\t([^\t]*):(refs/[^\t]+)\t(.*)")
 # A namespace, so that whatever the agent calls its refs, they are none of those by which the remote is remembered.
 _RECEIVE = ("--namespace=made", "receive-pack")
@@ -36,26 +36,9 @@ _PLAIN = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """One ref of the remote and what it is to become; a tip of None deletes it."""
-
-    source: str
-    tip: str | None
-    target: str
-    forced: bool
-    expected: str | None = None
-    """What the remote must have there, for a lease."""
-
-    @property
-    def word(self) -> str:
-        """The refspec that the host's git is given."""
-        return f"{'+' if self.forced else ''}{self.tip or ''}:{self.target}"
-
-
 async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository, name: str) -> Prepared:
     """Bring the tips into the gateway's repository, and say what a push would do."""
-    updates = await _updates(operation, ground.inside, known, name)
+    updates = await resolve(operation, ground.inside, known, name)
     tips = tuple(dict.fromkeys(update.tip for update in updates if update.tip is not None))
     async with (
         store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
@@ -68,12 +51,12 @@ async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repos
         return await _push(operation, ground, at, updates, telling, tracking=name if known.is_named(name) else None)
 
     marks = [
-        *(f"FORCES {one.target}: what the remote has there may be lost" for one in updates if one.forced and one.tip),
+        *(f"FORCES {one.target}: what the remote has there may be lost" for one in updates if one.overwrites),
         *(f"DELETES {one.target}" for one in updates if one.tip is None),
         *at.marks,
     ]
     kind = "push --dry-run" if operation.dry_run else "push"
-    bound = tuple(f"{'+' if one.forced else ''}{'' if one.tip else ':'}{one.target}" for one in updates)
+    bound = tuple(f"{'+' if one.overwrites else ''}{'' if one.tip else ':'}{one.target}" for one in updates)
     flags = ("upstream",) if operation.upstream else ()
     return Prepared(
         url=at.url,
@@ -83,83 +66,6 @@ async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repos
         _run=run,
         _clock=ground.clock,
     )
-
-
-async def _updates(operation: Operation, inside: Inside, known: Repository, name: str) -> tuple[Update, ...]:
-    words, found = list(operation.names), []
-    if not words and not operation.tags:
-        if known.branch is None:
-            raise HostRefused(
-                "invalid_arguments", "HEAD is on no branch; say what to push: git push REMOTE SOURCE:BRANCH"
-            )
-        words = [f"refs/heads/{known.branch}"]
-    while words:
-        word = words.pop(0)
-        if word == "tag" and words:
-            word = f"refs/tags/{words.pop(0)}"
-        found.append(await _update(f":{word}" if operation.delete else word, operation, inside, known, name))
-    if operation.tags:
-        tags = await inside.tags(most=_MOST_TAGS)
-        found += [Update(source=one, tip=tip, target=one, forced=operation.force) for one, tip in tags.items()]
-    distinct = {update.target: update for update in found}
-    if operation.lease:
-        return tuple([await _leased(one, inside, known, name) for one in distinct.values()])
-    return tuple(distinct.values())
-
-
-async def _update(word: str, operation: Operation, inside: Inside, known: Repository, name: str) -> Update:
-    spec = refspec(word)
-    # A lease is what makes it safe to force: git forces no more than that, and neither do we.
-    forced = operation.force or spec.forced
-    if not spec.source:
-        return Update(source="", tip=None, target=await _deleted(spec.target or "", inside, name), forced=False)
-    full, tip = await _resolved(spec.source, inside, known)
-    target = spec.target if spec.target is not None else full
-    if target is None:
-        raise HostRefused("invalid_arguments", f"{spec.source} is no branch or tag; write {spec.source}:BRANCH")
-    if not target.startswith("refs/"):
-        target = f"refs/tags/{target}" if full is not None and full.startswith("refs/tags/") else f"refs/heads/{target}"
-    if not is_ref(target):
-        raise HostRefused("invalid_arguments", f"{target!r} is no ref that git takes")
-    return Update(source=full or spec.source, tip=tip, target=target, forced=forced)
-
-
-async def _deleted(target: str, inside: Inside, name: str) -> str:
-    """Give the full name of what is to be deleted: a branch, unless the sandbox knows it as a tag alone."""
-    if is_ref(target):
-        return target
-    branches = (f"refs/heads/{target}", f"refs/remotes/{name}/{target}")
-    if await inside.resolve(f"refs/tags/{target}") and not any([await inside.resolve(one) for one in branches]):
-        return f"refs/tags/{target}"
-    return f"refs/heads/{target}"
-
-
-async def _resolved(source: str, inside: Inside, known: Repository) -> tuple[str | None, str]:
-    """Give the full name of a source, if it has one, and its id; both as the sandbox's git says."""
-    if source in ("HEAD", "@") and known.branch is not None:
-        source = f"refs/heads/{known.branch}"
-    if is_name(source):
-        full = [source] if source.startswith("refs/") else [f"refs/heads/{source}", f"refs/tags/{source}"]
-        found = [(one, tip) for one in full if (tip := await inside.resolve(one)) is not None]
-        if len(found) > 1:
-            raise HostRefused("invalid_arguments", f"{source} is a branch and a tag; write one of {', '.join(full)}")
-        if found:
-            return found[0]
-    tip = await inside.resolve(source)
-    if tip is None:
-        raise HostRefused("invalid_arguments", f"error: src refspec {source} does not match any")
-    return None, tip
-
-
-async def _leased(update: Update, inside: Inside, known: Repository, name: str) -> Update:
-    seen = None
-    if known.is_named(name) and update.target.startswith("refs/heads/"):
-        seen = await inside.resolve(f"refs/remotes/{name}/{update.target.removeprefix('refs/heads/')}")
-    if seen is None:
-        raise HostRefused(
-            "invalid_arguments", f"--force-with-lease: nothing was seen yet of {update.target}; fetch it first"
-        )
-    return replace(update, expected=seen, forced=False)
 
 
 async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
@@ -200,7 +106,7 @@ async def _line(local: Outside, update: Update) -> str:
 
 
 async def _movement(local: Outside, update: Update, seen: str) -> str:
-    mark = "FORCED, " if update.forced else "forced with a lease, " if update.expected else ""
+    mark = "FORCED, " if update.forced else "FORCED with a lease, " if update.expected else ""
     if not is_id(seen):
         return f"{mark}new here (not seen at the remote before)"
     if seen == update.tip:

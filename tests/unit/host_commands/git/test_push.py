@@ -90,7 +90,11 @@ async def test_a_lease_forces_only_over_what_the_sandbox_saw(open_pot: Any, git:
         reply = await pot.git("push", "--force-with-lease", "origin", "main")
         assert (reply.exit_code, "stale info" in reply.stderr) == (1, True)
         await pot.done("fetch", "origin")
-        await pot.done("push", "--force-with-lease", "origin", "main")
+        leased = await pot.prepare("push", "--force-with-lease", "origin", "main")
+        assert "FORCED with a lease, NOT a fast-forward" in leased.lines[1]
+        assert leased.dangers[0].startswith("FORCES refs/heads/main")
+        assert "+refs/heads/main" in leased.bound
+        assert (await leased.run(timeout_s=60, output_limit=1 << 16)).success
         assert git("log", "-1", "--format=%s", "main", cwd=remote) == "again"
 
 
