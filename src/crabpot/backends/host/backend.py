@@ -71,25 +71,25 @@ async def open_on_host(
     return start_in(folder, shown=folder, output_limit=limits.output, environ=environ, end_s=end_s)
 
 
-def start_in(  # noqa: PLR0913  where, as what, and within which walls
+def start_in(  # noqa: PLR0913  where, as what, and within what
     folder: str,
     *,
     shown: str,
     output_limit: int,
     environ: Mapping[str, str],
-    walls: Mapping[str, Any] | None = None,
+    within: Mapping[str, Any] | None = None,
     end_s: float = END_S,
 ) -> HostRunner:
     """Start a runner in a folder, whose name may be a descriptor's; `shown` is its path.
 
-    `walls` are fields of hello (`writable`, `offline`, `limits`) that confine it, where nobody else does.
+    `within` are fields of hello (`writable`, `offline`, `limits`) that confine it, where nobody else does.
     """
     try:
         channel, process = _start(folder)
     except OSError as error:
         raise SandboxUnavailable(f"no runner can start in {shown}: {error.strerror}") from None
     hello = greeting(shown, output_limit=output_limit, environ=environ)
-    given = dict(walls or {})
+    given = dict(within or {})
     hello["limits"] |= given.pop("limits", {})
     return HostRunner(channel, {**hello, **given}, process, end_s=end_s)
 

@@ -192,6 +192,12 @@ def _answer(tool: str, result: ToolResult) -> str:
     return result.stdout or ", ".join(f"{key} {value}" for key, value in data.items()) or "done"
 
 
+_COMMITTED = (
+    "git init -q -b main . && git remote add origin ssh://git@example.com/project.git"
+    " && git -c user.name=agent -c user.email=agent@example.com commit -q --allow-empty -m first"
+)
+
+
 async def _three_questions(stage: _Stage, gateway: Gateway) -> None:
     stage.heading(
         "2. The three questions", "Asked of every call, in this order, and answered with the rule that decides."
@@ -199,6 +205,8 @@ async def _three_questions(stage: _Stage, gateway: Gateway) -> None:
     which = await gateway.call(_SESSION, "browser", url="https://example.com")
     where = await gateway.call(_SESSION, "exec", command="id -un; pwd; hostname")
     chained = await gateway.call(_SESSION, "exec", command="git push origin main; id -un")
+    # There must be something to push, and where to: both are shown to the person who would be asked.
+    await gateway.call(_SESSION, "exec", command=_COMMITTED)
     alone = await gateway.call(_SESSION, "exec", command="git push origin main")
     rows = (
         ("WHICH", "browser https://example.com", which),

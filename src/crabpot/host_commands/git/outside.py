@@ -167,7 +167,7 @@ async def _confined(  # noqa: PLR0913, PLR0917  one program and all that surroun
             "this kernel has no Landlock (Linux 5.19, in the list of security modules), and git is not run on the host "
             "without it; `crabpot doctor` says more",
         )
-    runner = start_in(store.empty, shown=store.empty, output_limit=_OUTPUT, environ=env, walls=walls)
+    runner = start_in(store.empty, shown=store.empty, output_limit=_OUTPUT, environ=env, within=walls)
     try:
         wire = await RunnerWire.connect(runner.channel, runner.hello, timeout_s=_START_S)
         try:
