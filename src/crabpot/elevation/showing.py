@@ -52,6 +52,9 @@ def displayed(value: Any) -> Any:
 
 
 def _line_word(word: str) -> str:
+    # On its own it imitates nothing, and says where a push goes.
+    if word == "→":
+        return word
     special, _ = _deceptive_in(word)
     return "".join(_escape(char) if char in special or char == "\\" else char for char in word)
 

@@ -92,3 +92,8 @@ def test_data_of_any_shape_is_shown_text_by_text():
     given_ = {"m\u0430in": ["m\u0430in", ("m\u0430in", 1, None)], "plain": {"on": True, "at": 0.5}}
     shown_ = {"m\\u0430in": ["m\\u0430in", ["m\\u0430in", 1, None]], "plain": {"on": True, "at": 0.5}}
     assert displayed(given_) == shown_
+
+
+def test_an_arrow_on_its_own_is_shown_and_one_within_a_name_is_not() -> None:
+    assert line("main → refs/heads/main") == "main → refs/heads/main"
+    assert line("main→x") == "main\\u2192x"
