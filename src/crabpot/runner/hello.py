@@ -27,6 +27,7 @@ class Hello:
         "offline",
         "output_limit",
         "proxy",
+        "readable",
         "roots",
         "shell",
         "shims",
@@ -43,6 +44,11 @@ class Hello:
         writable = header.get("writable")
         self.writable: tuple[str, ...] = (
             () if writable is None else tuple(_path(one, "writable") for one in _list(writable, "writable"))
+        )
+        # All files, unless some are listed: then the others can be found, but not be read.
+        readable = header.get("readable")
+        self.readable: tuple[str, ...] | None = (
+            None if readable is None else tuple(_path(one, "readable") for one in _list(readable, "readable"))
         )
         self.offline = header.get("offline") is True
         self.shell: list[bytes] = [_text(word, "shell") for word in _list(header.get("shell"), "shell")]

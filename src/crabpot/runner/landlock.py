@@ -37,12 +37,17 @@ def version() -> int:
 
 
 def confine(
-    writable: tuple[str, ...], *, readable: tuple[str, ...] = ("/",), run_written: bool = True, offline: bool = False
+    writable: tuple[str, ...],
+    *,
+    readable: tuple[str, ...] = ("/",),
+    walkable: tuple[str, ...] = (),
+    run_written: bool = True,
+    offline: bool = False,
 ) -> int:
     """Makes everything read-only but what lies beneath these; gives the version used, 0 where there is none.
 
-    What lies beneath neither list is out of reach; with `run_written` false, what can be written cannot be run.
-    `offline` also ends TCP, from the fourth version on.
+    What lies beneath no list is out of reach; beneath `walkable`, folders can be listed and programs run, but no file
+    read. With `run_written` false, what can be written cannot be run. `offline` also ends TCP, from version 4 on.
 
     Needs no-new-privileges, and cannot be undone. What fails once it has begun is an OSError: half a wall is none.
     """
@@ -65,7 +70,9 @@ def confine(
         write = read | _WRITE_FILE | _CHANGE_DIR | _REFER | _TRUNCATE | _IOCTL_DEV
         if not run_written:
             write &= ~_EXECUTE
-        for path, access in (*((path, read) for path in readable), *((path, write) for path in writable)):
+        walk = _EXECUTE | _READ_DIR
+        lists = ((walkable, walk), (readable, read), (writable, write))
+        for path, access in ((path, access) for paths, access in lists for path in paths):
             _allow(syscall, made, path, access & handled)
         _checked(syscall(_RESTRICT_SELF, made, 0))
     finally:

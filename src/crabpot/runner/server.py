@@ -103,7 +103,13 @@ class Runner:
         apply_limits(self.hello)
         if self.hello.writable:
             forbid_privileges()
-            confine(self.hello.writable, offline=self.hello.offline)
+            listed = self.hello.readable
+            confine(
+                self.hello.writable,
+                readable=("/",) if listed is None else listed,
+                walkable=() if listed is None else ("/",),
+                offline=self.hello.offline,
+            )
         self.reaper = Reaper(self.loop, contained=self.hello.contained)
         self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
         if self.hello.proxy is not None:

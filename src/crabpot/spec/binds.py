@@ -39,7 +39,8 @@ _CREDENTIALS = (
     ".my.cnf .vault-token .terraform.d .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml "
     ".password-store .mozilla .thunderbird .local/share/keyrings .local/bin .claude .claude.json .codex .openclaw "
     ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .env .envrc .colima .orbstack .rd .lima "
-    ".local/share/containers .gcloud .boto .s3cfg .oci .databrickscfg .netlify .heroku .bash_history .zsh_history"
+    ".local/state/crabpot .local/share/containers .gcloud .boto .s3cfg .oci .databrickscfg .netlify .heroku "
+    ".bash_history .zsh_history"
 ).split()
 
 # Of these, what holds programs and no secret: read-only it gives nothing away.

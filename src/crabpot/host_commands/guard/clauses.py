@@ -34,7 +34,7 @@ def _rows() -> tuple[Row, ...]:
     kept = ", ".join(name.removeprefix("CAP_") for name in KEPT_BY_ROOT)
     return (
         ("guard.files", "enforced", f"read-only but for what is named, in a mount namespace of its own ({found.path})"),
-        ("guard.secrets", "enforced", "places of credentials, Crabpot's own files and /run are absent"),
+        _secrets(),
         ("guard.sockets", "enforced", "no Unix socket can be made, unless the catalogue or `credentials` names one"),
         ("guard.processes", "enforced", "pid and ipc namespaces and a /proc of its own"),
         (
@@ -42,9 +42,16 @@ def _rows() -> tuple[Row, ...]:
             "enforced",
             f"no new privileges; root keeps {kept}" if root else "no new privileges, no capability, a user namespace",
         ),
-        ("guard.syscalls", "enforced", "the sandbox's own list, and no file can be made setuid or setgid"),
+        ("guard.syscalls", "enforced", "the sandbox's own list; no file becomes setuid or setgid, or another user's"),
         _landlock(),
     )
+
+
+def _secrets() -> Row:
+    how = "places of credentials, Crabpot's own files and /run are absent"
+    if landlock.version() >= landlock.OLDEST:
+        return "guard.secrets", "enforced", f"{how}, also those that come to be while it runs (Landlock)"
+    return "guard.secrets", "degraded", f"{how}; without Landlock, one that is replaced while it runs shows"
 
 
 def _landlock() -> Row:

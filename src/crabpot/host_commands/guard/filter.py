@@ -13,6 +13,9 @@ from crabpot.spec.syscall_rules import Answer, Arm, Bits, Guard, Rules
 _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000
 
+_F_SETLEASE, _UNCHANGED = 1024, 0xFFFF_FFFF
+# Which argument of each is the user; the group follows.
+_CHOWNS = {"chown": 1, "lchown": 1, "fchown": 1, "fchownat": 2}
 _O_CREAT, _O_TMPFILE = 0o100, 0o20000000
 
 # Which argument of each is the mode. openat2 has its own in memory, where no filter can look: programs fall back.
@@ -51,15 +54,33 @@ def _pairs_only() -> dict[str, Guard]:
     }
 
 
-def rules(*, sockets: bool) -> Rules:
-    """Return the rules; `sockets` where the pattern or the catalogue names one."""
+def _given_to(owner: tuple[int, int], index: int) -> Guard:
+    """Let files be given to the folder's own owner alone: the next sandbox runs as whoever owns the agent's folder."""
+    users, groups = ((_UNCHANGED, one) for one in owner)
+    arms = [
+        Arm(when=(Bits(index=index, value=user), Bits(index=index + 1, value=group)), answer=Answer.ALLOW)
+        for user in users
+        for group in groups
+    ]
+    return Guard(arms=tuple(arms), otherwise=Answer.EPERM)
+
+
+def _without_leases() -> Guard:
+    """Refuse a lease: on a file that can only be read, it makes every program of the host wait that opens the file."""
+    before = RULES.guarded["fcntl"]
+    return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Answer.EPERM), *before.arms))
+
+
+def rules(*, sockets: bool, owner: tuple[int, int] | None = None) -> Rules:
+    """Return the rules: `sockets` where the pattern or the catalogue names one, `owner` where the guard is root's."""
+    chowns = {} if owner is None else {name: _given_to(owner, index) for name, index in _CHOWNS.items()}
     modes = {name: _no_set_id(index) for name, index in _MODES.items()}
     modes |= {name: _no_set_id(index, *_makes(index - 1)) for name, index in _OPENS.items()}
-    guarded = {**RULES.guarded, **modes, **({} if sockets else _pairs_only())}
+    guarded = {**RULES.guarded, **modes, **chowns, "fcntl": _without_leases(), **({} if sockets else _pairs_only())}
     return replace(RULES, guarded=MappingProxyType(guarded), absent=RULES.absent | {"openat2"})
 
 
 @cache
-def program(machine: str, *, sockets: bool) -> bytes:
+def program(machine: str, *, sockets: bool, owner: tuple[int, int] | None = None) -> bytes:
     """Return the filter for a machine ("x86_64", "aarch64")."""
-    return assemble(machine, rules=rules(sockets=sockets))
+    return assemble(machine, rules=rules(sockets=sockets, owner=owner))

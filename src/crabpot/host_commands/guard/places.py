@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -54,15 +55,41 @@ def view(  # noqa: PLR0913  all that it depends on
         for path in (_PACKAGE, sys.prefix, sys.base_prefix, *programs, *_names())
         if (place := _covered(path, covered)) is not None
     ]
+    every = outermost([*own, *shows])
     return View(
         hides=hides,
-        shows=outermost([*own, *shows]),
+        shows=every,
+        readable=(*_apart_from((*_RUN, *around.secrets())), *(place.path for place in every)),
+        owner=_owner(spec.workspace) if os.geteuid() == 0 else None,
         writes=outermost(writes),
         sockets=any(_has_socket(place.path) for place in shows),
         network=needs.network,
         root=os.geteuid() == 0,
         fixed=tuple(path for path in (*hardening.READ_ONLY_PROC, *hardening.MASKED_PROC) if os.path.exists(path)),
     )
+
+
+def _apart_from(secrets: Iterable[str]) -> list[str]:
+    """List all folders and files of the host that are no secret, hold none, and would hold none that comes to be."""
+    kept = {form for path in secrets for form in (os.path.normpath(path), os.path.realpath(path))}
+    found: list[str] = []
+    todo = ["/"]
+    while todo:
+        folder = todo.pop()
+        if not any(is_under(path, folder) for path in kept):
+            found.append(folder)
+            continue
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                # What a link leads to is readable where it lies, or not at all.
+                if entry.path not in kept and not entry.is_symlink():
+                    (todo if entry.is_dir(follow_symlinks=False) else found).append(entry.path)
+    return found
+
+
+def _owner(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_uid, found.st_gid
 
 
 def _shown(credentials: Iterable[str], around: Surroundings, env: Mapping[str, str]) -> Iterator[str]:

@@ -117,7 +117,7 @@ def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, e
     """Start a runner in a guard, in the command's folder; HostRefused if that cannot be done at all."""
     program = os.path.join(os.path.dirname(crabpot.runner.__file__), "__main__.py")
     hello = greeting(folder, output_limit=output_limit, environ=environ)
-    hello |= {"contained": True, "writable": list(writable(view))}
+    hello |= {"contained": True, "writable": list(writable(view)), "readable": list(view.readable)}
     kept = Fds()
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -151,7 +151,7 @@ def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, e
 
 def _descriptors(view: View, report: int, fds: Fds) -> Descriptors:
     rules = fds.add(os.memfd_create("seccomp", os.MFD_CLOEXEC))
-    os.write(rules, calls.program(os.uname().machine, sockets=view.sockets))
+    os.write(rules, calls.program(os.uname().machine, sockets=view.sockets, owner=view.owner))
     os.lseek(rules, 0, os.SEEK_SET)
     empty = tuple(fds.add(os.memfd_create("empty", os.MFD_CLOEXEC)) for _ in range(hidden_files(view)))
     return Descriptors(filter=rules, report=report, empty=empty)

@@ -41,6 +41,10 @@ class View:
     """Whether one of those shown is a socket, so that sockets can be made at all."""
     network: bool = True
     root: bool = False
+    readable: tuple[str, ...] = ("/",)
+    """All whose files can be read, for Landlock: a mount that hides a file goes when the host replaces that file."""
+    owner: tuple[int, int] | None = None
+    """Whose the agent's folder is, where the guard is root's: its files are given to nobody else."""
     fixed: tuple[str, ...] = ()
     """Files of /proc that only reading is safe of."""
 

@@ -72,3 +72,26 @@ def test_what_a_sandbox_refuses_a_guard_refuses(name: str) -> None:
 @pytest.mark.parametrize("sockets", [False, True])
 def test_it_can_be_assembled_for_every_machine(machine: str, *, sockets: bool) -> None:
     assert len(calls.program(machine, sockets=sockets)) % 8 == 0
+
+
+def test_files_are_given_to_the_owner_of_the_folder_alone_and_only_root_is_told_so() -> None:
+    rules = calls.rules(sockets=False, owner=(7001, 7002))
+    unchanged = 0xFFFF_FFFF
+
+    def chown(name: str, *args: int) -> Answer:
+        given = (*args, *([0] * (6 - len(args))))
+        call = Call(arch=AUDIT_ARCHES["x86_64"], nr=numbers("x86_64")[name], args=given)
+        return decide(rules, "x86_64", call)
+
+    for name, before in (("chown", 1), ("lchown", 1), ("fchown", 1), ("fchownat", 2)):
+        first = (0,) * before
+        for user, group in ((7001, 7002), (unchanged, 7002), (7001, unchanged), (unchanged, unchanged)):
+            assert chown(name, *first, user, group) is Answer.ALLOW
+        for user, group in ((0, 7002), (1001, unchanged), (7001, 0), (unchanged, 42), (7002, 7001)):
+            assert chown(name, *first, user, group) is Answer.EPERM
+    assert answer("chown", 0, 1001, 42) is Answer.ALLOW
+
+
+def test_no_lease_can_be_taken() -> None:
+    assert answer("fcntl", 3, 1024, 1) is Answer.EPERM
+    assert answer("fcntl", 3, 1) is Answer.ALLOW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -95,6 +96,50 @@ async def test_credentials_and_crabpots_own_files_are_absent(machine: Any, home:
         f"where {home}/.ssh/id_ed25519 is absent; name it in `credentials` of tools.elevated.patterns[0]"
         in (await machine.run("cat", f"{home}/.ssh/id_ed25519")).stderr
     )
+
+
+async def test_a_secret_that_is_replaced_or_comes_to_be_while_it_runs_stays_out_of_reach(
+    machine: Any, home: Path
+) -> None:
+    (home / ".netrc").write_text("old")
+    waits = f"touch up; until [ -e go ]; do sleep 0.05; done; cat {home}/.netrc {home}/.aws/key {home}/notes"
+    (machine.workspace / "attack.sh").write_text(waits)
+
+    async def replaced(**way: Any) -> Any:
+        for name in ("up", "go"):
+            (machine.workspace / name).unlink(missing_ok=True)
+        running = asyncio.ensure_future(machine.run("sh", "attack.sh", way=way))
+        while not (machine.workspace / "up").exists():
+            await asyncio.sleep(0.02)
+        (home / ".netrc-new").write_text("NETRC")
+        (home / ".netrc-new").rename(home / ".netrc")
+        (home / ".aws").mkdir(exist_ok=True)
+        (home / ".aws" / "key").write_text("AWS")
+        (machine.workspace / "go").touch()
+        return await running
+
+    assert (await replaced()).stdout == "plain"
+    assert (await replaced(confine="host")).stdout == "NETRCAWSplain"
+
+
+async def test_no_lease_can_be_taken_on_a_file_of_the_host(machine: Any, home: Path) -> None:
+    leases = (
+        "import fcntl; fcntl.fcntl(open(__import__('sys').argv[1]), fcntl.F_SETLEASE, fcntl.F_WRLCK); print('leased')"
+    )
+    (machine.workspace / "lease.py").write_text(leases)
+    held, loose = await both(machine, f"exec {sys.executable} -I lease.py {home}/notes")
+    assert ("leased" in held.stdout, "leased" in loose.stdout) == (False, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+async def test_the_agents_folder_is_given_to_nobody_else(machine: Any) -> None:
+    os.chown(machine.workspace, 7001, 7001)
+    for words in ("1001:1001 .", ":42 .", "0:0 .", "-h 1001 ."):
+        (machine.workspace / "a.sh").write_text(f"chown {words} || exit 3")
+        assert (await machine.run("sh", "a.sh")).exit_code == 3, words
+    (machine.workspace / "a.sh").write_text("touch made && chown 7001:7001 made && chown -R 7001 .")
+    assert (await machine.run("sh", "a.sh")).exit_code == 0
+    assert (machine.workspace / "made").stat().st_uid == 7001
 
 
 async def test_credentials_that_the_pattern_names_are_shown_and_no_others(machine: Any, home: Path) -> None:
