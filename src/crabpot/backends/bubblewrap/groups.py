@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.limits import Setting
 
 _TRIES = 20
+# Below which the groups of one agent's sandboxes lie, where the processor is divided.
+_AGENT = "agent-"
 
 
 class Group:
@@ -28,11 +31,19 @@ class Group:
         self._folders = folders
 
     @classmethod
-    def make(cls, hierarchy: Hierarchy, label: str, settings: Iterable[Setting]) -> Group:
-        """Make it, with its limits set before anything is in it. OSError leaves nothing behind."""
+    def make(cls, hierarchy: Hierarchy, label: str, settings: Iterable[Setting], *, agent: str = "") -> Group:
+        """Make it, with its limits set before anything is in it. OSError leaves nothing behind.
+
+        The processor is divided between agents first: one that opens forty sandboxes gets no more of it than one that
+        opens one. (In the unified hierarchy each step on the way would need controllers of its own; there it is not.)
+        """
         wanted = list(settings)
         used = {"freezer", *(one.controller for one in wanted)}
-        group = cls(hierarchy, {name: f"{path}/{label}" for name, path in hierarchy.folders.items() if name in used})
+        folders = {name: f"{path}/{label}" for name, path in hierarchy.folders.items() if name in used}
+        if hierarchy.version == 1 and "cpu" in folders:
+            digest = hashlib.sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
+            folders["cpu"] = f"{hierarchy.folders['cpu']}/{_AGENT}{digest[:16]}/{label}"
+        group = cls(hierarchy, folders)
         try:
             for folder in dict.fromkeys(group._folders.values()):
                 _make(folder)
@@ -103,9 +114,12 @@ class Group:
         folders = list(dict.fromkeys(self._folders.values()))
         left = [folder for folder in folders if not _remove(folder)]
         if self._version == 1:
-            # With the last of them goes the folder that holds them; it refuses while another is in it.
+            # With the last of them go the folders that hold them; each refuses while another is in it.
             for folder in folders:
-                _remove(os.path.dirname(folder))
+                above = os.path.dirname(folder)
+                _remove(above)
+                if os.path.basename(above).startswith(_AGENT):
+                    _remove(os.path.dirname(above))
         return not left
 
 
@@ -119,6 +133,16 @@ def reap(hierarchy: Hierarchy) -> None:
         for name in names:
             if owner.is_label(name) and not owner.is_alive(name):
                 _remove(f"{folder}/{name}")
+            elif name.startswith(_AGENT):
+                _reap_below(f"{folder}/{name}")
+
+
+def _reap_below(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if owner.is_label(name) and not owner.is_alive(name):
+                _remove(f"{folder}/{name}")
+    _remove(folder)
 
 
 def disk_of(device: int) -> str | None:
@@ -132,9 +156,9 @@ def _make(folder: str) -> None:
         try:
             os.mkdir(folder, 0o755)
         except FileNotFoundError:
-            # The last group of another gateway may take the folder above with it at any moment.
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(os.path.dirname(folder), 0o755)
+            # The last group of another gateway may take the folders above with it at any moment.
+            with contextlib.suppress(FileNotFoundError):
+                os.makedirs(os.path.dirname(folder), 0o755, exist_ok=True)
         else:
             return
     raise FileNotFoundError(f"{os.path.dirname(folder)} is removed again and again")

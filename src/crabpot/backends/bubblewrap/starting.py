@@ -14,6 +14,7 @@ from crabpot.backends.bubblewrap import detached, etc, groups, kit, limits, owne
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.backends.flow import PIECE
 from crabpot.errors import SandboxUnavailable
+from crabpot.placement.sessions import agent_of
 from crabpot.settings import TRUSTED_PATH, Io
 from crabpot.spec import shims
 
@@ -113,7 +114,8 @@ class Opening:
         elif hierarchy is not None:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
             disk = groups.disk_of(held[0].device) if spec.limits.io != Io() else None
-            self._group = groups.Group.make(hierarchy, label, settings(spec.limits, disk))
+            agent = agent_of(spec.scope_key)
+            self._group = groups.Group.make(hierarchy, label, settings(spec.limits, disk), agent=agent)
         self._mark = self._ground.mark.begin()
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):

@@ -146,3 +146,20 @@ def test_the_disk_of_a_file_is_the_whole_disk_and_of_a_tmpfs_none() -> None:
     assert groups.disk_of(os.makedev(0, 99)) is None
     found = groups.disk_of(os.stat("/").st_dev)
     assert found is None or found.replace(":", "").isdigit()
+
+
+def test_an_agent_with_many_sandboxes_shares_the_processor_as_one() -> None:
+    place = _here()
+    if place.version != 1:
+        pytest.skip("only control groups of the older kind are divided by agent")
+    wanted = list(limits.version_1(Limits(), None))
+    made = [groups.Group.make(place, owner.label(name), wanted, agent=name[0]) for name in ("a1", "a2", "b1")]
+    first, second, other = [Path(group._folders["cpu"]).parent for group in made]
+    assert first == second != other
+    assert first.parent == other.parent == Path(place.folders["cpu"])
+    assert made[0].remove()
+    assert first.exists(), "the folder of an agent went while a sandbox of it lived"
+    assert made[1].remove()
+    assert made[2].remove()
+    assert not first.exists()
+    assert not other.exists()
