@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from crabpot.host_commands.git.names import fetched, is_name, is_ref
 from crabpot.host_commands.git.prepared import Prepared
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from crabpot.host_commands.git.inside import Repository
     from crabpot.host_commands.git.operation import Operation
     from crabpot.host_commands.git.outside import Outside
@@ -202,9 +205,9 @@ def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]
 async def _follow_tags(ground: Ground, local: Outside, name: str, url: str, telling: Telling) -> int:
     """Bring in the new tags of what the sandbox has now, as git does."""
     format_ = "--format=%(refname) %(objectname) %(*objectname)"
-    listed = [line.split(" ") for line in (await local.ask("for-each-ref", format_, "refs/tags")).splitlines()]
+    listed = await local.ask("for-each-ref", format_, "refs/tags")
     have = await ground.inside.tags(most=_MOST_TAGS) if listed else {}
-    tagged = {tag: peeled or itself for tag, itself, peeled in listed if tag not in have and is_ref(tag)}
+    tagged = await asyncio.to_thread(_new_tags, listed, have)
     there = await ground.inside.existing(set(tagged.values()))
     new = [tag for tag, target in tagged.items() if target in there]
     for at in range(0, len(new), _TAGS_AT_ONCE):
@@ -223,6 +226,12 @@ async def _follow_tags(ground: Ground, local: Outside, name: str, url: str, tell
         if code != 0:
             return code
     return 0
+
+
+def _new_tags(listed: str, have: Mapping[str, str]) -> dict[str, str]:
+    """Give what each tag of a list points to, of those that are not there yet."""
+    split = (line.split(" ") for line in listed.splitlines())
+    return {tag: peeled or itself for tag, itself, peeled in split if tag not in have and is_ref(tag)}
 
 
 async def _integrate(operation: Operation, ground: Ground, known: Repository, telling: Telling) -> int:

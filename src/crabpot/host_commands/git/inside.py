@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,7 +25,11 @@ _ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_OPTIONAL_LOCKS": "0"
 # The far end of a conversation is on these two; git's own input and output are nobody's and the messages'.
 _WIRED = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >&2'
 CONVERSATION = "fd::3,4"
-_MOST_TEXT = 16 << 20
+# All of it is read on the gateway's one loop, before anybody is asked: what an agent can make git say there is kept
+# small, so that no agent holds up the others.
+_MOST_TEXT = 64 << 10
+_MOST_CONFIG, _MOST_ENTRIES = 256 << 10, 5000
+_LONGEST_TAG, _MOST_TAGGED = 600, 16 << 20
 _KEYS = (
     r"^(remote\..*\.(url|pushurl|fetch|promisor|partialclonefilter)|extensions\.(partialclone|objectformat)"
     r"|branch\..*\.(remote|merge|rebase)|pull\.(rebase|ff))$"
@@ -77,7 +82,7 @@ class Inside:
         await self.ask("rev-parse", "--git-dir")
         shallow = (await self.ask("rev-parse", "--is-shallow-repository")).strip() == "true"
         head = (await self.ask("symbolic-ref", "-q", "HEAD", fails=True)).strip()
-        config = _pairs(await self.ask("config", "-z", "--get-regexp", _KEYS, fails=True))
+        config = _pairs(await self.ask("config", "-z", "--get-regexp", _KEYS, fails=True, most=_MOST_CONFIG))
         if "extensions.partialclone" in config or any(key.endswith((".promisor", "filter")) for key in config):
             raise HostRefused(
                 "denied",
@@ -99,38 +104,32 @@ class Inside:
     async def tags(self, *, most: int) -> dict[str, str]:
         """List the tags."""
         limit = f"--count={most + 1}"
-        listed = (await self.ask("for-each-ref", limit, "--format=%(objectname) %(refname)", "refs/tags")).splitlines()
-        if len(listed) > most:
-            raise HostRefused("denied", f"the repository has more than {most} tags; name those that are meant")
-        found = {}
-        for line in listed:
-            object_id, _, name = line.partition(" ")
-            if not (is_id(object_id) and is_ref(name) and name.startswith("refs/tags/")):
-                raise _odd("a list of tags")
-            found[name] = object_id
-        return found
+        words = ("for-each-ref", limit, "--format=%(objectname) %(refname)", "refs/tags")
+        listed = await self.ask(*words, most=min(most * _LONGEST_TAG, _MOST_TAGGED))
+        return await asyncio.to_thread(_tags, listed, most)
 
     async def existing(self, ids: set[str]) -> set[str]:
         """Tell which objects the repository has."""
         if not ids:
             return set()
         text = "".join(f"{one}\n" for one in sorted(ids))
-        said = await self.ask("cat-file", "--batch-check=%(objectname)", text=text)
-        return ids & set(said.split("\n"))
+        said = await self.ask("cat-file", "--batch-check=%(objectname)", text=text, most=2 * len(text) + _MOST_TEXT)
+        return await asyncio.to_thread(lambda: ids & set(said.split("\n")))
 
-    async def ask(self, *words: str, fails: bool = False, text: str | None = None) -> str:
-        """Run git for what it prints; HostRefused with its own words where it fails and must not."""
-        kept: dict[str, bytearray] = {}
+    async def ask(self, *words: str, fails: bool = False, text: str | None = None, most: int = _MOST_TEXT) -> str:
+        """Run git for what it prints; HostRefused with its own words where it fails and must not, or says too much."""
+        kept = {"stdout": bytearray(), "stderr": bytearray()}
 
         async def keep(stream: str, data: bytes) -> None:
-            kept.setdefault(stream, bytearray()).extend(data)
-            if sum(map(len, kept.values())) > _MOST_TEXT:
-                raise HostRefused("denied", f"git {words[0]} inside the sandbox says more than {_MOST_TEXT} bytes")
+            if stream in kept:
+                kept[stream].extend(data)
+            if sum(map(len, kept.values())) > most:
+                raise HostRefused("denied", f"git {words[0]} inside the sandbox says more than {most} bytes")
 
         reply = await self._call(await self._argv(*words), None if text is None else _once(text), keep)
-        printed = kept.get("stdout", bytearray()).decode("utf-8", "surrogateescape")
+        printed = kept["stdout"].decode("utf-8", "surrogateescape")
         if reply.exit_code != 0 and not fails:
-            said = kept.get("stderr", bytearray()).decode("utf-8", "replace").strip()
+            said = kept["stderr"].decode("utf-8", "replace").strip()
             raise HostRefused("invalid_arguments", said[-2000:] or f"git {words[0]} failed inside the sandbox")
         return printed
 
@@ -184,10 +183,29 @@ async def _drop(_stream: str, _data: bytes) -> None:
 
 
 def _pairs(listed: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for pair in listed.split("\0"):
-        key, _, value = pair.partition("\n")
-        found[key] = (*found.get(key, ()), value)
+    pairs = [pair.partition("\n") for pair in listed.split("\0") if pair]
+    if len(pairs) > _MOST_ENTRIES:
+        raise HostRefused(
+            "denied",
+            f"the repository's configuration has more than {_MOST_ENTRIES} entries for its remotes and branches; "
+            "remove what is not needed (git config --edit)",
+        )
+    found: dict[str, list[str]] = {}
+    for key, _, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _tags(listed: str, most: int) -> dict[str, str]:
+    lines = listed.splitlines()
+    if len(lines) > most:
+        raise HostRefused("denied", f"the repository has more than {most} tags; name those that are meant")
+    found = {}
+    for line in lines:
+        object_id, _, name = line.partition(" ")
+        if not (is_id(object_id) and is_ref(name) and name.startswith("refs/tags/")):
+            raise _odd("a list of tags")
+        found[name] = object_id
     return found
 
 

@@ -172,6 +172,16 @@ async def test_a_million_refs_cost_the_gateway_nothing(open_pot: Any, git: Any) 
         assert git("for-each-ref", "--format=%(refname)", cwd=remote) == "refs/heads/main"
 
 
+@pytest.mark.parametrize("entries", [30_000, 300_000])
+async def test_a_long_configuration_is_refused_at_once(open_pot: Any, entries: int) -> None:
+    """It is read on the gateway's loop before anybody is asked: minutes of it were minutes for every agent."""
+    async with open_pot() as pot:
+        await pot.sows(f"&& git remote add origin {pot.remote()}")
+        await pot.sh(f"(echo '[pull]'; yes ff | head -n {entries}) >> .git/config")
+        with pytest.raises(HostRefused, match=r"more than (5000 entries|262144 bytes)"):
+            await pot.prepare("push", "origin", "main")
+
+
 async def test_a_remote_in_a_folder_that_a_sandbox_writes_is_refused(open_pot: Any, git: Any) -> None:
     async with open_pot() as pot:
         remote = pot.remote()
