@@ -11,8 +11,10 @@ _ID = re.compile(r"[0-9a-f]{40}")
 # check-ref-format(1): control characters, space, ~ ^ : ? * [ \ and DEL stand in no name.
 _ODD = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/[.-]|\.lock(/|$)|^/|/$|\.$|^\.")
 _LONGEST = 512
-# A tip of a push within the gateway's own repository, and the namespace where tips lie.
-_OWN = ("refs/namespaces/", "refs/tip/")
+_PUSHED = ("refs/heads/", "refs/tags/")
+# A tip of a push within the gateway's own repository, the namespace where tips lie, and what would change what commits
+# there mean.
+_NOT_FETCHED = ("refs/namespaces/", "refs/tip/", "refs/replace/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,15 @@ def fetched(word: str) -> str:
             raise HostRefused("denied", f"{word!r} is no refspec that is fetched; write refs/heads/*:…")
     elif not is_name(source):
         raise HostRefused("invalid_arguments", f"{word!r} does not name a branch or tag of the remote")
-    if source.startswith(_OWN):
-        raise HostRefused("denied", f"{source} is a name of Crabpot's own")
+    if source.startswith(_NOT_FETCHED):
+        raise HostRefused("denied", f"{source} is not fetched: it would change what the gateway's repository means")
     return source
+
+
+def pushed(target: str) -> str:
+    """Give the full name of what a push changes; HostRefused where that is neither a branch nor a tag."""
+    if not is_ref(target):
+        raise HostRefused("invalid_arguments", f"{target!r} is no ref that git takes")
+    if not target.startswith(_PUSHED):
+        raise HostRefused("denied", f"{target} is neither a branch nor a tag; push to refs/heads/… or refs/tags/…")
+    return target

@@ -70,6 +70,8 @@ _LOCAL = {
     "pack.threads": "1",
 }
 
+# A replacement stands for a commit with other parents: what is counted and compared is what will be there.
+_ENV = {"GIT_NO_REPLACE_OBJECTS": "1"}
 
 # One that would listen for others has to make its socket where it may not write, and gives up altogether.
 _SSH = "ssh -o ControlMaster=no"
@@ -129,6 +131,7 @@ async def local(git: Identity, store: Store, clock: Clock, bounds: Bounds) -> As
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
+        **_ENV,
     }
     walls = {
         "writable": [store.path, store.scratch, "/dev/null"],
@@ -145,7 +148,7 @@ async def as_operator(
     git: Identity, store: Store, clock: Clock, env: Mapping[str, str], path: str | None
 ) -> AsyncIterator[Outside]:
     """Give a git that speaks to the remote, as the operator; `path` is the remote where it is a folder."""
-    given = {**env, "TMPDIR": store.scratch, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
+    given = {**env, "TMPDIR": store.scratch, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", **_ENV}
     walls = {"writable": [store.path, store.scratch, "/dev/null", *([] if path is None else [path])]}
     async with _confined(git, store, clock, given, walls, _ALWAYS) as made:
         chosen = {"GIT_SSH", "GIT_SSH_COMMAND"} & set(given) or await made.ask("config", "core.sshCommand", fails=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
-from crabpot.host_commands.git.names import is_name, is_ref, refspec
+from crabpot.host_commands.git.names import is_name, pushed, refspec
 
 if TYPE_CHECKING:
     from crabpot.host_commands.git.inside import Inside, Repository
@@ -72,15 +72,13 @@ async def _update(word: str, operation: Operation, inside: Inside, known: Reposi
         raise HostRefused("invalid_arguments", f"{spec.source} is no branch or tag; write {spec.source}:BRANCH")
     if not target.startswith("refs/"):
         target = f"refs/tags/{target}" if full is not None and full.startswith("refs/tags/") else f"refs/heads/{target}"
-    if not is_ref(target):
-        raise HostRefused("invalid_arguments", f"{target!r} is no ref that git takes")
-    return Update(source=full or spec.source, tip=tip, target=target, forced=forced)
+    return Update(source=full or spec.source, tip=tip, target=pushed(target), forced=forced)
 
 
 async def _deleted(target: str, inside: Inside, name: str) -> str:
     """Give the full name of what is to be deleted: a branch, unless the sandbox knows it as a tag alone."""
-    if is_ref(target):
-        return target
+    if target.startswith("refs/"):
+        return pushed(target)
     branches = (f"refs/heads/{target}", f"refs/remotes/{name}/{target}")
     if await inside.resolve(f"refs/tags/{target}") and not any([await inside.resolve(one) for one in branches]):
         return f"refs/tags/{target}"

@@ -120,6 +120,28 @@ async def test_odd_names_are_refused(open_pot: Any, name: str) -> None:
             await pot.prepare("push", "origin", "--", name)
 
 
+async def test_a_replacement_makes_no_fast_forward_of_a_forced_push(open_pot: Any, git: Any) -> None:
+    async with open_pot() as pot:
+        remote = pot.remote()
+        seen = await pot.sows(f"&& git remote add origin {remote}")
+        await pot.done("push", "origin", "main")
+        await pot.sh("git checkout -q --orphan evil && git commit -qm evil")
+        evil = await pot.sh("git rev-parse evil")
+        # The same commit, as if it had been made upon what the remote has.
+        lie = await pot.sh(f"git branch lie $(git commit-tree -p {seen} -m evil evil^{{tree}}) && git rev-parse lie")
+        for word in (f"lie:refs/replace/{evil}", f":refs/replace/{evil}", "lie:refs/notes/x", "lie:refs/tip/x"):
+            with pytest.raises(HostRefused, match="neither a branch nor a tag"):
+                await pot.prepare("push", "origin", word)
+        with pytest.raises(HostRefused, match="is not fetched"):
+            await pot.prepare("fetch", "origin", "refs/replace/*:refs/x/*")
+        # However it came there: it counts for nothing.
+        await pot.done("push", "origin", "lie")
+        (store,) = (pot.state / "git").glob("*.git")
+        git("--git-dir", store, "update-ref", f"refs/replace/{evil}", lie)
+        prepared = await pot.prepare("push", "--force", "origin", "evil:main")
+        assert "FORCED, NOT a fast-forward" in prepared.lines[1]
+
+
 async def test_a_fifo_in_the_repository_ends_with_the_time_limit(open_pot: Any, git: Any) -> None:
     async with open_pot() as pot:
         remote = pot.remote()
