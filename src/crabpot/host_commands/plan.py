@@ -183,6 +183,7 @@ class Host:
             root=folder.root,
             folder=os.path.join(folder.path, operation.folder),
             written=self.written(spec),
+            secrets=tuple(self.around.secrets()),
             bounds=Bounds(disk=limits.disk, memory=max(limits.memory, _LEAST_MEMORY)),
             clock=clock,
         )

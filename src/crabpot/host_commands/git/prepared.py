@@ -33,6 +33,8 @@ class Ground:
     """The working folder on the host, for remotes that are relative paths."""
     written: tuple[str, ...]
     """The folders of the host that sandboxes may write."""
+    secrets: tuple[str, ...]
+    """Places of credentials and Crabpot's own, which are no remotes."""
     bounds: Bounds
     clock: Clock
 

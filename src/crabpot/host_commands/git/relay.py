@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
@@ -83,7 +84,9 @@ def _is_url(word: str) -> bool:
 
 async def _judged(url: str, operation: Operation, ground: Ground) -> Remote:
     """Judge where a remote is, and where the operator's own `insteadOf` would lead it."""
-    at = remotes.judge(url, folder=ground.folder, written=ground.written)
+    judge = partial(remotes.judge, folder=ground.folder, written=ground.written, secrets=ground.secrets)
+    # In a thread: a path may lie on a disk that does not answer.
+    at = await asyncio.to_thread(judge, url)
     async with (
         store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
         outside.as_operator(ground.git, own, ground.clock, ground.env, None) as git,
@@ -94,7 +97,7 @@ async def _judged(url: str, operation: Operation, ground: Ground) -> Remote:
             led = _pushed(at.url, listed) or led
     if led == at.url:
         return at
-    leads = remotes.judge(led, folder=ground.folder, written=ground.written)
+    leads = await asyncio.to_thread(judge, led)
     return replace(leads, url=at.url, marks=(*leads.marks, f"your git configuration turns {at.url} into {led}"))
 
 

@@ -1,4 +1,8 @@
-"""Judge where a remote is: ssh, https, or a folder of this machine that no sandbox may write."""
+"""Judge where a remote is: ssh, https, or a folder of this machine that is nobody's secret and no sandbox's to write.
+
+A URL that two programs could read in two ways is refused, not guessed: git, ssh and curl each have a parser of their
+own, and the one that was asked about must be the one that is spoken to.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,41 @@ import ipaddress
 import os
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from crabpot.errors import HostRefused
+from crabpot.spec.binds import is_under, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
-# host:path, [host]:path and [host:port]:path, each with or without user@; a slash before the colon makes it a path.
-_SCP = re.compile(r"(?:[^/@:]+@)?(?:\[([^\]/]+)\]|([^/:\[]+)):(.*)", re.DOTALL)
-_AUTHORITY = re.compile(r"(?:([^@/]*)@)?(\[[^\]/]+\]|[^/:@]*)(?::([0-9]*))?(/.*)?", re.DOTALL)
+# Without %, ?, #, @ and \, of which git, ssh and curl each think something else.
+_WORD = r"[A-Za-z0-9._~+-]"
+_USER, _HOST, _SIX, _PORT = f"{_WORD}+", r"[A-Za-z0-9._-]+", r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", r"[0-9]{1,5}"
+# host:path, [host]:path and [host:port]:path, each with or without user@.
+_SCP = re.compile(
+    rf"(?:(?P<user>{_USER})@)?(?:(?P<name>{_HOST})|\[(?P<boxed>{_HOST})(?::{_PORT})?\]|\[(?P<six>{_SIX})\]):(?P<path>.*)",
+    re.DOTALL,
+)
+_AUTHORITY = re.compile(
+    rf"(?:(?P<user>{_USER})(?P<password>:{_WORD}*)?@)?(?:(?P<name>{_HOST})|\[(?P<six>{_SIX})\])(?::{_PORT})?(?P<path>/.*)?",
+    re.DOTALL,
+)
+# Git looks for it in the whole of a URL, its path included, and takes all before it and the bracket for user and host.
+_BRACKET = "@["
 _LONGEST = 2048
 _THIS_MACHINE = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 # What git makes of a path before it takes the repository there.
 _FORMS = ("", "/.git", ".git", ".git/.git")
+# Judged as written, too: where a link of /proc leads is an answer about the host.
+_SYSTEM = ("/proc", "/sys", "/dev", "/run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +57,11 @@ class Remote:
     marks: tuple[str, ...] = ()
 
 
-def judge(url: str, *, folder: str, written: Sequence[str]) -> Remote:
-    """Judge a URL. A relative path is the host's `folder` and what follows; `written` is what sandboxes may write."""
+def judge(url: str, *, folder: str, written: Sequence[str], secrets: Sequence[str]) -> Remote:
+    """Judge a URL, where a relative path is the host's `folder` and what follows.
+
+    `written` is what sandboxes may write, `secrets` what no command of an agent's sees.
+    """
     if not url or len(url) > _LONGEST or not url.isprintable() or any(mark.isspace() for mark in url):
         raise HostRefused("denied", f"{url[:80]!r} is no URL that git is given on the host")
     if url.startswith("-"):
@@ -45,75 +69,126 @@ def judge(url: str, *, folder: str, written: Sequence[str]) -> Remote:
     helper, scheme = _HELPER.match(url), _SCHEME.fullmatch(url)
     if helper is not None:
         raise _refused_kind(url, f"{helper[1]}::")
-    if scheme is not None:
-        return _with_scheme(url, scheme[1], scheme[2], folder, written)
-    scp = _SCP.fullmatch(url)
-    if scp is not None:
-        return _at_host(url, scp[2] or _without_port(scp[1]), scp[3])
-    return _at_path(url, os.path.join(folder, url), written)
+    if scheme is not None and scheme[1] != "file":
+        return _with_scheme(url, scheme[1], scheme[2])
+    # As git has it: a slash before the first colon makes it a path.
+    if scheme is None and ":" in url.partition("/")[0]:
+        return _at_host(url, _SCP.fullmatch(url))
+    path = url if scheme is None else unquote(scheme[2])
+    if scheme is not None and not path.startswith("/"):
+        raise HostRefused("denied", f"{url} names no absolute path; write file:///…")
+    return _at_path(url, os.path.join(folder, path), written, secrets)
 
 
-def _with_scheme(url: str, scheme: str, rest: str, folder: str, written: Sequence[str]) -> Remote:
-    if scheme == "file":
-        if not rest.startswith("/"):
-            raise HostRefused("denied", f"{url} names no absolute path; write file:///…")
-        return _at_path(url, os.path.join(folder, unquote(rest)), written)
+def _with_scheme(url: str, scheme: str, rest: str) -> Remote:
     if scheme not in ("ssh", "https"):
         raise _refused_kind(url, f"{scheme}://")
     parts = _AUTHORITY.fullmatch(rest)
-    if parts is None or not parts[2]:
-        raise HostRefused("denied", f"{url} names no host")
-    if (parts[1] or "").startswith("-"):
-        raise HostRefused("denied", f"{url}: a user that begins with - reads as an option")
-    return _at_host(url, unquote(parts[2]).strip("[]"), unquote(parts[4] or "/"))
+    if parts is not None and parts["password"] and scheme == "ssh":
+        raise HostRefused("denied", f"{url}: ssh takes no password from a URL")
+    return _at_host(url, parts)
 
 
-def _without_port(bracketed: str) -> str:
-    return bracketed.partition(":")[0] if bracketed.count(":") == 1 else bracketed
-
-
-def _at_host(url: str, host: str, path: str) -> Remote:
+def _at_host(url: str, parts: re.Match[str] | None) -> Remote:
+    if parts is None:
+        raise HostRefused(
+            "denied",
+            f"{url}: where it leads cannot be told for sure; a host is letters, digits, dots and dashes or an address "
+            "in brackets, a user the same with _ ~ +, and neither holds %, ?, #, or another @",
+        )
+    found = parts.groupdict()
+    user, path = found["user"] or "", unquote(found["path"] or "/")
+    host = found["name"] or found["six"] or found["boxed"]
     # CVE-2017-1000117: ssh and the git at the other end would read these as options.
-    if host.startswith("-") or path.startswith(("-", "/-")) or url.partition("@")[0].startswith("-"):
-        raise HostRefused("denied", f"{url}: a host or path that begins with - reads as an option")
+    if user.startswith("-") or host.startswith("-") or path.startswith(("-", "/-")):
+        raise HostRefused("denied", f"{url}: a user, host or path that begins with - reads as an option")
+    if not path.isprintable() or _BRACKET in path:
+        raise HostRefused("denied", f"{url}: its path holds {_BRACKET} or characters that do not print")
     marks = (f"{host} is this machine",) if is_this_machine(host) else ()
     return Remote(url=url, marks=marks)
 
 
-def _at_path(url: str, path: str, written: Sequence[str]) -> Remote:
-    for form in _FORMS:
-        resolved = os.path.realpath(f"{path}{form}")
-        for tree in map(os.path.realpath, written):
-            if os.path.commonpath([tree, resolved]) in (tree, resolved):
-                message = (
-                    f"{resolved} as a remote: a sandbox may write {tree}, and the hooks there would run on the host"
-                )
-                raise HostRefused("denied", f"{message}; use a repository that no sandbox writes")
-    resolved = os.path.realpath(path)
-    if not os.path.isdir(resolved):
-        raise HostRefused("not_found", f"{resolved} is no folder of the host, so that it cannot be the remote {url}")
-    return Remote(url=resolved, path=resolved, marks=(f"{resolved} is a folder of this machine",))
+def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]) -> Remote:
+    forms = [f"{path}{form}" for form in _FORMS]
+    trees = (*_SYSTEM, *secrets, *written)
+    try:
+        # As written first: nothing is looked up in a place that is refused.
+        if not _touches(map(normal, forms), map(normal, trees)):
+            closed = [form for tree in trees for form in (normal(tree), os.path.realpath(tree))]
+            resolved = os.path.realpath(path)
+            refused = _BRACKET in resolved or _touches(map(os.path.realpath, forms), closed)
+            if not refused and os.path.isdir(resolved):
+                return Remote(url=resolved, path=resolved, marks=(f"{resolved} is a folder of this machine",))
+    except (OSError, ValueError):
+        pass
+    # One message for all: which it was would tell an agent what the host has, before anybody is asked.
+    raise HostRefused(
+        "denied",
+        f"{url} as a remote: either it is no folder of the host, or a sandbox may write it, or it touches a place of "
+        "the system, of credentials or of Crabpot's own; use a repository that no sandbox writes",
+    )
 
 
-def is_this_machine(host: str) -> bool:
-    """Tell whether a host's name or address, in any spelling, is known to mean the machine that this runs on."""
+def _touches(paths: Iterable[str], trees: Iterable[str]) -> bool:
+    """Tell whether a path is, lies in or holds one of the trees."""
+    against = list(trees)
+    return any(path == tree or is_under(path, tree) or is_under(tree, path) for path in paths for tree in against)
+
+
+def is_this_machine(host: str, *, hosts: str = "/etc/hosts", resolver: str = "/etc/resolv.conf") -> bool:
+    """Tell whether a host's name or address, in any spelling, is known to mean the machine that this runs on.
+
+    By files and the kernel alone: nobody is asked for a name before a person agreed.
+    """
     name = host.lower().rstrip(".")
     if name in _THIS_MACHINE or name.endswith(".localhost"):
         return True
     own = socket.gethostname().lower()
-    if name in (own, own.partition(".")[0]):
+    short = own.partition(".")[0]
+    if name in (own, short) or name in {f"{short}.{domain}" for domain in _domains(resolver)}:
         return True
+    address = _address(name)
+    return any(map(_is_own, _listed(name, hosts) if address is None else [address]))
+
+
+def _domains(resolver: str) -> Iterator[str]:
+    for words in _words(resolver):
+        if words[0] in ("search", "domain"):
+            yield from (word.lower().rstrip(".") for word in words[1:])
+
+
+def _listed(name: str, hosts: str) -> Iterator[Address]:
+    for words in _words(hosts):
+        if name in [word.lower().rstrip(".") for word in words[1:]] and (address := _address(words[0])) is not None:
+            yield address
+
+
+def _words(file: str) -> Iterator[list[str]]:
+    with suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+        yield from filter(None, (line.partition("#")[0].split() for line in lines))
+
+
+def _address(text: str) -> Address | None:
     try:
-        address = ipaddress.ip_address(name.partition("%")[0])
+        return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        try:
-            # 127.1, 2130706433 and 0x7f.1, which resolvers take.
-            address = ipaddress.ip_address(socket.inet_aton(name))
-        except OSError:
-            return False
+        # 127.1, 2130706433 and 0x7f.1, which resolvers take.
+        with suppress(OSError, ValueError):
+            return ipaddress.ip_address(socket.inet_aton(text))
+        return None
+
+
+def _is_own(address: Address) -> bool:
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     found = mapped or address
-    return found.is_loopback or found.is_unspecified
+    if found.is_loopback or found.is_unspecified:
+        return True
+    family = socket.AF_INET if found.version == 4 else socket.AF_INET6  # noqa: PLR2004  IPv4
+    # The kernel's own word: it lets nobody have an address that no interface of this machine has. Nothing is sent.
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((str(found), 0))
+        return True
+    return False
 
 
 def _refused_kind(url: str, kind: str) -> HostRefused:

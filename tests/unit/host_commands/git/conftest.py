@@ -80,6 +80,7 @@ class Pot:
             root=str(self.workspace),
             folder=str(self.workspace),
             written=(str(self.workspace), str(self.state / "sandboxes")),
+            secrets=(str(self.state), str(self.folder / ".password-store")),
             bounds=self.bounds,
             clock=clock,
         )

@@ -222,6 +222,17 @@ async def test_a_remote_in_a_folder_that_a_sandbox_writes_is_refused(open_pot: A
                 await pot.prepare("push", url, "main")
 
 
+async def test_what_was_last_seen_cannot_be_forged_by_a_push_to_it(open_pot: Any, git: Any) -> None:
+    async with open_pot() as pot:
+        await pot.sows(f"&& git remote add origin {pot.remote()}")
+        await pot.done("push", "origin", "main")
+        (store,) = (pot.state / "git").glob("*.git")
+        (pot.folder / ".password-store").mkdir()
+        for words in (("push", "-f", str(store), "main"), ("clone", f"{pot.folder}/.password-store")):
+            with pytest.raises(HostRefused, match="Crabpot's own"):
+                await pot.prepare(*words)
+
+
 async def test_the_operators_own_rewriting_is_shown_and_judged(open_pot: Any, git: Any) -> None:
     async with open_pot() as pot:
         remote = pot.remote()
