@@ -37,8 +37,11 @@ def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository 
         async with store.held(
             ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk
         ) as own:
-            async with outside.as_operator(ground.git, own, ground.clock, ground.env, at.path) as git:
+            async with outside.as_operator(
+                ground.git, own, ground.clock, ground.env, path=at.path, bounds=ground.bounds
+            ) as git:
                 code = await _fetch(operation, sources, at, git, telling, whole=known is None or not known.shallow)
+            await asyncio.to_thread(store.check, own, largest=ground.bounds.disk)
             if code != 0:
                 return code
             words = _clone_words(operation, url) if known is None else _fetch_words(operation, own, name)
@@ -74,7 +77,7 @@ def prepare_listing(operation: Operation, ground: Ground, at: Remote) -> Prepare
     async def run(telling: Telling) -> int:
         async with (
             store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
-            outside.as_operator(ground.git, own, ground.clock, ground.env, at.path) as git,
+            outside.as_operator(ground.git, own, ground.clock, ground.env, path=at.path, bounds=ground.bounds) as git,
         ):
             reply = await git.run("ls-remote", *options, "--", at.url, *operation.names, sink=telling)
         return 1 if reply.exit_code is None else reply.exit_code

@@ -54,6 +54,13 @@ _ALWAYS = {
     "gc.auto": "0",
     "maintenance.auto": "false",
     "transfer.bundleURI": "false",
+    # In packs, which are counted, however little comes.
+    "fetch.unpackLimit": "1",
+    # A pack that unfolds without end fails at the limit of memory, instead of taking the machine's.
+    "core.bigFileThreshold": "32m",
+    "core.packedGitWindowSize": "32m",
+    "core.packedGitLimit": "256m",
+    "pack.threads": "1",
     **{f"fetch.fsck.{name}": "ignore" for name in _TOLERATED},
 }
 _LOCAL = {
@@ -63,11 +70,6 @@ _LOCAL = {
     "receive.shallowUpdate": "true",
     "receive.autogc": "false",
     "uploadpack.hideRefs": "refs/namespaces",
-    # A pack that unfolds without end fails at the limit of memory, instead of taking the machine's.
-    "core.bigFileThreshold": "32m",
-    "core.packedGitWindowSize": "32m",
-    "core.packedGitLimit": "256m",
-    "pack.threads": "1",
 }
 
 # A replacement stands for a commit with other parents: what is counted and compared is what will be there.
@@ -83,6 +85,10 @@ class Bounds:
 
     disk: int
     memory: int
+
+    def limits(self) -> dict[str, int]:
+        """Give them as the kernel keeps them."""
+        return {"file_size": self.disk, "address_space": self.memory}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +142,7 @@ async def local(git: Identity, store: Store, clock: Clock, bounds: Bounds) -> As
     walls = {
         "writable": [store.path, store.scratch, "/dev/null"],
         "offline": True,
-        "limits": {"file_size": bounds.disk, "address_space": bounds.memory},
+        "limits": bounds.limits(),
     }
     settings = {**_ALWAYS, **_LOCAL, "receive.maxInputSize": str(bounds.disk)}
     async with _confined(git, store, clock, env, walls, settings) as made:
@@ -144,12 +150,16 @@ async def local(git: Identity, store: Store, clock: Clock, bounds: Bounds) -> As
 
 
 @asynccontextmanager
-async def as_operator(
-    git: Identity, store: Store, clock: Clock, env: Mapping[str, str], path: str | None
+async def as_operator(  # noqa: PLR0913  one program, whose it is, and what it may touch
+    git: Identity, store: Store, clock: Clock, env: Mapping[str, str], *, path: str | None, bounds: Bounds | None
 ) -> AsyncIterator[Outside]:
-    """Give a git that speaks to the remote, as the operator; `path` is the remote where it is a folder."""
+    """Give a git that speaks to the remote, as the operator; `path` is the remote where it is a folder.
+
+    `bounds` are for what comes from there. A push has none: it brings nothing, and hooks of a path may need much.
+    """
     given = {**env, "TMPDIR": store.scratch, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", **_ENV}
-    walls = {"writable": [store.path, store.scratch, "/dev/null", *([] if path is None else [path])]}
+    writable = [store.path, store.scratch, "/dev/null", *([] if path is None else [path])]
+    walls = {"writable": writable, **({} if bounds is None else {"limits": bounds.limits()})}
     async with _confined(git, store, clock, given, walls, _ALWAYS) as made:
         chosen = {"GIT_SSH", "GIT_SSH_COMMAND"} & set(given) or await made.ask("config", "core.sshCommand", fails=True)
         yield made if chosen else replace(made, settings={**_ALWAYS, "core.sshCommand": _SSH})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repos
         outside.local(ground.git, own, ground.clock, ground.bounds) as local,
     ):
         await _bring(ground.inside, local, tips)
+        await asyncio.to_thread(store.check, own, largest=ground.bounds.disk)
         lines = [await _line(local, update) for update in updates]
 
     async def run(telling: Telling) -> int:
@@ -142,7 +144,7 @@ async def _push(  # noqa: PLR0913  the operation, and all that was prepared for 
     async with store.held(
         ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk
     ) as own:
-        async with outside.as_operator(ground.git, own, ground.clock, ground.env, at.path) as git:
+        async with outside.as_operator(ground.git, own, ground.clock, ground.env, path=at.path, bounds=None) as git:
             words = [one.word for one in updates]
             reply = await git.run("push", "--no-verify", "--porcelain", *options, "--", at.url, *words, sink=hear)
         done = await _report(updates, said.decode("utf-8", "replace"), at, telling)

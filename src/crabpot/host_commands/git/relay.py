@@ -89,7 +89,7 @@ async def _judged(url: str, operation: Operation, ground: Ground) -> Remote:
     at = await asyncio.to_thread(judge, url)
     async with (
         store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
-        outside.as_operator(ground.git, own, ground.clock, ground.env, None) as git,
+        outside.as_operator(ground.git, own, ground.clock, ground.env, path=None, bounds=ground.bounds) as git,
     ):
         led = (await git.ask("ls-remote", "--get-url", "--", at.url)).strip()
         if operation.kind == "push":

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.errors import HostRefused
 from crabpot.ownership import make_own
 from crabpot.removal import remove_tree
 
@@ -109,8 +110,8 @@ def _ready(path: str, largest: int) -> None:
         for entry in os.listdir(packs):
             if entry.startswith("tmp_"):
                 os.unlink(f"{packs}/{entry}")
-        found = [entry.stat().st_size for entry in os.scandir(packs) if entry.name.endswith(".pack")]
-        if len(found) <= _MOST_PACKS and sum(found) <= largest:
+        count = sum(name.endswith(".pack") for name in os.listdir(packs))
+        if count <= _MOST_PACKS and _size(path) <= largest:
             return
     with suppress(FileNotFoundError):
         remove_tree(path)
@@ -120,6 +121,18 @@ def _ready(path: str, largest: int) -> None:
     for file, text in (("config", _CONFIG), ("HEAD", "ref: refs/heads/main\n")):
         with open(f"{path}/{file}", "x", encoding="ascii") as stream:
             stream.write(text)
+
+
+def check(own: Store, *, largest: int) -> None:
+    """Refuse what came where the store is larger than it may be now, or was cut off there, and remove it all."""
+    if _size(own.path) < largest:
+        return
+    remove_tree(own.path)
+    raise HostRefused(
+        "denied",
+        f"what came and what was kept before reached the disk limit of {largest} bytes, and all of it was removed; "
+        "ask again, for less (--depth 1, one branch), or raise sandbox.limits.disk",
+    )
 
 
 def prune(state: str, root: str, *, largest: int, now: float | None = None) -> list[str]:
@@ -138,16 +151,20 @@ def prune(state: str, root: str, *, largest: int, now: float | None = None) -> l
     stale = [one for at, one in enumerate(oldest_first) if at < spare or current - one.stat().st_mtime > _UNUSED_S]
     left, owner = largest, _owner(root)
     for one in reversed([entry for entry in oldest_first if entry not in stale and entry.name.startswith(owner)]):
-        left -= _size(one.path.removesuffix(".lock"))
+        left -= _size(one.path.removesuffix(".lock") + ".git")
         stale += [one] if left < 0 else []
     return [one.name.removesuffix(".lock") for one in stale if _removed(one.path)]
 
 
-def _size(store: str) -> int:
-    try:
-        return sum(entry.stat().st_size for entry in os.scandir(f"{store}.git/objects/pack"))
-    except FileNotFoundError:
-        return 0
+def _size(path: str) -> int:
+    """Count what a store takes of the disk, whatever is in it: packs, their beginnings, and refs by the million."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in (".", *files):
+            with suppress(FileNotFoundError):
+                found = os.lstat(f"{folder}/{name}")
+                total += max(found.st_size, found.st_blocks * 512)
+    return total
 
 
 def _removed(lock: str) -> bool:

@@ -262,6 +262,35 @@ async def test_a_pack_that_is_larger_than_the_disk_limit_is_refused(open_pot: An
         assert not git("for-each-ref", cwd=remote)
 
 
+async def test_what_a_remote_sends_beyond_the_disk_limit_is_cut_off_and_counted(open_pot: Any, git: Any) -> None:
+    """One large file is cut off by the kernel; several fetches are counted together."""
+    from crabpot.host_commands.git.outside import Bounds
+
+    async with open_pot() as pot:
+        remote, work = pot.remote(), pot.folder / "operator" / "work"
+        git("clone", "-q", remote, work)
+        pot.bounds = Bounds(disk=1 << 20, memory=2 << 30)
+
+        async def refused(*words: str) -> None:
+            with pytest.raises(HostRefused, match=r"disk limit of 1048576 bytes"):
+                await pot.git(*words)
+            left = [file for file in (pot.state / "git").rglob("*") if file.is_file() and file.suffix != ".lock"]
+            assert left == []
+
+        def grow(size: int) -> None:
+            (work / "f").write_bytes(os.urandom(size))
+            git("add", "f", cwd=work)
+            git("commit", "-qm", "more", cwd=work)
+            git("push", "-q", "origin", "main", cwd=work)
+
+        grow(1 << 19)
+        await pot.done("clone", str(remote), "r")
+        grow(1 << 19)
+        await refused("-C", "r", "fetch")
+        grow(12 << 20)
+        await refused("clone", str(remote), "other")
+
+
 async def test_a_caller_that_leaves_leaves_nothing_running(open_pot: Any, git: Any, kit: Any) -> None:
     async with open_pot() as pot:
         remote = pot.remote()

@@ -60,13 +60,26 @@ async def _late(state: Path) -> None:
 
 
 async def test_one_that_grew_too_large_begins_anew_and_leftovers_go(tmp_path: Path) -> None:
-    await made(tmp_path, "x", size=2000)
+    await made(tmp_path, "x", size=2_000_000)
     pack = tmp_path / "git" / "x.git" / "objects" / "pack"
     (pack / "tmp_pack_left").write_bytes(b"x")
     await made(tmp_path, "x")
-    assert [file.name for file in pack.iterdir()] == ["pack-2000.pack"]
-    await made(tmp_path, "x", largest=1000)
+    assert [file.name for file in pack.iterdir()] == ["pack-2000000.pack"]
+    await made(tmp_path, "x", largest=1_000_000)
     assert list(pack.iterdir()) == []
+
+
+async def test_all_that_lies_in_one_is_counted(tmp_path: Path) -> None:
+    """Not only packs: a remote with a million refs, or a pack that never ends, fills a disk as well."""
+    for name in ("refs/heads/{}", "objects/{}", "objects/pack/{}.idx", "{}"):
+        async with store.held(str(tmp_path), "x", Clock(limit_s=5), largest=400_000) as own:
+            store.check(own, largest=400_000)
+            for number in range(100):
+                with open(f"{own.path}/{name.format(number)}", "w", encoding="ascii") as file:
+                    file.write("0" * 41)
+            with pytest.raises(HostRefused, match=r"sandbox\.limits\.disk"):
+                store.check(own, largest=400_000)
+        assert not os.path.exists(own.path)
 
 
 async def test_the_long_unused_the_many_and_the_large_are_removed(tmp_path: Path) -> None:
@@ -74,14 +87,14 @@ async def test_the_long_unused_the_many_and_the_large_are_removed(tmp_path: Path
     root.mkdir()
     mine = [store.name(str(root), url) for url in "abc"]
     for digest in (*mine, "other"):
-        await made(tmp_path, digest, size=600)
+        await made(tmp_path, digest, size=600_000)
     for at, digest in enumerate(mine):
         os.utime(tmp_path / "git" / f"{digest}.lock", (time.time() - 100 + at,) * 2)
     # Of one folder's, the newest that fit; another folder's stay.
-    assert store.prune(str(tmp_path), str(root), largest=1300) == [mine[0]]
+    assert store.prune(str(tmp_path), str(root), largest=1_400_000) == [mine[0]]
     # One that is held stays, however old.
     async with store.held(str(tmp_path), mine[1], Clock(limit_s=5), largest=LARGE):
-        gone = store.prune(str(tmp_path), str(root), largest=1300, now=time.time() + 31 * 86400)
+        gone = store.prune(str(tmp_path), str(root), largest=1_400_000, now=time.time() + 31 * 86400)
     assert sorted(gone) == sorted([mine[2], "other"])
     for number in range(102):
         await made(tmp_path, f"many-{number}")
