@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git import outside, store
 from crabpot.host_commands.git.carrying import converse
-from crabpot.host_commands.git.names import fetched, is_name, is_ref
+from crabpot.host_commands.git.names import fetched, is_name, is_ref, shown
 from crabpot.host_commands.git.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository 
             return await _integrate(operation, ground, known, telling)
         return code
 
-    shown = ", ".join(sources)
+    wanted = shown(", ".join(sources))
     after = {"clone": "into a new folder inside", "pull": "then merged or rebased inside"}.get(operation.kind)
     return Prepared(
         url=at.url,
-        lines=(f"{operation.kind} from {at.url}", f"{shown}{'' if after is None else f', {after}'}"),
+        lines=(f"{operation.kind} from {shown(at.url)}", f"{wanted}{'' if after is None else f', {after}'}"),
         dangers=at.marks,
         bound=(operation.kind, at.url, *sources),
         _run=run,
@@ -84,7 +84,7 @@ def prepare_listing(operation: Operation, ground: Ground, at: Remote) -> Prepare
 
     return Prepared(
         url=at.url,
-        lines=(f"ls-remote of {at.url}",),
+        lines=(f"ls-remote of {shown(at.url)}",),
         dangers=at.marks,
         bound=("ls-remote", at.url, *options, *operation.names),
         _run=run,

@@ -77,3 +77,8 @@ def pushed(target: str) -> str:
     if not target.startswith(_PUSHED):
         raise HostRefused("denied", f"{target} is neither a branch nor a tag; push to refs/heads/… or refs/tags/…")
     return target
+
+
+def shown(text: str) -> str:
+    """Write a name or URL of the agent's choice for a person: letters that look like blanks or arrows are spelt out."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")

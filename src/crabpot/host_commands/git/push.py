@@ -11,7 +11,7 @@ from crabpot.host_commands.git import outside, store
 from crabpot.host_commands.git.carrying import converse
 from crabpot.host_commands.git.gate import TIPS, Gate
 from crabpot.host_commands.git.inside import CONVERSATION
-from crabpot.host_commands.git.names import is_id
+from crabpot.host_commands.git.names import is_id, is_name, shown
 from crabpot.host_commands.git.prepared import Prepared
 from crabpot.host_commands.git.updates import resolve
 
@@ -53,8 +53,8 @@ async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repos
         return await _push(operation, ground, at, updates, telling, tracking=name if known.is_named(name) else None)
 
     marks = [
-        *(f"FORCES {one.target}: what the remote has there may be lost" for one in updates if one.overwrites),
-        *(f"DELETES {one.target}" for one in updates if one.tip is None),
+        *(f"FORCES {shown(one.target)}: what the remote has there may be lost" for one in updates if one.overwrites),
+        *(f"DELETES {shown(one.target)}" for one in updates if one.tip is None),
         *at.marks,
     ]
     kind = "push --dry-run" if operation.dry_run else "push"
@@ -62,7 +62,7 @@ async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repos
     flags = ("upstream",) if operation.upstream else ()
     return Prepared(
         url=at.url,
-        lines=(f"{kind} to {at.url}", *lines),
+        lines=(f"{kind} to {shown(at.url)}", *lines),
         dangers=tuple(marks),
         bound=(kind, at.url, *bound, *flags),
         _run=run,
@@ -96,13 +96,15 @@ async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
 
 async def _line(local: Outside, update: Update) -> str:
     """Say what becomes of one ref, by objects that were checked and by what was last seen of the remote."""
-    target = update.target
-    seen = (await local.ask("rev-parse", "--verify", "-q", target, fails=True)).strip()
+    target = shown(update.target)
+    seen = (await local.ask("rev-parse", "--verify", "-q", update.target, fails=True)).strip()
     if update.tip is None:
         return f"DELETES {target}" + (f" ({seen[:8]} when last seen)" if is_id(seen) else "")
     counted = ("rev-list", "--count", update.tip, "--not", "--branches", "--tags")
     count = (await local.ask(*counted, fails=True)).strip() or "no"
-    source = update.source.removeprefix("refs/heads/").removeprefix("refs/tags/")
+    # What is no name may hold anything, `HEAD^{/x → refs/heads/docs, 1 commit}` too: its commit is shown instead.
+    name = update.source if is_name(update.source) else update.tip[:12]
+    source = shown(name.removeprefix("refs/heads/").removeprefix("refs/tags/"))
     commits = f"{count} commit{'' if count == '1' else 's'}"
     return f"{source} → {target}, {commits}, {await _movement(local, update, seen)}, to {update.tip[:12]}"
 

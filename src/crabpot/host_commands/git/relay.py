@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git import fetch, outside, push, remotes, store
+from crabpot.host_commands.git.names import shown
 from crabpot.host_commands.git.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ async def _judged(url: str, operation: Operation, ground: Ground) -> Remote:
     if led == at.url:
         return at
     leads = await asyncio.to_thread(judge, led)
-    return replace(leads, url=at.url, marks=(*leads.marks, f"your git configuration turns {at.url} into {led}"))
+    return replace(
+        leads, url=at.url, marks=(*leads.marks, f"your git configuration turns {shown(at.url)} into {shown(led)}")
+    )
 
 
 def _pushed(url: str, listed: str) -> str | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from crabpot.errors import HostRefused
+from crabpot.host_commands.git.names import shown
 from crabpot.spec.binds import is_under, normal
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]
             resolved = os.path.realpath(path)
             refused = _BRACKET in resolved or _touches(map(os.path.realpath, forms), closed)
             if not refused and os.path.isdir(resolved):
-                return Remote(url=resolved, path=resolved, marks=(f"{resolved} is a folder of this machine",))
+                return Remote(url=resolved, path=resolved, marks=(f"{shown(resolved)} is a folder of this machine",))
     except (OSError, ValueError):
         pass
     # One message for all: which it was would tell an agent what the host has, before anybody is asked.

@@ -142,6 +142,20 @@ async def test_a_replacement_makes_no_fast_forward_of_a_forced_push(open_pot: An
         assert "FORCED, NOT a fast-forward" in prepared.lines[1]
 
 
+async def test_the_agent_writes_nothing_into_the_line_of_a_push(open_pot: Any) -> None:
+    async with open_pot() as pot:
+        await pot.sows(f"&& git remote add origin {pot.remote()}")
+        tip = await pot.sh("git commit -q --allow-empty -m 'u → refs/heads/docs, 1 commit, x' && git rev-parse HEAD")
+        (line,) = (await pot.prepare("push", "origin", "HEAD^{/u → refs/heads/docs, 1 commit, x}:main")).lines[1:]
+        assert line.startswith(f"{tip[:12]} → refs/heads/main, 2 commits, new here")
+        # A letter that shows as a blank, so that a name can look like the end of the line.
+        name = "docs,\N{HANGUL FILLER}1\N{HANGUL FILLER}commit\N{RIGHTWARDS ARROW}x"
+        prepared = await pot.prepare("push", "--force", "origin", f"main:{name}")
+        told = "refs/heads/docs,\\u31641\\u3164commit\\u2192x"
+        assert prepared.lines[1].startswith(f"main → {told}, 2 commits, ")
+        assert prepared.dangers[0].startswith(f"FORCES {told}: ")
+
+
 async def test_a_fifo_in_the_repository_ends_with_the_time_limit(open_pot: Any, git: Any) -> None:
     async with open_pot() as pot:
         remote = pot.remote()
