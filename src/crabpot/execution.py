@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,7 @@ _REMEMBERED = 4096
 
 
 _NO_STREAMS = Streams()
+_REFUSED_S = 5.0
 
 # Each call holds its arguments and its output, up to a few MiB, and somebody could make ten thousand of them.
 _AT_ONCE = Allowance(scope=256, agent=512, agents=8192, own=0)
@@ -101,6 +103,8 @@ class Execution:
         whose = Principal(agent.id, placed.scope_key or call.session)
         taken = self._underway.full(whose)
         if taken is not None:
+            # Not at once: who asks again as soon as it is refused would keep the gateway busy with refusals.
+            await asyncio.sleep(_REFUSED_S)
             message = f"{taken} has as many calls under way as it may have; wait until one of them has ended"
             return call.failed("process_limit", message)
         self._underway.enter(whose)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -138,7 +139,8 @@ class Host:
                 return Plan(
                     argv=words, binary=binary, folder=folder, env=env, dangers=dangers, source=way.source, relay=relay
                 )
-            guard = None if free else self._guard(words, way, spec, env)
+            # In a thread: it looks at hundreds of places, and the first time starts a program.
+            guard = None if free else await asyncio.to_thread(self._guard, words, way, spec, env)
             if guard is not None:
                 env = await self._within(words, way, env)
             obeyed = programs.executes(words, folder.fd)

@@ -72,11 +72,12 @@ def view(  # noqa: PLR0913  all that it depends on
 def _apart_from(secrets: Iterable[str]) -> list[str]:
     """List all folders and files of the host that are no secret, hold none, and would hold none that comes to be."""
     kept = {form for path in secrets for form in (os.path.normpath(path), os.path.realpath(path))}
+    holding = {above for path in kept for above in _above(path)}
     found: list[str] = []
     todo = ["/"]
     while todo:
         folder = todo.pop()
-        if not any(is_under(path, folder) for path in kept):
+        if folder not in holding:
             found.append(folder)
             continue
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -85,6 +86,12 @@ def _apart_from(secrets: Iterable[str]) -> list[str]:
                 if entry.path not in kept and not entry.is_symlink():
                     (todo if entry.is_dir(follow_symlinks=False) else found).append(entry.path)
     return found
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
 
 
 def _owner(path: str) -> tuple[int, int]:
