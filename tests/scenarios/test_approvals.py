@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -432,3 +433,40 @@ def test_nothing_inside_a_sandbox_reaches_the_answering_side(leaving, bubblewrap
         assert [one["id"] for one in program("approvals", "list", "--json").json] == [request_id]
         program("approvals", "deny", request_id)
         assert ended(started)[0] == 126
+
+
+def test_a_push_is_shown_with_its_commits_and_goes_where_it_was_shown_to_go(leaving, pane, tmp_path):
+    program = leaving(**{"git status": "git *"})
+    shutil.rmtree(program.workspace / ".git")
+    if os.geteuid() == 0:
+        shutil.chown(program.workspace, 1000, 1000)
+    remote = tmp_path / "remote.git"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", remote], check=True)
+    made = "git init -qb main . && git config user.name a && git config user.email a@b && touch f && git add f"
+    made += f" && git commit -qm one && git commit -q --allow-empty -m two && git remote add origin {remote}"
+    assert program("exec", "--", made).code == 0
+    pane.run("exec", "--", "git push -u origin main")
+    pane.asked()
+    assert f"push to {remote}" in pane.text
+    assert "main → refs/heads/main, 2 commits" in pane.text
+    pane.answer("o")
+    pane.shows("ended=0")
+    told = subprocess.run(
+        ["git", "-C", remote, "log", "--format=%s", "main"], check=True, capture_output=True, text=True
+    )
+    assert told.stdout == "two\none\n"
+
+
+def test_a_build_is_confined_whatever_its_file_says_and_is_allowed_once(leaving, pane):
+    program = leaving(**{"git status": "make *"})
+    (program.workspace / "Makefile").write_text("all:\n\ttouch built; touch /etc/evil; cat $(HOME)/.ssh/id\n")
+    pane.run("exec", "--", "make all")
+    pane.asked()
+    for said in ("in a guard", "Makefile (make runs what it says", "allowed once at a time"):
+        assert said in pane.text
+    pane.answer("s")
+    pane.answer("o")
+    pane.shows("ended=2")
+    assert "to add a place, name it in `writes`" in " ".join(pane.text.split())
+    assert (program.workspace / "built").exists()
+    assert not os.path.exists("/etc/evil")
