@@ -175,6 +175,7 @@ def main(argv: list[str]) -> int:
     except (CannotListen, OSError) as error:
         _complain(str(error))
         return 1
+    file.private = None if enclosing.is_alone() else tmp
     commands = Allowed(tuple(dict.fromkeys(names)), inside, tmp)
     if not options.without_landlock:
         # Before orphans come to this process. And the end of pid 1 is that of every other process too: there the file

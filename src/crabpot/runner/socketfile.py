@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import socket
 import stat
 
@@ -44,6 +45,8 @@ class SocketFile:
         found = os.stat(path, follow_symlinks=False)
         self._identity = (found.st_dev, found.st_ino)
         self._keeper: socket.socket | None = None
+        # A folder that goes with the file.
+        self.private: str | None = None
 
     def _remove_stale(self) -> None:
         try:
@@ -126,7 +129,10 @@ class SocketFile:
     def _remove_own(self) -> None:
         try:
             found = os.stat(self._path, follow_symlinks=False)
-            if (found.st_dev, found.st_ino) == self._identity:
-                os.unlink(self._path)
+            if (found.st_dev, found.st_ino) != self._identity:
+                return
+            os.unlink(self._path)
         except OSError:
             return
+        if self.private is not None:
+            shutil.rmtree(self.private, ignore_errors=True)

@@ -260,6 +260,9 @@ def test_temporary_files_have_a_folder_of_their_own(tmp_path):
     with Listener(tmp_path, "--allow", "sh", "env", "mktemp") as listener:
         answer = listener.ask("exec", {"command": "t=$(mktemp) && echo x > $t && cat $t && ls -ld $TMPDIR"})
         assert answer["stdout"].startswith("x\ndrwx------"), answer
+        folder = answer["stdout"].split()[-1]
+        assert os.path.isdir(folder)
+    eventually(lambda: not os.path.exists(folder), "it stayed")
 
 
 def test_without_landlock_it_starts_only_where_that_is_said(tmp_path):
