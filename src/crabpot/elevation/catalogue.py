@@ -24,11 +24,13 @@ BUILDERS = frozenset(
 )
 CONTAINERS = frozenset("docker podman nerdctl docker-compose buildah ctr crictl lxc lxd qemu".split())
 
-# Whatever their arguments are, they run no program, write no file and send nothing that a file says.
+# Whatever their arguments are, they run no program, write no file and show the content of none.
 HARMLESS = frozenset(
-    "cat ls head tail wc date uptime uname df du free ps id whoami hostname nproc lscpu lsblk ss ping getent "
-    "echo true false stat sleep journalctl".split()
+    "ls uptime uname df free ps id whoami hostname nproc lscpu lsblk ss ping getent echo true false stat sleep "
+    "journalctl".split()
 )
+# They run and write nothing, but the agent is given what they print.
+_SHOW_FILES = frozenset("cat head tail wc date du".split())
 
 # They change files, and run none of them.
 _CHANGE_FILES = frozenset("touch mkdir rmdir cp mv rm ln".split())
@@ -91,7 +93,7 @@ _NEEDS: dict[str, Needs] = {
     "brew": Needs(writes=_HOMEBREW),
     **dict.fromkeys(("docker", "docker-compose"), Needs(credentials=("docker",))),
     "systemctl": Needs(shows=("/run/systemd", "/run/dbus/system_bus_socket", "/run/log", "/run/utmp")),
-    "journalctl": Needs(shows=("/run/systemd/journal", "/run/log")),
+    "journalctl": Needs(shows=("/run/log",)),
     # What needs a network or credentials does not run here (host_commands.git).
     "git": Needs(network=False),
 }
@@ -109,7 +111,11 @@ def needs(argv: tuple[str, ...]) -> Needs:
 
 def executes_nothing(argv: tuple[str, ...]) -> bool:
     """Tell whether a command is known to execute nothing of its folder, so that it may be allowed for longer."""
-    return argv[0] in HARMLESS | _CHANGE_FILES or (argv[0] == "systemctl" and len(argv) > 1 and argv[1] in _LOOKS)
+    return argv[0] in _SHOW_FILES | _CHANGE_FILES or _is_harmless(argv)
+
+
+def _is_harmless(argv: tuple[str, ...]) -> bool:
+    return argv[0] in HARMLESS or (argv[0] == "systemctl" and len(argv) > 1 and argv[1] in _LOOKS)
 
 
 def danger(pattern: str) -> str | None:
@@ -119,11 +125,13 @@ def danger(pattern: str) -> str | None:
         return None
     name = words[0]
     bare = name.rstrip("0123456789.") or name
-    if name == "git" or name in HARMLESS or executes_nothing(tuple(words)):
+    if name == "git" or _is_harmless(tuple(words)):
         return None
     if not any("*" in word or "?" in word for word in words[1:]):
         reads_files = name in BUILDERS or (len(words) > 1 and bare in SHELLS_AND_INTERPRETERS)
         return f"{name} runs what files say that the agent may have written" if reads_files else None
+    if name in _SHOW_FILES:
+        return f"{name} gives the agent any file of the host that its arguments name"
     if name in CONTAINERS:
         return f"{name} can mount the whole host"
     if bare in SHELLS_AND_INTERPRETERS:

@@ -24,6 +24,7 @@ from crabpot.elevation.catalogue import danger, executes_nothing, needs
         ),
         *("make", "make *", "npm run *", "cargo build", "python3 build.py", "kubectl *"),
         *("brew *", "terraform *", "ansible-playbook *", "curl *", "psql *", "gh *", "nobody-knows-this *", "ip *"),
+        *("cat *", "head -n 5 *", "tail *", "date *", "cp *"),
     ],
 )
 def test_a_pattern_that_hands_more_over_than_it_says_is_dangerous(pattern: str) -> None:
@@ -50,7 +51,9 @@ def test_what_is_known_to_be_harmless_or_names_its_words_is_not(pattern: str) ->
     assert danger(pattern) is None
 
 
-@pytest.mark.parametrize("argv", [("journalctl", "-u", "x"), ("systemctl", "status", "ssh"), ("ls",), ("df", "-h")])
+@pytest.mark.parametrize(
+    "argv", [("journalctl", "-u", "x"), ("systemctl", "status", "ssh"), ("ls",), ("df", "-h"), ("cat", "x")]
+)
 def test_a_program_known_to_execute_nothing_of_the_folder_may_be_allowed_for_longer(argv: tuple[str, ...]) -> None:
     assert executes_nothing(argv)
 

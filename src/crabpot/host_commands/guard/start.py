@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import crabpot.runner
 from crabpot.backends.base import Channel
@@ -65,16 +65,23 @@ def _failure(candidate: Candidate) -> str | None:
     return f"{candidate.path}: {remedy.explain(said[-1], candidates.switches(), candidate.path)}"
 
 
+class _Heard(NamedTuple):
+    """What bwrap says of a guard, by descriptors that are closed with it."""
+
+    errors: int
+    report: int
+    fds: Fds
+
+
 class Guarded(HostRunner):
     """A runner in a guard. It ends with its stream, and takes all that it runs with it."""
 
     def __init__(
-        self, channel: Channel, hello: Mapping[str, Any], process: subprocess.Popen[bytes], *, view: View, fds: Fds
+        self, channel: Channel, hello: Mapping[str, Any], process: subprocess.Popen[bytes], view: View, heard: _Heard
     ) -> None:
         super().__init__(channel, hello, process, end_s=END_S)
         self._view = view
-        self._fds = fds
-        self.said, self.information = -1, -1
+        self._heard = heard
 
     def check(self) -> None:
         """Refuse a guard that is not what it should be, by what the kernel says of its first process."""
@@ -84,7 +91,7 @@ class Guarded(HostRunner):
 
     def _missed(self) -> list[str]:
         try:
-            pid = int(json.loads(os.read(self.information, _LONGEST_REPORT))["child-pid"])
+            pid = int(json.loads(os.read(self._heard.report, _LONGEST_REPORT))["child-pid"])
             # A number may have been given away again since it was reported; a child of our own process is ours.
             if owner.parent(pid) != self.pid:
                 return ["it ended"]
@@ -98,9 +105,9 @@ class Guarded(HostRunner):
 
     def reason(self) -> str:
         """Return what bwrap or the runner printed last, where the guard could not be made."""
-        os.set_blocking(self.said, False)
+        os.set_blocking(self._heard.errors, False)
         try:
-            lines = os.read(self.said, _LONGEST_REPORT).decode("utf-8", "replace").strip().splitlines()
+            lines = os.read(self._heard.errors, _LONGEST_REPORT).decode("utf-8", "replace").strip().splitlines()
         except BlockingIOError:
             lines = []
         return lines[-1][:_LONGEST_REASON] if lines else "it ended without a word"
@@ -110,7 +117,7 @@ class Guarded(HostRunner):
         try:
             await super().close()
         finally:
-            self._fds.__exit__()
+            self._heard.fds.__exit__()
 
 
 def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, environ: Mapping[str, str]) -> Guarded:
@@ -144,9 +151,8 @@ def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, e
             raise
         kept.close(saying)
         kept.close(informing)
-    guarded = Guarded(Channel(sock=ours), hello, process, view=view, fds=kept)
-    guarded.said, guarded.information = said, information
-    return guarded
+    heard = _Heard(errors=said, report=information, fds=kept)
+    return Guarded(Channel(sock=ours), hello, process, view, heard)
 
 
 def _descriptors(view: View, report: int, fds: Fds) -> Descriptors:

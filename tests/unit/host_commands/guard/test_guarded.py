@@ -9,11 +9,13 @@ import stat
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crabpot.backends.wire import RunnerWire
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.run import run
@@ -267,3 +269,19 @@ async def test_without_a_bwrap_that_works_nothing_runs_and_the_setting_is_named(
     with pytest.raises(HostRefused, match=r'can keep no guard: no bwrap.*confine: "host"'):
         await machine.plan("true")
     assert (await machine.run("true", way=OPEN)).exit_code == 0
+
+
+async def test_a_guard_that_the_kernel_describes_otherwise_runs_nothing(machine: Any, kit: Any) -> None:
+    plan = await machine.plan("touch", "ran")
+    view = plan.guard.view
+    for claimed in (replace(view, root=not view.root), view):
+        guarded = guards.start(view, plan.guard.bwrap, folder=plan.folder.path, output_limit=kit.OUTPUT, environ={})
+        guarded._view = claimed
+        wire = await RunnerWire.connect(guarded.channel, guarded.hello, timeout_s=20)
+        if claimed is view:
+            guarded.check()
+        else:
+            with pytest.raises(HostRefused, match=r"not what it should be .*CapEff"):
+                guarded.check()
+        wire.lose("seen")
+        await guarded.close()
