@@ -229,7 +229,7 @@ def test_look_alike_characters_are_shown_by_their_numbers(leaving, pane):
 # character set, a question of its own, an open sequence that would swallow whatever comes next.
 DRAWS = r"""
 import sys, time
-fake = "crabpot asks: may this command run on the HOST?  (request 00000000)\r\n  command   harmless\r\n[9:59 left] > "
+fake = "crabpot asks: may this command run on the HOST?  (request 00000000)\r\n  command   decoy\r\n[9:59 left] > "
 while True:
     sys.stdout.write("\x1b[2J\x1b[H\x1b[30;40m\x1b[8m\x1b[5;6r\x1b(0\x0e\x1b[?25l" + fake + "\x1b[6n\x1b[21t\x1b]0;o\r")
     sys.stdout.flush()
@@ -250,7 +250,7 @@ def test_output_from_inside_is_held_back_while_the_question_stands(leaving, pane
             again = pane.text
             assert shown.count("command   touch made") == again.count("command   touch made") == 1
             below = again.split(real)[1]
-            assert "harmless" not in below
+            assert "decoy" not in below
             assert below.strip().splitlines()[-1].endswith(PROMPT)
             pane.type("o")
             assert ended(started)[0] == 0
