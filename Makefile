@@ -8,12 +8,12 @@ setup: ## make .venv with everything that development needs
 	@scripts/bootstrap dev
 
 fmt: setup ## format the code
-	@$(PYTHON) -m ruff check --fix-only --quiet src tests
-	@$(PYTHON) -m ruff format src tests
+	@$(PYTHON) -m ruff check --fix-only --quiet src bench tests
+	@$(PYTHON) -m ruff format src bench tests
 
 lint: setup ## ruff, mypy --strict, import-linter
-	$(PYTHON) -m ruff check src tests
-	$(PYTHON) -m ruff format --check src tests
+	$(PYTHON) -m ruff check src bench tests
+	$(PYTHON) -m ruff format --check src bench tests
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
 

@@ -144,8 +144,8 @@ def interpreter() -> str:
 async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
     """Run all of a suite."""
     if suite == "conformance":
-        from crabpot.conformance.ground import Ground
-        from crabpot.conformance.run import applying, check
+        from crabpot.proof.conformance.harness import Ground
+        from crabpot.proof.conformance.run import applying, check
 
         ground = Ground(open_gateway=open_gateway, backend=backend)
         checked = [await check(promise, ground) for promise in applying(ground)]
@@ -156,8 +156,8 @@ async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
     if suite == "unconfined":
         return await _unconfined()
     from crabpot import app
-    from crabpot.verify import trial
-    from crabpot.verify.run import targets, verify
+    from crabpot.proof.verify import trial
+    from crabpot.proof.verify.run import targets, verify
 
     with trial.folder() as place:
         wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
@@ -174,8 +174,8 @@ def _line(found: dict[str, str]) -> dict[str, str]:
 
 async def _unconfined() -> list[dict[str, str]]:
     """Attack a session on the host: only with what does no harm where it succeeds, and needs no rights."""
-    from crabpot.verify.catalogue import chosen
-    from crabpot.verify.run import carry_out, targets
+    from crabpot.proof.verify.catalogue import chosen
+    from crabpot.proof.verify.run import carry_out, targets
 
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         text = json.dumps({"agents": {"defaults": {"workspace": f"{folder}/agent", "sandbox": {"mode": "off"}}}})

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crabpot.approvals.requests import Answer, Request
     from crabpot.doors.python import Gateway, sandbox
-    from crabpot.elevation.requests import Answer, Request
     from crabpot.errors import ConfigError, CrabpotError, SandboxError, SandboxLost, SandboxUnavailable, SessionError
     from crabpot.model import Failure, Place, ToolCall, ToolResult, Verdict
 
@@ -30,7 +30,7 @@ __all__ = [
 
 _HOMES = {
     "crabpot.doors.python": ("Gateway", "sandbox"),
-    "crabpot.elevation.requests": ("Answer", "Request"),
+    "crabpot.approvals.requests": ("Answer", "Request"),
     "crabpot.model": ("Failure", "Place", "ToolCall", "ToolResult", "Verdict"),
 }
 

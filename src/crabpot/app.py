@@ -10,28 +10,28 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from crabpot.config.places import find_config, find_state
-from crabpot.placement.scope import acting_for
+from crabpot.decide.scope import acting_for
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.network import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
     from crabpot.backends.base import Backend, Clause
-    from crabpot.backends.conversation import Answer, Answers, Conversation
     from crabpot.backends.registry import Registry, Told
-    from crabpot.doctor.examination import Doctor
+    from crabpot.decide.scope import Scope
     from crabpot.egress.reaching import Ground
-    from crabpot.elevation.approvals import Desk
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
     from crabpot.host_commands.departure import Departure
     from crabpot.host_commands.plan import Host
     from crabpot.host_commands.shims import HostCommands
-    from crabpot.placement.scope import Scope
+    from crabpot.proof.doctor.examination import Doctor
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
+    from crabpot.wire.upcalls import Answer, Answers, Conversation
 
 _FIRST_PERSON, _NOBODY = 1000, 65534
 
@@ -85,8 +85,8 @@ class App:
         """Wire what examines the machine; a configuration that does not load is a finding, not an end."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
         from crabpot.backends.docker.backend import Docker
-        from crabpot.doctor.examination import Doctor
         from crabpot.errors import CrabpotError
+        from crabpot.proof.doctor.examination import Doctor
 
         settings: Settings | CrabpotError
         try:
@@ -104,16 +104,16 @@ class App:
     def gateway(self, text: str | None = None, settings: Settings | None = None) -> Gateway:
         """Wire the pipeline, over the configuration found, or over one that a program gives as text or as settings."""
         from crabpot import tracing
+        from crabpot.approvals.desk import Desk
         from crabpot.audit.records import of_opening
         from crabpot.audit.store import AuditLog
-        from crabpot.backends import sighting
+        from crabpot.backends.linux import procs
         from crabpot.config.load import from_text
-        from crabpot.elevation.approvals import Desk
-        from crabpot.execution import Execution
-        from crabpot.fleet import Fleet
         from crabpot.gateway import Gateway
         from crabpot.host_commands.departure import Departure
-        from crabpot.ownership import take
+        from crabpot.sandboxes.execution import Execution
+        from crabpot.sandboxes.fleet import Fleet
+        from crabpot.state.ownership import take
 
         if settings is None:
             settings = self.settings() if text is None else from_text(text, None, self.around, self.environ)
@@ -124,7 +124,7 @@ class App:
 
         def told(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...], seen: Mapping[str, str]) -> None:
             kept = [clause.as_json() for clause in clauses]
-            audit.record(of_opening(spec.name, spec.hash, backend, kept, sighting.digest(seen)))
+            audit.record(of_opening(spec.name, spec.hash, backend, kept, procs.digest(seen)))
 
         fleet = Fleet(limits=settings.gateway)
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ, fleet=fleet)
@@ -183,7 +183,7 @@ class App:
         if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
             return []
         from crabpot.audit.tables import sessions
-        from crabpot.placement.sessions import is_box, names_a_session
+        from crabpot.decide.sessions import is_box, names_a_session
 
         return [key for key in sessions(self.around.state) if names_a_session(key) and not is_box(key)]
 

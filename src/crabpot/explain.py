@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crabpot import lint
-from crabpot.elevation import commands, patterns
-from crabpot.elevation import rules as elevation
-from crabpot.elevation.rules import Exit
+from crabpot.decide import check, commands, elevation, patterns, placement, policy, sessions
+from crabpot.decide.elevation import Exit
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git.operation import read as read_git
 from crabpot.model import Place
-from crabpot.placement import rules as placement
-from crabpot.placement import sessions
-from crabpot.policy import rules as policy
 from crabpot.spec import build
 
 if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
+    from crabpot.decide.placement import Placement
     from crabpot.model import Verdict
-    from crabpot.placement.rules import Placement
     from crabpot.settings import AgentSettings, Network, Settings
     from crabpot.spec.binds import Surroundings
 
@@ -53,7 +48,7 @@ class Explainer:
             "elevated": _elevated(agent, placed.answer),
             "command": None if command is None else _command(command, agent, placed, sender),
             **({} if connect is None else {"connect": _connection(connect, agent, placed)}),
-            "warnings": [str(finding) for finding in lint.findings(agent, self.around)],
+            "warnings": [str(finding) for finding in check.findings(agent, self.around)],
         }
 
     async def _sandbox(self, agent: AgentSettings, placed: Placement) -> dict[str, Any]:

@@ -7,31 +7,28 @@ from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from crabpot import hosttools
+from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
 from crabpot.audit.store import AuditUnavailable
-from crabpot.elevation import rules as elevation
-from crabpot.elevation.rules import Exit
+from crabpot.decide import elevation, placement, policy, sessions
+from crabpot.decide.elevation import Exit
+from crabpot.decide.scope import acting_for
+from crabpot.decide.tools import BUILT_IN
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
-from crabpot.placement import rules as placement
-from crabpot.placement import sessions
-from crabpot.placement.scope import acting_for
-from crabpot.policy import rules as policy
-from crabpot.policy.catalogue import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
-    from crabpot.elevation.approvals import Desk
-    from crabpot.execution import Execution
+    from crabpot.decide.placement import Placement
     from crabpot.host_commands.departure import Departure
-    from crabpot.hosttools import HostTool
+    from crabpot.host_tools import HostTool
     from crabpot.model import ToolResult
-    from crabpot.placement.rules import Placement
+    from crabpot.sandboxes.execution import Execution
+    from crabpot.sandboxes.streams import Streams
     from crabpot.settings import AgentSettings, Settings
-    from crabpot.streams import Streams
 
     Watcher = Callable[[ToolCall, ToolResult, Verdict[Any]], None]
 
@@ -157,7 +154,7 @@ class Gateway:
                 await self.audit.durable()
             if built_in:
                 return await self.execution.run(call, agent, placed.answer, streams)
-            return await hosttools.run(call, self._host_tools.get(call.tool))
+            return await host_tools.run(call, self._host_tools.get(call.tool))
         except SandboxUnavailable as error:
             return call.failed("sandbox_unavailable", str(error))
         except AuditUnavailable as error:

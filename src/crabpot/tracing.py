@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import readable
-from crabpot.policy.catalogue import TOOLS
+from crabpot.decide.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

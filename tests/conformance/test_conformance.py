@@ -8,13 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+
+from crabpot.proof.conformance.harness import HOST, Ground
+from crabpot.proof.conformance.run import PROMISES, check
 from tests.ordinary_user import as_ordinary_user, open_gateway, skip_or_fail, unavailable
 
-from crabpot.conformance.ground import HOST, Ground
-from crabpot.conformance.run import PROMISES, check
-
 if TYPE_CHECKING:
-    from crabpot.conformance.promises import Promise
+    from crabpot.proof.conformance.promises import Promise
 
 BACKENDS = ("bubblewrap", "docker", HOST)
 CASES = [

@@ -8,15 +8,15 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+
+from crabpot.proof.conformance.harness import Ground
+from crabpot.proof.conformance.run import PROMISES, Checked, check
 from tests.ordinary_user import open_gateway, skip_or_fail
 from tests.runner_on_socket import runner_on_socket
 
-from crabpot.conformance.ground import Ground
-from crabpot.conformance.run import PROMISES, Checked, check
-
 if TYPE_CHECKING:
-    from crabpot.conformance.promises import Promise
     from crabpot.gateway import Gateway
+    from crabpot.proof.conformance.promises import Promise
 
 _ROOTS = "all sessions work in the roots that the runner was started with"
 _NETWORK = "a runner that runs already has the network of its container: refused"

@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
+from crabpot.proof.verify.run import carry_out
+from crabpot.proof.verify.threats import ROWS
 from tests.escape.walls import ON_THE_HOST, WALLS, without
 from tests.ordinary_user import as_ordinary_user
-
-from crabpot.verify.catalogue import CLAIMS, GROUPS
-from crabpot.verify.run import carry_out
-from crabpot.verify.threats import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,26 +8,26 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.wire import RunnerWire
+from crabpot.approvals.desk import Desk
+from crabpot.approvals.requests import Answer
 from crabpot.config.places import FILE_NAME
-from crabpot.elevation.approvals import Desk
-from crabpot.elevation.requests import Answer
+from crabpot.decide.sessions import names_a_session
 from crabpot.errors import ConfigError
-from crabpot.fleet import Connected, Fleet
 from crabpot.gateway import Gateway
 from crabpot.model import Place, ToolCall, ToolResult
-from crabpot.placement.sessions import names_a_session
-from crabpot.runner.frames import FrameError
+from crabpot.proof.verify import trial
+from crabpot.proof.verify.target import Target
+from crabpot.runner.core.frames import FrameError
+from crabpot.sandboxes.fleet import Connected, Fleet
 from crabpot.settings import Settings
-from crabpot.verify import trial
-from crabpot.verify.target import Target
+from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.backends.base import Opened
-    from crabpot.fleet import Live
     from crabpot.host_commands.plan import Plan
+    from crabpot.sandboxes.fleet import Live
     from crabpot.spec.spec import SandboxSpec
 
 # As somebody told git to, who only wanted the message about ownership to be gone.

@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.escape.walls import ON_THE_HOST, WALLS, Wall, without
-from tests.ordinary_user import as_ordinary_user, open_gateway, run_suite, skip_or_fail, unavailable
 
 import crabpot
 from crabpot.errors import CrabpotError
-from crabpot.verify.catalogue import CLAIMS, chosen
-from crabpot.verify.run import carry_out, targets, verify
+from crabpot.proof.verify.catalogue import CLAIMS, chosen
+from crabpot.proof.verify.run import carry_out, targets, verify
+from tests.escape.walls import ON_THE_HOST, WALLS, Wall, without
+from tests.ordinary_user import as_ordinary_user, open_gateway, run_suite, skip_or_fail, unavailable
 
 CASES = [pytest.param(wall, name, id=f"{wall.name}-{name}") for wall in WALLS for name in wall.falls.split()]
 HOST = ON_THE_HOST.split()

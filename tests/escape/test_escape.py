@@ -8,9 +8,9 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from tests.ordinary_user import as_ordinary_user, run_suite, skip_or_fail, unavailable
 
-from crabpot.verify.catalogue import CLAIMS, GROUPS
+from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
+from tests.ordinary_user import as_ordinary_user, run_suite, skip_or_fail, unavailable
 
 BACKENDS = ("bubblewrap", "docker")
 CASES = [pytest.param(backend, claim.name, id=f"{backend}-{claim.name}") for backend in BACKENDS for claim in CLAIMS]

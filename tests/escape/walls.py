@@ -16,23 +16,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.escape import naive, told
-
 import crabpot.runner
 from crabpot import app
 from crabpot.app import App
-from crabpot.backends.bubblewrap import kit
+from crabpot.backends.bubblewrap import bundle
 from crabpot.backends.bubblewrap.backend import Bubblewrap, Machine
-from crabpot.backends.bubblewrap.ground import Walls
 from crabpot.backends.bubblewrap.user import Choice
+from crabpot.backends.bubblewrap.walls import Walls
 from crabpot.backends.registry import Registry
-from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
+from crabpot.proof.verify import trial, witness
+from crabpot.proof.verify.bait import Bait, laid_out
+from crabpot.proof.verify.target import Target
+from crabpot.sandboxes.fleet import Fleet
 from crabpot.settings import Limits, Network, Settings, Size
 from crabpot.spec.spec import SandboxSpec, User
-from crabpot.verify import trial, witness
-from crabpot.verify.bait import Bait, laid_out
-from crabpot.verify.target import Target
+from tests.escape import naive, told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -93,7 +92,7 @@ class Weakened(Bubblewrap):
         if wall.runner:
             with tempfile.TemporaryDirectory() as folder:
                 os.chmod(folder, 0o755)
-                ground = replace(ground, kit=await kit.prepare(self._weak_home, mutated(wall, folder)))
+                ground = replace(ground, kit=await bundle.prepare(self._weak_home, mutated(wall, folder)))
         return replace(machine, ground=ground)
 
     def _judge(self, spec: SandboxSpec, machine: Machine) -> Findings:

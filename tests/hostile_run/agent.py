@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from crabpot.doors.client import connect
+from crabpot.doors.local.client import connect
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
-    from crabpot.doors.client import RemoteGateway
+    from crabpot.doors.local.client import RemoteGateway
     from crabpot.model import ToolResult
 
 AGENT = "hostile"

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from bench.plots import over_time
 from tests.hostile_run.run import ASK, CALL, PAGE, REACH, Report, run
-
-from crabpot.bench.plots import over_time
 
 _MIB = 1024**2
 _FILES = {

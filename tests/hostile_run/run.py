@@ -18,17 +18,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bench.figures import Series
+from crabpot.doors.http.access.principals import Role
+from crabpot.doors.http.access.tokens import Tokens
+from crabpot.doors.local.client import connect
 from tests.hostile_run.agent import AGENT
-
-from crabpot.bench.figures import Series
-from crabpot.doors.client import connect
-from crabpot.doors.http.principals import Role
-from crabpot.doors.http.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from crabpot.doors.client import RemoteGateway
+    from crabpot.doors.local.client import RemoteGateway
 
 HONEST = "agent:honest:main"
 CALL, REACH, ASK, PAGE = "a call", "a listed host, by name", "an approval", "the dashboard's API"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tests.ordinary_user import skip_or_fail
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from crabpot.doors.client import connect
+from crabpot.doors.local.client import connect
 
 
 def test_what_is_said_through_a_running_gateway_is_what_is_said_without(placed):

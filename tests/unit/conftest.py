@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crabpot.app import App
+from crabpot.approvals.desk import Desk
 from crabpot.audit.store import AuditLog
-from crabpot.backends.base import Channel
 from crabpot.backends.host.backend import open_on_host
 from crabpot.backends.registry import Registry
-from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
-from crabpot.elevation.approvals import Desk
-from crabpot.elevation.rules import Way
+from crabpot.decide.elevation import Way
 from crabpot.errors import SandboxLost
-from crabpot.execution import Execution
-from crabpot.fleet import Fleet
 from crabpot.gateway import Gateway
 from crabpot.host_commands import run as elevated
 from crabpot.host_commands.departure import Departure
 from crabpot.host_commands.plan import Host
 from crabpot.host_commands.shims import HostCommands
-from crabpot.runner.frames import FrameReader, encode
+from crabpot.runner.core.frames import FrameReader, encode
+from crabpot.sandboxes.execution import Execution
+from crabpot.sandboxes.fleet import Fleet
 from crabpot.settings import AgentSettings, Elevated, Limits, Sandbox, Settings, Size, Tools
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.build import build
+from crabpot.wire.calls import RunnerWire
+from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

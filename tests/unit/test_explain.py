@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crabpot.backends.registry import Registry
-from crabpot.elevation import rules as elevation
+from crabpot.decide import elevation, placement, policy, sessions
 from crabpot.errors import SessionError
 from crabpot.explain import Explainer
-from crabpot.placement import rules as placement
-from crabpot.placement import sessions
-from crabpot.policy import rules as policy
 from crabpot.spec.build import build
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import sqlite3
 
 import pytest
 
+from crabpot.approvals.requests import Answer
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import FILE_NAME
-from crabpot.elevation.requests import Answer
 from crabpot.errors import CrabpotError, SessionError
-from crabpot.streams import Streams
+from crabpot.sandboxes.streams import Streams
 
 S = "agent:main:main"
 # Blueprint §9, to the letter.

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crabpot import lint
 from crabpot.backends.registry import Registry
+from crabpot.decide import check
+from crabpot.decide.sessions import names_a_session
 from crabpot.doors.cli import show
 from crabpot.errors import ConfigError, Problem, SessionError
 from crabpot.explain import Explainer
-from crabpot.placement.sessions import names_a_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,5 +170,5 @@ def _ask_everything(loaded: Settings, key: str, command: str | None, around: Sur
     json.dumps(answer)
     lines = list(show.explanation([answer], explainer, colour=False))
     assert all(line.isprintable() for line in lines), "nothing from outside may move the cursor"
-    found = lint.check(replace(loaded, file=None), around)
+    found = check.check(replace(loaded, file=None), around)
     assert all(line.isprintable() for line in show.findings(found, None, colour=False))

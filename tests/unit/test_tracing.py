@@ -9,11 +9,11 @@ import time
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from tests.collector import attributes, collecting
 
 from crabpot import tracing
-from crabpot.elevation.requests import Answer
-from crabpot.streams import Streams
+from crabpot.approvals.requests import Answer
+from crabpot.sandboxes.streams import Streams
+from tests.collector import attributes, collecting
 
 S = "agent:main:main"
 SECRET = "hunter2-hunter2"

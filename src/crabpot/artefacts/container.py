@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.docker import render
 from crabpot.backends.docker.render import Bind
-from crabpot.elevation.commands import is_deceptive, name_of
+from crabpot.decide.commands import is_deceptive, name_of
 from crabpot.errors import CrabpotError
 from crabpot.settings import MIB, Size
 from crabpot.spec.spec import User

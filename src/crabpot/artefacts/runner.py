@@ -26,6 +26,8 @@ ROOTS = ("/workspace/brain_work", "/workspace/brain.git")
 HEALTH = f"test -S {SOCKET}"
 
 _HOME = "/opt/crabpot/runner"
+# Where the runner's files lie, beside the Dockerfile.
+COPIED = "runner"
 _SOCKET_VOLUME = "socket-volume"
 _SOCKET_FOLDER = "/run/clawfactory"
 _VOLUMES = (
@@ -36,8 +38,8 @@ _VOLUMES = (
 _VAR_RUN = "/var/run"
 
 _DOCKERFILE = """\
-# A runner on a socket of its own. Build it in a folder that has the runner's files beside this one, which
-#   crabpot render runner-dockerfile --out runner
+# A runner on a socket of its own. Build it in a folder that has the runner's files in {copied}/ beside this one, which
+#   crabpot render runner-dockerfile --out clawfactory-runner
 # writes; the user must be the owner of what is mounted at {roots}.
 ARG BASE=debian:12-slim
 FROM ${{BASE}}
@@ -53,7 +55,7 @@ RUN for program in python3 git jq diff; do command -v "$program" >/dev/null || m
 RUN mkdir -p {home} {roots} {socket_folder} \\
     && chown "${{UID}}:${{GID}}" {roots} {socket_folder} \\
     && chmod 0750 {socket_folder}
-COPY *.py {home}/
+COPY {copied} {home}/
 RUN chmod -R a+rX,go-w {home}
 USER ${{UID}}:${{GID}}
 WORKDIR {first}
@@ -71,6 +73,7 @@ def dockerfile(user: User, commands: Sequence[str]) -> str:
         uid=user.uid,
         gid=user.gid,
         home=_HOME,
+        copied=COPIED,
         socket_folder=_SOCKET_FOLDER,
         command=json.dumps(words),
     )

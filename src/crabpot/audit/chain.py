@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from crabpot.counting import counted
+from crabpot.wording import counted
 
 if TYPE_CHECKING:
     import sqlite3

@@ -15,10 +15,10 @@ from crabpot.audit.chain import append
 from crabpot.audit.coalescing import EVERY_S, Coalescer
 from crabpot.audit.retention import Retention
 from crabpot.audit.tables import SCHEMA
-from crabpot.database import connect
 from crabpot.errors import CrabpotError
-from crabpot.ownership import make_own
 from crabpot.settings import Audit
+from crabpot.state.ownership import make_own
+from crabpot.state.sqlite import connect
 
 if TYPE_CHECKING:
     import sqlite3

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from crabpot.runner import landlock
+from crabpot.runner.core import landlock
 from crabpot.spec import hardening, network
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from crabpot.spec.spec import SandboxSpec
+    from crabpot.wire.channel import Channel
 
 State = Literal["enforced", "degraded", "refused"]
 
@@ -42,18 +42,6 @@ class Clause:
     def as_json(self) -> dict[str, str]:
         """Give the shape that explain, doctor and the audit log show."""
         return {"name": self.name, "state": self.state, "how": self.how}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
-    """A connected, non-blocking stream to a runner; `decode` strips an engine's own framing from what arrives.
-
-    `ready` is the runner's answer to hello where the backend has greeted it already.
-    """
-
-    sock: socket.socket
-    decode: Callable[[bytes], bytes] | None = None
-    ready: dict[str, Any] | None = None
 
 
 class Opened(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crabpot.backends import sighting
+from crabpot.backends.linux import procs
 from crabpot.errors import SandboxUnavailable
-from crabpot.eventloop import in_loop
+from crabpot.scheduling.event_loop import in_loop
 from crabpot.settings import Docker
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Registry:
         opened = await backend.open(spec)
         try:
             if self._told is not None:
-                self._told(spec, backend.name, clauses, sighting.look(opened.pid))
+                self._told(spec, backend.name, clauses, procs.look(opened.pid))
         except BaseException:
             await opened.close()
             raise

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null
 from crabpot.config.reading import SPACE, parse
-from crabpot.counting import counted
-from crabpot.writing import write_whole
+from crabpot.state.files import write_whole
+from crabpot.wording import counted
 
 Step: TypeAlias = str | int
 

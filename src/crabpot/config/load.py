@@ -12,9 +12,9 @@ from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null
 from crabpot.config.merge import merge, places
 from crabpot.config.reading import parse
 from crabpot.config.schema import File, read
+from crabpot.decide import policy
+from crabpot.decide.sessions import is_agent_id
 from crabpot.errors import ConfigError, Problem
-from crabpot.placement.sessions import is_agent_id
-from crabpot.policy import rules as policy
 from crabpot.settings import (
     DEFAULT_WORKSPACE,
     AgentSettings,
@@ -27,7 +27,7 @@ from crabpot.settings import (
     Tools,
 )
 from crabpot.spec import binds, build, grants
-from crabpot.untrusted import read_regular
+from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

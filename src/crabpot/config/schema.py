@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 from crabpot.config.document import Array, Object, Value, is_null, join, kind
 from crabpot.settings import DEFAULT_WORKSPACE, Audit, Gateway, Runner, Sandbox, Size, Tools, camel
-from crabpot.suggest import closest
+from crabpot.wording import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import codecs
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crabpot.policy.rules import canonical
+from crabpot.decide.policy import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

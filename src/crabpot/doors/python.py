@@ -10,16 +10,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crabpot import app, gateway, keeping
+from crabpot import app, gateway
+from crabpot.decide import sessions
 from crabpot.errors import ConfigError, Problem
-from crabpot.placement import sessions
+from crabpot.sandboxes import private_folders
 from crabpot.settings import camel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from crabpot.elevation.approvals import Approver
-    from crabpot.elevation.requests import Answer, Request
+    from crabpot.approvals.desk import Approver
+    from crabpot.approvals.requests import Answer, Request
     from crabpot.model import ToolResult
 
     Callback = Callable[[Request], Awaitable[Answer | None]]
@@ -131,4 +132,4 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
         yield box
     finally:
         await made.close()
-        await asyncio.to_thread(keeping.remove, wired.around.state, lambda kept: kept.scope_key == box.session)
+        await asyncio.to_thread(private_folders.remove, wired.around.state, lambda kept: kept.scope_key == box.session)

@@ -7,15 +7,15 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from crabpot import keeping
-from crabpot.backends import usage
+from crabpot.backends.linux import usage
 from crabpot.errors import CrabpotError
 from crabpot.model import Place
-from crabpot.placement.rules import sandbox_name
+from crabpot.sandboxes import private_folders
+from crabpot.spec.naming import sandbox_name
 
 if TYPE_CHECKING:
-    from crabpot.fleet import Live
     from crabpot.gateway import Gateway
+    from crabpot.sandboxes.fleet import Live
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ async def sweep(gateway: Gateway) -> list[str]:
     await gateway.execution.reap(now)
     # In a thread: what an agent left may take long to remove, and calls go on.
     state = gateway.execution.around.state
-    pruned = await asyncio.to_thread(keeping.prune, state, gateway.settings, now=now)
+    pruned = await asyncio.to_thread(private_folders.prune, state, gateway.settings, now=now)
     return [kept.name for kept in pruned]
 
 
@@ -68,7 +68,7 @@ def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "created": kept.created,
             "used": kept.used,
         }
-        for kept in keeping.listed(state)
+        for kept in private_folders.listed(state)
     }
     for one in living:
         if one["place"] == Place.SANDBOX.value:

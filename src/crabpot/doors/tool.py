@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.reply import CODES
+from crabpot.wire.replies import CODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from crabpot.audit.records import of_connection
 from crabpot.egress.addresses import special
-from crabpot.egress.asking import Questions, write_down
+from crabpot.egress.approval import Questions, write_down
 from crabpot.egress.dialling import Unreachable, dial
 from crabpot.egress.resolving import Unresolved
 from crabpot.egress.routes import is_own
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from crabpot.egress.asking import Asked
+    from crabpot.decide.scope import Scope
+    from crabpot.egress.approval import Asked
     from crabpot.egress.destinations import Address, Destination
     from crabpot.egress.resolving import Resolver
     from crabpot.egress.rules import Rules
     from crabpot.egress.secrets import Secrets
-    from crabpot.placement.scope import Scope
 
     Added = tuple[tuple[bytes, bytes], ...]
 

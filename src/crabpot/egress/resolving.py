@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from crabpot.egress.destinations import embedded
-from crabpot.fairness import Allowance
-from crabpot.threads import FairThreads
+from crabpot.scheduling.fairness import Allowance
+from crabpot.scheduling.threads import FairThreads
 
 if TYPE_CHECKING:
     from crabpot.egress.destinations import Address

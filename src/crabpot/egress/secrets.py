@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from crabpot.untrusted import open_regular, read_handle
+from crabpot.state.untrusted import open_regular, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,31 +11,31 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from crabpot.arguments import InvalidCall, time_limit
+from crabpot.approvals.display import line
+from crabpot.approvals.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
+from crabpot.approvals.store import StoreUnavailable
 from crabpot.audit.records import of_answer, of_departure, of_request
 from crabpot.audit.store import AuditUnavailable
-from crabpot.elevation.catalogue import executes_nothing, needs
-from crabpot.elevation.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
-from crabpot.elevation.rules import Exit
-from crabpot.elevation.showing import line
-from crabpot.elevation.store import StoreUnavailable
+from crabpot.decide.elevation import Exit
+from crabpot.decide.known_programs import executes_nothing, needs
 from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
 from crabpot.model import Failure, Place, ToolResult
+from crabpot.sandboxes.arguments import InvalidCall, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
-    from crabpot.backends.reply import Reply
-    from crabpot.backends.wire import RunnerWire
-    from crabpot.elevation.approvals import Desk
-    from crabpot.elevation.rules import Elevation
-    from crabpot.execution import Execution
+    from crabpot.decide.elevation import Elevation
+    from crabpot.decide.placement import Placement
     from crabpot.host_commands.plan import Host, Plan
     from crabpot.model import ToolCall, Verdict
-    from crabpot.placement.rules import Placement
+    from crabpot.sandboxes.execution import Execution
+    from crabpot.sandboxes.streams import Streams
     from crabpot.settings import AgentSettings
-    from crabpot.streams import Streams
+    from crabpot.wire.calls import RunnerWire
+    from crabpot.wire.replies import Reply
 
     # A plan and its time limit in seconds.
     Run = Callable[[Plan, float], Awaitable[Reply]]

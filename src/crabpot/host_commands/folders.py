@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import HostRefused
-from crabpot.runner.beneath import Anchor, Opener
+from crabpot.runner.files.beneath import Anchor, Opener
 from crabpot.spec import hardening
 from crabpot.spec.binds import is_under, normal
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from crabpot.host_commands.guard.view import reaches
 
 if TYPE_CHECKING:
-    from crabpot.backends.inflight import Sink
-    from crabpot.backends.reply import Reply
     from crabpot.host_commands.plan import Plan
+    from crabpot.wire.in_flight import Sink
+    from crabpot.wire.replies import Reply
 
 _LONGEST_READ = 16 * 1024
 _READ_ONLY = re.compile(r"read-only file system|\bEROFS\b", re.IGNORECASE)

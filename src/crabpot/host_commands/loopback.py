@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crabpot.elevation.sshkey import problem_with_key
+from crabpot.decide.ssh_key import problem_with_key
 from crabpot.errors import HostRefused
 from crabpot.host_commands import trusted
 from crabpot.spec.binds import expand
@@ -17,7 +17,7 @@ from crabpot.spec.binds import expand
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from crabpot.elevation.identity import Identity
+    from crabpot.approvals.identity import Identity
     from crabpot.host_commands.folders import Folder
 
 HOST, PORT = "127.0.0.1", 22

@@ -10,10 +10,11 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crabpot.elevation import catalogue
-from crabpot.elevation.identity import identify
+from crabpot.approvals.identity import identify
+from crabpot.decide import known_programs
 from crabpot.errors import HostRefused
-from crabpot.host_commands import folders, git_identity, loopback, programs, trusted
+from crabpot.host_commands import folders, loopback, programs, trusted
+from crabpot.host_commands.git import identity
 from crabpot.host_commands.git import operation as operations
 from crabpot.host_commands.git import relay as relays
 from crabpot.host_commands.git.clock import Clock
@@ -27,10 +28,9 @@ from crabpot.spec import build
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from crabpot.approvals.identity import Identity
     from crabpot.backends.bubblewrap.candidates import Candidate
-    from crabpot.backends.wire import RunnerWire
-    from crabpot.elevation.identity import Identity
-    from crabpot.elevation.rules import Way
+    from crabpot.decide.elevation import Way
     from crabpot.host_commands.folders import Folder
     from crabpot.host_commands.git.operation import Operation
     from crabpot.host_commands.git.prepared import Prepared
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
+    from crabpot.wire.calls import RunnerWire
 
 _PASSED = ("HOME", "USER", "LANG", "SSH_AUTH_SOCK")
 # Git that takes an agent's pack needs no less, however small the sandbox is.
@@ -206,7 +207,7 @@ class Host:
         if "ssh" not in way.credentials:
             given.pop("SSH_AUTH_SOCK", None)
         if argv[0] == "git":
-            given |= await git_identity.variables(env, self.around.home)
+            given |= await identity.variables(env, self.around.home)
         return given
 
     def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
@@ -241,10 +242,10 @@ class Host:
 def _dangers(
     argv: tuple[str, ...], way: Way, guard: Guard | None, hop: Hop | None, *, relayed: bool = False
 ) -> list[str]:
-    found = [catalogue.danger(way.pattern), catalogue.danger(f"{argv[0]} *")]
+    found = [known_programs.danger(way.pattern), known_programs.danger(f"{argv[0]} *")]
     if guard is None and hop is None and not relayed:
         found.append('unconfined: the pattern says confine: "host", so it may do whatever the gateway\'s user may')
-    if guard is not None and "docker" in (*way.credentials, *catalogue.needs(argv).credentials):
+    if guard is not None and "docker" in (*way.credentials, *known_programs.needs(argv).credentials):
         found.append("it is given the docker engine's socket, and with it the whole host")
     return list(dict.fromkeys(one for one in found if one is not None))
 

@@ -7,8 +7,8 @@ import json
 import os
 import stat
 
-from crabpot.elevation.catalogue import EXECUTES, SHELLS_AND_INTERPRETERS, USES_GIT
-from crabpot.runner.beneath import Anchor, Opener
+from crabpot.decide.known_programs import EXECUTES, SHELLS_AND_INTERPRETERS, USES_GIT
+from crabpot.runner.files.beneath import Anchor, Opener
 
 _LARGEST, _LARGEST_TOLD = 256 * 1024, 4 * 1024 * 1024
 _MOST_SHOWN = 20

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.host.backend import start_in
-from crabpot.backends.wire import RunnerWire
 from crabpot.errors import HostRefused, SandboxError
 from crabpot.host_commands.guard.start import Guarded, start
 from crabpot.host_commands.hints import Listening, told
 from crabpot.host_commands.plan import check
+from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from crabpot.backends.host.backend import HostRunner
-    from crabpot.backends.inflight import Sink
-    from crabpot.backends.reply import Reply
-    from crabpot.backends.wire import Signals, Source
+    from crabpot.host_commands.alternation import Turns
     from crabpot.host_commands.loopback import Hop
     from crabpot.host_commands.plan import Plan
-    from crabpot.host_commands.turns import Turns
+    from crabpot.wire.calls import Signals, Source
+    from crabpot.wire.in_flight import Sink
+    from crabpot.wire.replies import Reply
 
 _START_S = 20.0
 _ENDS = ("INT", "TERM", "HUP", "QUIT")

@@ -11,27 +11,27 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_call
-from crabpot.elevation import rules
-from crabpot.elevation.rules import Exit
+from crabpot.decide import elevation
+from crabpot.decide.elevation import Exit
+from crabpot.decide.placement import Placement
 from crabpot.errors import HostRefused
 from crabpot.host_commands import run as elevated
+from crabpot.host_commands.alternation import Turns
 from crabpot.host_commands.plan import check
-from crabpot.host_commands.turns import Turns
 from crabpot.model import Place, ToolCall
-from crabpot.placement.rules import Placement
-from crabpot.streams import counting
+from crabpot.sandboxes.streams import counting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from crabpot.backends.conversation import Answers, Conversation
-    from crabpot.backends.reply import Reply
-    from crabpot.elevation.rules import Elevation
-    from crabpot.fleet import Live
+    from crabpot.decide.elevation import Elevation
+    from crabpot.decide.scope import Scope
     from crabpot.host_commands.departure import Departure
     from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolResult, Verdict
-    from crabpot.placement.scope import Scope
+    from crabpot.sandboxes.fleet import Live
+    from crabpot.wire.replies import Reply
+    from crabpot.wire.upcalls import Answers, Conversation
 
 _PASSED_ON = frozenset({"INT", "TERM", "HUP", "QUIT", "USR1", "USR2"})
 _ENDS = frozenset({"INT", "TERM", "HUP", "QUIT"})
@@ -79,7 +79,7 @@ class HostCommands:
         limits = scope.agent.sandbox.limits
         args = {"command": shlex.join(argv), "cwd": cwd, "timeout": limits.time_ceiling}
         call = ToolCall(id=next(self._ids), session=scope.session, tool="exec", args=args)
-        verdict = rules.decide_host_command(argv, scope.agent)
+        verdict = elevation.decide_host_command(argv, scope.agent)
         link = _Link(conversation)
         if verdict.answer.exit is Exit.STAYS_IN:
             result = call.failed("denied", f"{argv[0]} does not leave: {verdict.because} ({verdict.source})")

@@ -6,14 +6,14 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from crabpot.elevation.identity import identify
+from crabpot.approvals.identity import identify
 from crabpot.errors import HostRefused
 from crabpot.settings import TRUSTED_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crabpot.elevation.identity import Identity
+    from crabpot.approvals.identity import Identity
     from crabpot.settings import AgentSettings
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from crabpot.backends.bubblewrap.limits import amount
+from crabpot.backends.linux.limits import amount
 from crabpot.settings import GIB, MIB
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if not __package__:
     sys.modules["crabpot_runner"] = package
     __package__, __spec__ = "crabpot_runner", None
 
-from .server import main
+from .core.server import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

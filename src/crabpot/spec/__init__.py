@@ -1,1 +1,5 @@
-"""What a sandbox is, backend-neutral. Pure, but for resolving links."""
+"""What a sandbox is: mounts, network, limits and system calls, as frozen data that no backend has touched.
+
+May import: settings, model and below.
+Must never enter: processes, sockets, and anything that only one backend needs.
+"""

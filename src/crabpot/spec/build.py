@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from crabpot.placement.rules import sandbox_name
 from crabpot.spec import binds, grants, hardening, network
+from crabpot.spec.naming import sandbox_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:

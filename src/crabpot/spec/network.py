@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from crabpot.suggest import closest
+from crabpot.wording import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def written(names: Iterable[str], *, interpreter: str, runner: str) -> dict[str, bytes]:
     """Give one for each name; all they do is ask, through the runner."""
-    program = f"exec {shlex.quote(interpreter)} -I -S {runner}/shim.py"
+    program = f"exec {shlex.quote(interpreter)} -I -S {runner}/upcalls/shim.py"
     return {f"{hardening.SHIMS}/{name}": f'#!/bin/sh\n{program} {name} "$@"\n'.encode() for name in names}

@@ -14,7 +14,7 @@ from crabpot.audit.coalescing import Coalescer
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.records import of_connection
 from crabpot.audit.store import AuditLog
-from crabpot.doors.cli.auditing import _line
+from crabpot.doors.cli.commands.audit import _line
 
 WHY = "it is not listed (agents.defaults.sandbox.network.allow)"
 

@@ -16,9 +16,9 @@ from crabpot.audit import tables, volumes
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import AuditLog
 from crabpot.audit.tables import SCHEMA
-from crabpot.database import connect
 from crabpot.errors import CrabpotError
 from crabpot.settings import Audit
+from crabpot.state.sqlite import connect
 
 SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
 DAY_S = 86400.0

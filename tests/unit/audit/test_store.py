@@ -13,10 +13,10 @@ import textwrap
 import pytest
 
 import crabpot
-from crabpot import database
 from crabpot.audit import store, tables
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import AuditLog, AuditUnavailable
+from crabpot.state import sqlite
 
 SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
 
@@ -105,7 +105,7 @@ def test_a_loop_that_ended_before_it_heard_does_not_end_the_writer(state):
     log = AuditLog(state)
     log.open()
     blocker = sqlite3.connect(os.path.join(state, store.FILE_NAME), isolation_level=None)
-    database.connect(os.path.join(state, store.FILE_NAME), tables.SCHEMA).close()
+    sqlite.connect(os.path.join(state, store.FILE_NAME), tables.SCHEMA).close()
     blocker.execute("BEGIN IMMEDIATE")
 
     async def give_up():
@@ -279,7 +279,7 @@ async def test_more_records_than_are_kept_while_the_disk_is_full_become_a_gap_th
 
 
 def test_to_append_looks_at_no_record_before_the_last(state):
-    connection = database.connect(_made(state), tables.SCHEMA)
+    connection = sqlite.connect(_made(state), tables.SCHEMA)
     statements = []
     connection.set_trace_callback(statements.append)
     store._append(connection, [record(1) | {"time": 1.0}, record(2) | {"time": 2.0}])
@@ -293,7 +293,7 @@ def test_to_append_looks_at_no_record_before_the_last(state):
 
 
 def test_to_read_the_last_records_or_one_is_no_search_either(state):
-    connection = database.connect(_made(state), tables.SCHEMA)
+    connection = sqlite.connect(_made(state), tables.SCHEMA)
     for query in (
         "SELECT number, text, hash FROM records ORDER BY number DESC LIMIT 20",
         "SELECT number, text, hash FROM records WHERE number = 5",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.policy import rules as policy
+from crabpot.decide import policy
 from crabpot.settings import Network, Sandbox, Size
 
 if TYPE_CHECKING:

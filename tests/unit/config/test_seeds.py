@@ -11,12 +11,10 @@ import pytest
 
 from crabpot.config.document import SyntaxProblem, plain
 from crabpot.config.reading import parse
-from crabpot.elevation import rules as elevation
-from crabpot.elevation.rules import Exit
+from crabpot.decide import elevation, placement, policy
+from crabpot.decide.elevation import Exit
+from crabpot.decide.sessions import parse as session
 from crabpot.model import Place
-from crabpot.placement import rules as placement
-from crabpot.placement.sessions import parse as session
-from crabpot.policy import rules as policy
 from crabpot.settings import Network, Sandbox, Tools
 from crabpot.spec.build import build
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot import lint
 from crabpot.config import starter
 from crabpot.config.document import Object
 from crabpot.config.edit import set_value
 from crabpot.config.reading import parse
+from crabpot.decide import check
 from crabpot.settings import Tools
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def test_every_value_of_the_starter_is_the_default(load_text: Callable[[str], Se
 
 
 def test_nothing_in_the_starter_needs_a_second_look(load_text: Callable[[str], Settings], around: Surroundings) -> None:
-    assert lint.findings(load_text(starter.TEXT).defaults, around) == []
+    assert check.findings(load_text(starter.TEXT).defaults, around) == []
 
 
 def test_every_setting_of_the_starter_has_a_comment() -> None:

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from crabpot.doors.client import connect
-from crabpot.doors.serve import SOCKET_NAME
+from crabpot.doors.local.client import connect
+from crabpot.doors.local.server import SOCKET_NAME
 from crabpot.errors import CrabpotError
-from crabpot.runner.frames import FrameReader, encode
+from crabpot.runner.core.frames import FrameReader, encode
 
 S = "agent:main:main"
 RESULT = {"success": True, "stdout": "", "stderr": "", "exit_code": 0, "error": None, "truncated": False, "data": None}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.doors.cli.copier import Remote
-from crabpot.doors.cli.copying import parse
-from crabpot.doors.cli.receiving import Receiver
-from crabpot.doors.cli.sending import Sender
+from crabpot.doors.cli.commands.cp import parse
+from crabpot.doors.cli.copying.copier import Remote
+from crabpot.doors.cli.copying.receiving import Receiver
+from crabpot.doors.cli.copying.sending import Sender
 from crabpot.errors import CrabpotError
 from crabpot.model import Failure, ToolResult
 

@@ -10,11 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.ordinary_user import UID, interpreter, readable_source, skip_or_fail, unavailable
 
-from crabpot.doors.cli.demo import demo
+from crabpot.doors.cli.commands.demo import demo
 from crabpot.doors.cli.frame import Frame
-from crabpot.verify.catalogue import chosen
+from crabpot.proof.verify.catalogue import chosen
+from tests.ordinary_user import UID, interpreter, readable_source, skip_or_fail, unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def test_the_tour_is_whole_and_leaves_nothing(embedded: None, capsys, tmp_path: 
 
 
 def test_every_attack_of_the_tour_exists() -> None:
-    from crabpot.doors.cli import demo as module
+    from crabpot.doors.cli.commands import demo as module
 
     assert len(chosen(module._ATTACKS)) == len(module._ATTACKS) >= 12
 

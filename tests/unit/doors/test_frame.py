@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from crabpot.decide.commands import parse
 from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, complain, hoisted, run, shell_text
-from crabpot.elevation.commands import parse
 from crabpot.errors import ConfigError, CrabpotError, Problem, SessionError
 
 ORDERS = [

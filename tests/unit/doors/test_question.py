@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.doors.cli import question
-from crabpot.elevation.commands import is_deceptive
-from crabpot.elevation.identity import Identity
-from crabpot.elevation.requests import Answer, FolderIdentity, Request
+from crabpot.approvals.identity import Identity
+from crabpot.approvals.requests import Answer, FolderIdentity, Request
+from crabpot.decide.commands import is_deceptive
+from crabpot.doors.cli.terminal import question
 
 
 def a_request(**changes):

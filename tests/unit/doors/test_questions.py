@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from crabpot.doors.questions import Answerer, Asker
-from crabpot.elevation.requests import Answer, Request, denied, new_id
-from crabpot.runner.frames import MAX_PAYLOAD, FrameError
+from crabpot.approvals.requests import Answer, Request, denied, new_id
+from crabpot.doors.local.questions import Answerer, Asker
+from crabpot.runner.core.frames import MAX_PAYLOAD, FrameError
 
 YES = Answer(allowed=True, by="terminal")
 

@@ -15,12 +15,12 @@ import pytest
 
 import crabpot
 from crabpot.audit.reading import AuditReader
-from crabpot.doors.client import connect
-from crabpot.doors.serve import SOCKET_NAME, AlreadyServing, fingerprint, serve
+from crabpot.doors.local.client import connect
+from crabpot.doors.local.server import SOCKET_NAME, AlreadyServing, fingerprint, serve
 from crabpot.errors import CrabpotError
 from crabpot.model import ToolResult
-from crabpot.runner.frames import MAX_LINE, WINDOW, FrameReader, encode
-from crabpot.streams import Streams
+from crabpot.runner.core.frames import MAX_LINE, WINDOW, FrameReader, encode
+from crabpot.sandboxes.streams import Streams
 
 S = "agent:main:main"
 

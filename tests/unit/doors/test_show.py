@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crabpot.backends.registry import Registry
+from crabpot.decide.check import Finding
 from crabpot.doors.cli import show
 from crabpot.explain import Explainer
-from crabpot.lint import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

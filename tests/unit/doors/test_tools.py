@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from crabpot.decide.tools import BUILT_IN
 from crabpot.doors import tools
-from crabpot.policy.catalogue import BUILT_IN
 
 S = "agent:main:main"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from crabpot.backends.base import Clause
-from crabpot.doors.cli import auditors_page, junit
-from crabpot.verify.claims import Claim, Finding, NotCarriedOut, Opened, Outcome
-from crabpot.verify.judging import Fact
-from crabpot.verify.report import Report
+from crabpot.doors.cli.reports import auditors_page, junit
+from crabpot.proof.verify.claims import Claim, Finding, NotCarriedOut, Opened, Outcome
+from crabpot.proof.verify.judging import Fact
+from crabpot.proof.verify.report import Report
 
 EVIL = "<script>alert(1)</script>\x1b[2J\x00\u202e\"'&]]>"
 

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 
+from crabpot.decide.scope import acting_for
 from crabpot.egress.resolving import SystemResolver, Unresolved
-from crabpot.placement.scope import acting_for
 
 
 async def ask(resolver, agent, scope, name):

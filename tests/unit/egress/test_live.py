@@ -18,11 +18,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.ordinary_user import open_gateway, skip_or_fail, unavailable
 
 from crabpot.egress.proxy import serve
 from crabpot.egress.reaching import Ground, WayOut
 from crabpot.egress.secrets import Secrets
+from tests.ordinary_user import open_gateway, skip_or_fail, unavailable
 
 from .places import Names, Server, certified, serving
 

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.egress.destinations import BadDestination, read_authority
-from crabpot.egress.messages import (
-    BadRequest,
-    Body,
-    check_host,
-    check_inside,
-    destination_of,
-    read_head,
-    write_head,
-)
+from crabpot.egress.messages import BadRequest, Body, check_host, check_inside, destination_of, read_head, write_head
 
 PLACE = read_authority("example.com:80")
 

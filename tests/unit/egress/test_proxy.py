@@ -8,14 +8,14 @@ import ssl
 
 import pytest
 
+from crabpot.approvals.requests import Answer, denied
 from crabpot.config.load import from_text
+from crabpot.decide.scope import Scope
 from crabpot.egress.destinations import read_authority
 from crabpot.egress.inspection import Disagreement, Speaks, check_kind
 from crabpot.egress.proxy import serve
 from crabpot.egress.reaching import Ground, WayOut
 from crabpot.egress.secrets import Secrets
-from crabpot.elevation.requests import Answer, denied
-from crabpot.placement.scope import Scope
 from crabpot.spec.binds import Surroundings
 
 from .places import Names, Server, certified, serving

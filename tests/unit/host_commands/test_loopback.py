@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import sshd
 
 from crabpot.errors import HostRefused
 from crabpot.host_commands.loopback import parse_user
 from crabpot.host_commands.run import Caller, run
+from tests import sshd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

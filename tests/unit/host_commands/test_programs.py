@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.elevation.catalogue import EXECUTES
+from crabpot.decide.known_programs import EXECUTES
 from crabpot.host_commands.programs import executes
 
 if TYPE_CHECKING:

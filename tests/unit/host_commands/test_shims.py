@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import sshd
-from tests.ordinary_user import skip_or_fail
 
 from crabpot.app import start
+from crabpot.approvals.requests import Answer
 from crabpot.audit.reading import AuditReader
-from crabpot.elevation.requests import Answer
 from crabpot.host_commands.shims import AT_ONCE
+from tests import sshd
+from tests.ordinary_user import skip_or_fail
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from crabpot.elevation.requests import Request
+    from crabpot.approvals.requests import Request
     from crabpot.model import ToolResult
 
 SESSION = "agent:main:main"
@@ -167,7 +167,7 @@ async def test_a_name_that_is_not_listed_does_not_exist_and_cannot_be_asked_for(
         desk.script("other", "#!/bin/sh\ntouch ran\n")
         assert (await desk.exec("ls /crabpot/bin; other; echo $?")).stdout == "tool\n127\n"
         python = "/usr/bin/python3"
-        forged = await desk.exec(f"{python} -I -S /crabpot/runner/shim.py other; echo $?")
+        forged = await desk.exec(f"{python} -I -S /crabpot/runner/upcalls/shim.py other; echo $?")
         assert forged.stdout == "126\n"
         assert "no host command of this name is listed" in forged.stderr
         assert (await desk.exec("touch /crabpot/bin/new || rm /crabpot/bin/tool || echo no")).stdout == "no\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.runner import files
+from crabpot.runner.files import file_tools
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
@@ -12,7 +12,7 @@ def ctx(request, tmp_path):
     workspace, agent = tmp_path / "workspace", tmp_path / "agent"
     workspace.mkdir()
     agent.mkdir()
-    context = files.Context(str(workspace), (str(workspace), str(agent)), kernel=request.param)
+    context = file_tools.Context(str(workspace), (str(workspace), str(agent)), kernel=request.param)
     yield context
     context.close()
 

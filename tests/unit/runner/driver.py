@@ -11,14 +11,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from crabpot.runner import frames
-from crabpot.runner.frames import FrameReader, encode
+from crabpot.runner.core import frames
+from crabpot.runner.core.frames import FrameReader, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-FOLDER = pathlib.Path(frames.__file__).parent
+FOLDER = pathlib.Path(frames.__file__).parent.parent
 MAIN = str(FOLDER / "__main__.py")
 FAKE_TOOLS = str(pathlib.Path(__file__).with_name("fake_tools.py"))
 PYTHON = os.environ.get("CRABPOT_RUNNER_PYTHON", sys.executable)

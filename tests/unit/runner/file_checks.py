@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from crabpot.runner import files, search
-from crabpot.runner.failure import ToolError
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files import file_tools
+from crabpot.runner.search import search_tools
 
 
 def fails(tool, args, ctx) -> tuple[str, str]:
@@ -23,7 +24,7 @@ def code(tool, args, ctx) -> str:
 
 
 def content(args, ctx) -> bytes:
-    return files.read(args, ctx)["payload"]
+    return file_tools.read(args, ctx)["payload"]
 
 
 def leftovers(folder) -> list[str]:
@@ -79,5 +80,5 @@ def fill(ws, content: dict[str, str | bytes]) -> None:
 
 
 def found(ctx, ripgrep, **args) -> list[tuple[str, int]]:
-    matches = search.grep(args, ctx, ripgrep=ripgrep)["data"]["matches"]
+    matches = search_tools.grep(args, ctx, ripgrep=ripgrep)["data"]["matches"]
     return [(match["path"], match["line"]) for match in matches]

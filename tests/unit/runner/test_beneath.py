@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner import openat2
-from crabpot.runner.beneath import Anchor, Opener
+from crabpot.runner.files import openat2
+from crabpot.runner.files.beneath import Anchor, Opener
 
 NAMES = ["a", "b", "c"]
 TARGETS = st.one_of(

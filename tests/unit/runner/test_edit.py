@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner import files
-from crabpot.runner.atomic import Replacement
-from crabpot.runner.failure import ToolError
-from crabpot.runner.target import Target
-from crabpot.runner.text import Occurrences, unify
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files import file_tools
+from crabpot.runner.files.atomic import Replacement
+from crabpot.runner.files.target import Target
+from crabpot.runner.files.text import Occurrences, unify
 
 from .file_checks import code, content, fails, leftovers
 
@@ -21,13 +21,13 @@ from .file_checks import code, content, fails, leftovers
 def test_edit_replaces_what_stands_once(ctx, ws) -> None:
     (ws / "f").write_text("one two three two\n")
     os.chmod(ws / "f", 0o755)
-    assert files.edit({"path": "f", "old": "one", "new": "1"}, ctx)["data"] == {"replacements": 1}
-    got, message = fails(files.edit, {"path": "f", "old": "two", "new": "2"}, ctx)
+    assert file_tools.edit({"path": "f", "old": "one", "new": "1"}, ctx)["data"] == {"replacements": 1}
+    got, message = fails(file_tools.edit, {"path": "f", "old": "two", "new": "2"}, ctx)
     assert (got, "2 times" in message) == ("ambiguous_match", True)
-    assert files.edit({"path": "f", "old": "two", "new": "", "all": True}, ctx)["data"] == {"replacements": 2}
-    assert code(files.edit, {"path": "f", "old": "two", "new": "2"}, ctx) == "no_match"
-    assert code(files.edit, {"path": "none", "old": "two", "new": "2"}, ctx) == "not_found"
-    assert code(files.edit, {"path": "no/ne", "old": "two", "new": "2"}, ctx) == "not_found"
+    assert file_tools.edit({"path": "f", "old": "two", "new": "", "all": True}, ctx)["data"] == {"replacements": 2}
+    assert code(file_tools.edit, {"path": "f", "old": "two", "new": "2"}, ctx) == "no_match"
+    assert code(file_tools.edit, {"path": "none", "old": "two", "new": "2"}, ctx) == "not_found"
+    assert code(file_tools.edit, {"path": "no/ne", "old": "two", "new": "2"}, ctx) == "not_found"
     assert (ws / "f").read_text() == "1  three \n"
     assert stat.S_IMODE(os.stat(ws / "f").st_mode) == 0o755
     assert leftovers(ws) == []
@@ -35,7 +35,7 @@ def test_edit_replaces_what_stands_once(ctx, ws) -> None:
 
 def test_overlapping_occurrences_are_ambiguous(ctx, ws) -> None:
     (ws / "f").write_text("aaa")
-    assert code(files.edit, {"path": "f", "old": "aa", "new": "b"}, ctx) == "ambiguous_match"
+    assert code(file_tools.edit, {"path": "f", "old": "aa", "new": "b"}, ctx) == "ambiguous_match"
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_overlapping_occurrences_are_ambiguous(ctx, ws) -> None:
     ],
 )
 def test_edit_keeps_line_endings_and_mark(before, old, new, after, ctx) -> None:
-    writer = files.InputWriter({"path": "f"}, ctx)
+    writer = file_tools.InputWriter({"path": "f"}, ctx)
     writer.write(before)
     writer.commit()
-    files.edit({"path": "f", "old": old, "new": new}, ctx)
+    file_tools.edit({"path": "f", "old": old, "new": new}, ctx)
     assert content({"path": "f", "encoding": "base64"}, ctx) == after
 
 
@@ -104,6 +104,6 @@ def test_an_edit_of_a_file_that_changes_meanwhile_is_a_conflict(ctx, ws) -> None
 
 def test_a_file_too_large_to_edit_is_refused(ctx, ws) -> None:
     with open(ws / "big", "wb") as file:
-        file.truncate(files.EDIT_LIMIT + 1)
-    got, message = fails(files.edit, {"path": "big", "old": "a", "new": "b"}, ctx)
+        file.truncate(file_tools.EDIT_LIMIT + 1)
+    got, message = fails(file_tools.edit, {"path": "big", "old": "a", "new": "b"}, ctx)
     assert (got, "16 MiB" in message) == ("invalid_arguments", True)

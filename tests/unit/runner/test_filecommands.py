@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 
-from crabpot.runner.allowed import DEFAULT, check_any, check_name
-from crabpot.runner.failure import ToolError
-from crabpot.runner.filecommands import RULES
-from crabpot.runner.jqcommand import jq
-from crabpot.runner.roots import Roots
-from crabpot.runner.words import split
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.socket.allowed import DEFAULT, check_any, check_name
+from crabpot.runner.socket.filecommands import RULES
+from crabpot.runner.socket.jqcommand import jq
+from crabpot.runner.socket.roots import Roots
+from crabpot.runner.socket.splitting import split
 
 CHECKS = {**RULES, "jq": jq, "any": check_any}
 

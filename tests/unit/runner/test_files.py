@@ -8,8 +8,8 @@ import stat
 
 import pytest
 
-from crabpot.runner import files
-from crabpot.runner.failure import ToolError
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files import file_tools
 
 from .file_checks import code, content, fails, leftovers
 
@@ -47,8 +47,8 @@ from .file_checks import code, content, fails, leftovers
 )
 def test_wrong_arguments_are_refused_with_what_would_be_right(tool, args, says, ctx, ws) -> None:
     (ws / "f").write_text("x\n")
-    assert fails(files.TOOLS[tool], args, ctx)[0] == "invalid_arguments"
-    assert says in fails(files.TOOLS[tool], args, ctx)[1]
+    assert fails(file_tools.TOOLS[tool], args, ctx)[0] == "invalid_arguments"
+    assert says in fails(file_tools.TOOLS[tool], args, ctx)[1]
     assert (ws / "f").read_text() == "x\n"
 
 
@@ -75,10 +75,10 @@ def test_a_path_is_relative_to_the_workspace_or_absolute_as_seen_inside(ctx, ws,
 def test_a_relative_path_that_climbs_out_is_outside(path, ctx, tmp_path) -> None:
     (tmp_path / "agent/g").write_text("agent")
     for tool, rest in (
-        (files.read, {}),
-        (files.write, {"content": "x"}),
-        (files.edit, {"old": "a", "new": "b"}),
-        (files.ls, {}),
+        (file_tools.read, {}),
+        (file_tools.write, {"content": "x"}),
+        (file_tools.edit, {"old": "a", "new": "b"}),
+        (file_tools.ls, {}),
     ):
         assert code(tool, {"path": path, **rest}, ctx) == "outside"
 
@@ -92,20 +92,20 @@ def test_a_link_that_leads_out_of_the_tree_is_never_followed(target, ctx, ws, tm
     (ws / "link").symlink_to(target)
     (ws / "link2").symlink_to("link")
     for path in ("link", "link2", f"{ws}/link"):
-        assert code(files.read, {"path": path}, ctx) == "outside"
-        assert code(files.write, {"path": path, "content": "x"}, ctx) == "outside"
-        assert code(files.write, {"path": path, "content": "x", "append": True}, ctx) == "outside"
-        assert code(files.edit, {"path": path, "old": "a", "new": "b"}, ctx) == "outside"
+        assert code(file_tools.read, {"path": path}, ctx) == "outside"
+        assert code(file_tools.write, {"path": path, "content": "x"}, ctx) == "outside"
+        assert code(file_tools.write, {"path": path, "content": "x", "append": True}, ctx) == "outside"
+        assert code(file_tools.edit, {"path": path, "old": "a", "new": "b"}, ctx) == "outside"
     assert (tmp_path / "agent/g").read_text() == "a"
     assert leftovers(tmp_path) == []
 
 
 def test_a_folder_that_is_a_link_out_is_outside_for_every_tool(ctx, ws, tmp_path) -> None:
     (ws / "d").symlink_to(tmp_path / "agent")
-    assert code(files.write, {"path": "d/new/x", "content": "x"}, ctx) == "outside"
-    assert code(files.ls, {"path": "d"}, ctx) == "outside"
+    assert code(file_tools.write, {"path": "d/new/x", "content": "x"}, ctx) == "outside"
+    assert code(file_tools.ls, {"path": "d"}, ctx) == "outside"
     with pytest.raises(ToolError) as caught:
-        files.open_directory(ctx, "d")
+        file_tools.open_directory(ctx, "d")
     assert caught.value.code == "outside"
     assert os.listdir(tmp_path / "agent") == []
 
@@ -118,7 +118,7 @@ def test_links_that_stay_inside_are_followed_also_absolute_ones(ctx, ws) -> None
     (ws / "folder").symlink_to(ws / "d")
     for path in ("relative", "absolute", "folder/f"):
         assert content({"path": path}, ctx) == b"x"
-        assert files.write({"path": path, "content": path}, ctx)["data"] == {"size": len(path), "created": False}
+        assert file_tools.write({"path": path, "content": path}, ctx)["data"] == {"size": len(path), "created": False}
         assert (ws / "d/f").read_text() == path
         (ws / "d/f").write_text("x")
     assert (ws / "relative").is_symlink()
@@ -129,13 +129,13 @@ def test_links_that_stay_inside_are_followed_also_absolute_ones(ctx, ws) -> None
     "path", ["/proc/self/root/etc/passwd", "/proc/self/fd/0", "/proc/1/root/x", "/dev/fd/0", "/proc/self/cwd/f"]
 )
 def test_magic_links_of_procfs_are_outside(path, ctx) -> None:
-    assert code(files.read, {"path": path}, ctx) in ("outside", "permission_denied")
+    assert code(file_tools.read, {"path": path}, ctx) in ("outside", "permission_denied")
 
 
 def test_other_absolute_paths_are_the_sandbox_s_own(ctx) -> None:
     assert content({"path": "/etc/passwd"}, ctx).startswith(b"root:")
     assert b"Linux" in content({"path": "/proc/version"}, ctx)
-    data = files.read({"path": "/proc/self/status"}, ctx)
+    data = file_tools.read({"path": "/proc/self/status"}, ctx)
     assert data["data"]["size"] == len(data["payload"]) > 0
 
 
@@ -164,22 +164,22 @@ def test_what_cannot_be_found_is_told_apart_from_what_is_no_file(ctx, ws) -> Non
         {"fifo": "not_a_file", "socket": "not_a_file", "/dev/null": "not_a_file", "/dev/zero": "not_a_file"}
     )
     for path, wanted in expected.items():
-        assert code(files.read, {"path": path}, ctx) == wanted, path
+        assert code(file_tools.read, {"path": path}, ctx) == wanted, path
         if wanted != "not_found":
-            assert code(files.write, {"path": path, "content": "x"}, ctx) == wanted, path
-            assert code(files.write, {"path": path, "content": "x", "append": True}, ctx) == wanted, path
-        assert code(files.edit, {"path": path, "old": "a", "new": "b"}, ctx) == wanted, path
+            assert code(file_tools.write, {"path": path, "content": "x"}, ctx) == wanted, path
+            assert code(file_tools.write, {"path": path, "content": "x", "append": True}, ctx) == wanted, path
+        assert code(file_tools.edit, {"path": path, "old": "a", "new": "b"}, ctx) == wanted, path
     sock.close()
     assert stat.S_ISFIFO(os.stat(ws / "fifo").st_mode)
-    assert code(files.ls, {"path": "f"}, ctx) == "not_found"
-    assert code(files.ls, {"path": "none"}, ctx) == "not_found"
+    assert code(file_tools.ls, {"path": "f"}, ctx) == "not_found"
+    assert code(file_tools.ls, {"path": "none"}, ctx) == "not_found"
 
 
 def test_a_root_that_does_not_exist_is_not_found(tmp_path) -> None:
-    context = files.Context(str(tmp_path), (str(tmp_path), "/no/such/root"))
-    assert code(files.read, {"path": "/no/such/root/f"}, context) == "not_found"
-    assert code(files.write, {"path": "/no/such/root/f", "content": ""}, context) == "not_found"
-    assert code(files.ls, {"path": "/no/such/root"}, context) == "not_found"
+    context = file_tools.Context(str(tmp_path), (str(tmp_path), "/no/such/root"))
+    assert code(file_tools.read, {"path": "/no/such/root/f"}, context) == "not_found"
+    assert code(file_tools.write, {"path": "/no/such/root/f", "content": ""}, context) == "not_found"
+    assert code(file_tools.ls, {"path": "/no/such/root"}, context) == "not_found"
     context.close()
 
 
@@ -187,15 +187,15 @@ def test_a_nested_root_confines_more_narrowly_than_the_one_around_it(tmp_path) -
     (tmp_path / "sub").mkdir()
     (tmp_path / "f").write_text("x")
     (tmp_path / "sub/up").symlink_to("../f")
-    context = files.Context(str(tmp_path), (str(tmp_path), str(tmp_path / "sub")))
-    assert code(files.read, {"path": "sub/up"}, context) == "outside"
+    context = file_tools.Context(str(tmp_path), (str(tmp_path), str(tmp_path / "sub")))
+    assert code(file_tools.read, {"path": "sub/up"}, context) == "outside"
     context.close()
 
 
 def test_the_whole_file_system_may_be_a_root(tmp_path) -> None:
     (tmp_path / "f").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "f")
-    context = files.Context("/", ("/",))
+    context = file_tools.Context("/", ("/",))
     assert content({"path": str(tmp_path / "link")}, context) == b"x"
     assert content({"path": str(tmp_path / "link")[1:]}, context) == b"x"
     context.close()
@@ -203,11 +203,11 @@ def test_the_whole_file_system_may_be_a_root(tmp_path) -> None:
 
 def test_names_that_are_not_utf8_can_be_listed_and_read(ctx, ws) -> None:
     os.makedirs(os.fsencode(ws) + b"/bad\xff\n")
-    files.write({"path": "bad\udcff\n/f\udc80", "content": "x"}, ctx)
+    file_tools.write({"path": "bad\udcff\n/f\udc80", "content": "x"}, ctx)
     assert os.listdir(os.fsencode(ws) + b"/bad\xff\n") == [b"f\x80"]
     assert content({"path": "bad\udcff\n/f\udc80"}, ctx) == b"x"
-    assert files.ls({}, ctx)["data"]["entries"][0]["name"] == "bad\ufffd\n"
-    assert "\ufffd" in fails(files.read, {"path": "none\udcff"}, ctx)[1]
+    assert file_tools.ls({}, ctx)["data"]["entries"][0]["name"] == "bad\ufffd\n"
+    assert "\ufffd" in fails(file_tools.read, {"path": "none\udcff"}, ctx)[1]
 
 
 def test_ls_lists_by_name_and_hides_what_begins_with_a_dot(ctx, ws) -> None:
@@ -217,7 +217,7 @@ def test_ls_lists_by_name_and_hides_what_begins_with_a_dot(ctx, ws) -> None:
     (ws / ".hidden").write_text("")
     os.mkfifo(ws / "p")
     os.utime(ws / "b", ns=(0, 1_500_000_000_250_000_000))
-    entries = files.ls({}, ctx)["data"]
+    entries = file_tools.ls({}, ctx)["data"]
     assert entries["truncated"] is False
     assert [(entry["name"], entry["type"]) for entry in entries["entries"]] == [
         ("a", "directory"),
@@ -226,7 +226,7 @@ def test_ls_lists_by_name_and_hides_what_begins_with_a_dot(ctx, ws) -> None:
         ("p", "other"),
     ]
     assert entries["entries"][1] == {"name": "b", "type": "file", "size": 5, "modified": 1_500_000_000.25}
-    assert [entry["name"] for entry in files.ls({"path": ".", "all": True}, ctx)["data"]["entries"]] == [
+    assert [entry["name"] for entry in file_tools.ls({"path": ".", "all": True}, ctx)["data"]["entries"]] == [
         ".hidden",
         "a",
         "b",
@@ -236,22 +236,22 @@ def test_ls_lists_by_name_and_hides_what_begins_with_a_dot(ctx, ws) -> None:
 
 
 def test_a_folder_with_very_many_entries_is_cut_to_the_first_by_name(tmp_path) -> None:
-    for number in range(files.MAX_ENTRIES * 4 + 10):
+    for number in range(file_tools.MAX_ENTRIES * 4 + 10):
         os.close(os.open(tmp_path / f"{number:06}", os.O_CREAT))
-    context = files.Context(str(tmp_path), ())
-    data = files.ls({}, context)["data"]
+    context = file_tools.Context(str(tmp_path), ())
+    data = file_tools.ls({}, context)["data"]
     assert data["truncated"] is True
-    assert [entry["name"] for entry in data["entries"]] == [f"{number:06}" for number in range(files.MAX_ENTRIES)]
+    assert [entry["name"] for entry in data["entries"]] == [f"{number:06}" for number in range(file_tools.MAX_ENTRIES)]
     context.close()
 
 
 def test_a_listing_always_fits_into_a_frame(tmp_path) -> None:
-    from crabpot.runner import frames
+    from crabpot.runner.core import frames
 
-    for number in range(files.MAX_ENTRIES):
+    for number in range(file_tools.MAX_ENTRIES):
         os.close(os.open(os.fsencode(tmp_path) + b"/%04d" % number + b"\xff" * 250, os.O_CREAT))
-    context = files.Context(str(tmp_path), ())
-    data = files.ls({}, context)["data"]
+    context = file_tools.Context(str(tmp_path), ())
+    data = file_tools.ls({}, context)["data"]
     assert data["truncated"] is True
     frames.encode({"id": "1", "data": data})
     context.close()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.runner import frames
-from crabpot.runner.frames import MAX_LINE, MAX_PAYLOAD, FrameError, FrameReader, encode
+from crabpot.runner.core import frames
+from crabpot.runner.core.frames import MAX_LINE, MAX_PAYLOAD, FrameError, FrameReader, encode
 
 HEADERS = st.dictionaries(
     st.text().filter(lambda key: key != "bytes"),

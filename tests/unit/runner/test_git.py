@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from crabpot.runner import gitargs, gitconfig
-from crabpot.runner.failure import ToolError
-from crabpot.runner.roots import Roots
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.socket import gitargs, gitconfig
+from crabpot.runner.socket.roots import Roots
 
 from .listener import Listener
 

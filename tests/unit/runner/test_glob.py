@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner import files, search
+from crabpot.runner.files import file_tools
+from crabpot.runner.search import search_tools
 
 from .file_checks import code, fill, found
 
 
 def paths(ctx, pattern: str, **more) -> list[str]:
-    return sorted(search.glob({"pattern": pattern, **more}, ctx)["data"]["paths"])
+    return sorted(search_tools.glob({"pattern": pattern, **more}, ctx)["data"]["paths"])
 
 
 def test_glob_patterns_name_files_from_the_folder_down(ctx, ws) -> None:
@@ -60,20 +61,26 @@ def test_glob_gives_the_newest_first_and_respects_rules(ctx, ws) -> None:
     fill(ws, {"old": "", "new": "", "mid": "", "same": "", "x.log": "", ".gitignore": "*.log\n"})
     for name, when in (("old", 1), ("mid", 5), ("same", 5), ("new", 9)):
         os.utime(ws / name, ns=(0, when))
-    assert search.glob({"pattern": "*"}, ctx)["data"] == {"paths": ["new", "mid", "same", "old"], "truncated": False}
-    assert search.glob({"pattern": "*", "limit": 2}, ctx)["data"] == {"paths": ["new", "mid"], "truncated": True}
+    assert search_tools.glob({"pattern": "*"}, ctx)["data"] == {
+        "paths": ["new", "mid", "same", "old"],
+        "truncated": False,
+    }
+    assert search_tools.glob({"pattern": "*", "limit": 2}, ctx)["data"] == {"paths": ["new", "mid"], "truncated": True}
 
 
 def test_the_newest_are_kept_among_very_many(ctx, ws) -> None:
     for number in range(500):
         os.close(os.open(ws / f"{number}", os.O_CREAT))
         os.utime(ws / f"{number}", ns=(0, number * 1000))
-    assert search.glob({"pattern": "*", "limit": 3}, ctx)["data"] == {"paths": ["499", "498", "497"], "truncated": True}
+    assert search_tools.glob({"pattern": "*", "limit": 3}, ctx)["data"] == {
+        "paths": ["499", "498", "497"],
+        "truncated": True,
+    }
 
 
 @pytest.mark.parametrize("pattern", ["", "/etc/*", "../*", "a/../b", "[", "a\\", "./", "{1,2}" * 30])
 def test_wrong_patterns_of_glob_are_refused(pattern, ctx) -> None:
-    assert code(search.glob, {"pattern": pattern}, ctx) == "invalid_arguments"
+    assert code(search_tools.glob, {"pattern": pattern}, ctx) == "invalid_arguments"
 
 
 def test_paths_outside_of_the_workspace_are_absolute(ctx, tmp_path) -> None:
@@ -91,7 +98,7 @@ def test_paths_outside_of_the_workspace_are_absolute(ctx, tmp_path) -> None:
 )
 def test_glob_agrees_with_the_standard_library(tree, pattern) -> None:
     top = tempfile.mkdtemp()
-    context = files.Context(top, ())
+    context = file_tools.Context(top, ())
     try:
         for name in sorted(tree):
             try:

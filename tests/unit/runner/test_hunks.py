@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner.failure import ToolError
-from crabpot.runner.hunks import apply_hunks, parse
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files.hunks import apply_hunks, parse
 
 TEXT = st.text(alphabet="ab ", max_size=3)
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner import files
-from crabpot.runner.ignore import Rules
-from crabpot.runner.walk import Walk
-from crabpot.runner.wildcard import expand_braces, translate
+from crabpot.runner.files import file_tools
+from crabpot.runner.search.ignore import Rules
+from crabpot.runner.search.walk import Walk
+from crabpot.runner.search.wildcard import expand_braces, translate
 
 RULES = st.lists(
     st.sampled_from(
@@ -81,7 +81,7 @@ RULES = st.lists(
 )
 def test_the_files_that_git_would_add_are_those_that_are_found(tree, rules) -> None:
     top = tempfile.mkdtemp()
-    context = files.Context(top, ())
+    context = file_tools.Context(top, ())
     fd = os.open(top, os.O_RDONLY)
     try:
         for name in sorted(tree):
@@ -154,7 +154,7 @@ def test_a_file_of_rules_that_is_none_does_not_hold_up_or_mislead_a_search(kind,
         (ws / ".gitignore").mkdir()
     else:
         (ws / ".gitignore").symlink_to(tmp_path / "rules")
-    context = files.Context(str(ws), ())
+    context = file_tools.Context(str(ws), ())
     fd = os.open(ws, os.O_RDONLY)
     walk = Walk(context, context.locate("."), fd, lambda state, _name, _folder, _back: state)
     assert b"f" in [found.path for found in walk.entries(1)]

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 import crabpot.runner
-from crabpot.runner import landlock
+from crabpot.runner.core import landlock
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(crabpot.runner.__file__)))
 

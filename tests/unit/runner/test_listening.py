@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner.frames import FrameReader, encode
+from crabpot.runner.core.frames import FrameReader, encode
 
 from .driver import ENV, MAIN, PATIENCE_S, PYTHON, eventually, processes_with
 from .listener import Client, Listener, descriptors

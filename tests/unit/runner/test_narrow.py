@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner import narrow
-from crabpot.runner.lines import Matcher
+from crabpot.runner.search import prefilter
+from crabpot.runner.search.lines import Matcher
 
 ATOMS = st.sampled_from(
     [
@@ -92,11 +92,11 @@ def test_what_the_pattern_matches_the_looser_one_matches_too(pattern, line, flag
         regex = re.compile(pattern, flags)
     except re.error:
         return
-    tree = narrow.parse(pattern, regex.flags)
-    looser = narrow.widen(tree)
+    tree = prefilter.parse(pattern, regex.flags)
+    looser = prefilter.widen(tree)
     raw = line.encode("utf-8", "surrogateescape")
     if regex.search(line):
-        assert narrow.required_literal(tree) in raw
+        assert prefilter.required_literal(tree) in raw
         if looser is not None:
             # Python's own engine can read it: bytes, and nothing but what both dialects share.
             assert looser.startswith("(?-u)")
@@ -105,18 +105,18 @@ def test_what_the_pattern_matches_the_looser_one_matches_too(pattern, line, flag
 
 @pytest.mark.parametrize("pattern", [r"(?a)\w", r"(?a:\S)x", "", "(?=a)", r"a\nb", r"\b"])
 def test_what_cannot_be_made_looser_is_searched_without_ripgrep(pattern) -> None:
-    assert narrow.widen(narrow.parse(pattern, 0)) is None
+    assert prefilter.widen(prefilter.parse(pattern, 0)) is None
 
 
 def test_a_plain_text_stays_a_plain_text() -> None:
-    assert narrow.widen(narrow.parse("ab", 0)) == r"(?-u)\x61\x62"
-    assert narrow.required_literal(narrow.parse(r"\w+foo\.bar(x|y)", 0)) == b"foo.bar"
-    assert narrow.required_literal(narrow.parse("(?i)foo", 0)) == b""
-    assert narrow.required_literal(narrow.parse("foo|bar", 0)) == b""
+    assert prefilter.widen(prefilter.parse("ab", 0)) == r"(?-u)\x61\x62"
+    assert prefilter.required_literal(prefilter.parse(r"\w+foo\.bar(x|y)", 0)) == b"foo.bar"
+    assert prefilter.required_literal(prefilter.parse("(?i)foo", 0)) == b""
+    assert prefilter.required_literal(prefilter.parse("foo|bar", 0)) == b""
 
 
 def test_a_pattern_that_python_only_warns_about_is_refused() -> None:
-    from crabpot.runner.failure import ToolError
+    from crabpot.runner.core.failure import ToolError
 
     with warnings.catch_warnings(record=True) as caught, pytest.raises(ToolError, match="escape"):
         Matcher("[[:alpha:]]", ignore_case=False)

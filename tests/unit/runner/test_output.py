@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.runner.output import BothEnds
+from crabpot.runner.exec.output import BothEnds
 
 
 @given(st.lists(st.binary(max_size=50), max_size=40), st.integers(2, 200))

@@ -7,9 +7,9 @@ import stat
 
 import pytest
 
-from crabpot.runner.failure import ToolError
-from crabpot.runner.hunks import parse
-from crabpot.runner.patch import MAX_FILES, apply_patch
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files.hunks import parse
+from crabpot.runner.files.patch import MAX_FILES, apply_patch
 
 
 def run(ctx, *lines: str) -> list[dict]:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from crabpot.runner.frames import MAX_UPCALLS, UPCALL_WINDOW, WINDOW
+from crabpot.runner.core.frames import MAX_UPCALLS, UPCALL_WINDOW, WINDOW
 
 from .driver import RunnerProcess
 

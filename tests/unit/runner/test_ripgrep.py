@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpot.runner import files, ripgrep, search
-from crabpot.runner.failure import ToolError
-from crabpot.runner.lines import Matcher
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files import file_tools
+from crabpot.runner.search import ripgrep, search_tools
+from crabpot.runner.search.lines import Matcher
 
 from .test_narrow import PATTERNS
 
@@ -84,7 +85,7 @@ RULES = st.sampled_from(
 
 def outcome(args, context, *, ripgrep: bool) -> object:
     try:
-        return search.grep(args, context, ripgrep=ripgrep)["data"]
+        return search_tools.grep(args, context, ripgrep=ripgrep)["data"]
     except ToolError as error:
         return error.code
 
@@ -106,7 +107,7 @@ def outcome(args, context, *, ripgrep: bool) -> object:
 )
 def test_the_answers_are_the_same_with_and_without_ripgrep(tree, rules, args) -> None:
     top = tempfile.mkdtemp()
-    context = files.Context(top, ())
+    context = file_tools.Context(top, ())
     try:
         for name, content in tree.items():
             try:

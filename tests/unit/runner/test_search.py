@@ -7,7 +7,9 @@ import subprocess
 
 import pytest
 
-from crabpot.runner import files, frames, search
+from crabpot.runner.core import frames
+from crabpot.runner.files import file_tools
+from crabpot.runner.search import search_tools
 
 from .file_checks import code, fill, found
 
@@ -17,7 +19,7 @@ BOTH = pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "alone"
 @BOTH
 def test_matches_come_by_path_and_line_with_what_is_around_them(ripgrep, ctx, ws) -> None:
     fill(ws, {"b.txt": "one\ntwo\nthree\nfour\n", "a/x": "TWO\n", "a.txt": "two", "a-b": "two"})
-    answer = search.grep({"pattern": "t[w]o", "context": 1}, ctx, ripgrep=ripgrep)["data"]
+    answer = search_tools.grep({"pattern": "t[w]o", "context": 1}, ctx, ripgrep=ripgrep)["data"]
     assert answer == {
         "matches": [
             {"path": "a-b", "line": 1, "text": "two", "before": [], "after": []},
@@ -32,7 +34,7 @@ def test_matches_come_by_path_and_line_with_what_is_around_them(ripgrep, ctx, ws
 @BOTH
 def test_context_of_neighbouring_matches_is_given_to_each(ripgrep, ctx, ws) -> None:
     fill(ws, {"f": "a\nhit 1\nhit 2\nb\nc\nd\n"})
-    matches = search.grep({"pattern": "hit", "context": 2}, ctx, ripgrep=ripgrep)["data"]["matches"]
+    matches = search_tools.grep({"pattern": "hit", "context": 2}, ctx, ripgrep=ripgrep)["data"]["matches"]
     assert [(match["before"], match["after"]) for match in matches] == [
         (["a"], ["hit 2", "b"]),
         (["a", "hit 1"], ["b", "c"]),
@@ -115,7 +117,7 @@ def test_rules_of_folders_above_count_and_those_above_the_root_do_not(ripgrep, t
             "t.txt": "x",
         },
     )
-    context = files.Context(str(root), (str(root),))
+    context = file_tools.Context(str(root), (str(root),))
     assert found(context, ripgrep, pattern="x") == [("src/deep/a.log", 1), ("t.txt", 1)]
     assert found(context, ripgrep, pattern="x", path="src/deep") == [("src/deep/a.log", 1)]
     context.close()
@@ -143,11 +145,11 @@ def test_links_are_never_followed_by_a_search(ripgrep, ctx, ws, tmp_path) -> Non
     ):
         (ws / name).symlink_to(target)
     assert found(ctx, ripgrep, pattern="x") == [("real/f", 1)]
-    assert search.glob({"pattern": "**/f"}, ctx)["data"]["paths"] == ["real/f"]
-    assert sorted(search.glob({"pattern": "*"}, ctx)["data"]["paths"]) == ["file", "folder", "inside", "loop"]
-    assert code(search.grep, {"pattern": "x", "path": "folder"}, ctx) == "outside"
-    assert code(search.grep, {"pattern": "x", "path": "file"}, ctx) == "outside"
-    assert code(search.glob, {"pattern": "*", "path": "folder"}, ctx) == "outside"
+    assert search_tools.glob({"pattern": "**/f"}, ctx)["data"]["paths"] == ["real/f"]
+    assert sorted(search_tools.glob({"pattern": "*"}, ctx)["data"]["paths"]) == ["file", "folder", "inside", "loop"]
+    assert code(search_tools.grep, {"pattern": "x", "path": "folder"}, ctx) == "outside"
+    assert code(search_tools.grep, {"pattern": "x", "path": "file"}, ctx) == "outside"
+    assert code(search_tools.glob, {"pattern": "*", "path": "folder"}, ctx) == "outside"
     assert found(ctx, ripgrep, pattern="x", path="inside") == [("inside/f", 1)]
 
 
@@ -158,30 +160,30 @@ def test_strange_names_and_bytes_do_not_crash(ripgrep, ctx, ws) -> None:
     with open(name + b"/f\x80", "wb") as file:
         file.write(b"x \xff\xfe y\r\n")
     os.mkfifo(ws / "fifo")
-    matches = search.grep({"pattern": "x .. y$"}, ctx, ripgrep=ripgrep)["data"]["matches"]
+    matches = search_tools.grep({"pattern": "x .. y$"}, ctx, ripgrep=ripgrep)["data"]["matches"]
     assert matches == [
         {"path": "bad\ufffd\nname/f\ufffd", "line": 1, "text": "x \ufffd\ufffd y", "before": [], "after": []}
     ]
-    assert search.glob({"pattern": "**/f*"}, ctx)["data"]["paths"] == ["bad\ufffd\nname/f\ufffd", "fifo"]
+    assert search_tools.glob({"pattern": "**/f*"}, ctx)["data"]["paths"] == ["bad\ufffd\nname/f\ufffd", "fifo"]
     frames.encode({"data": matches})
-    assert code(search.grep, {"pattern": "x", "path": "fifo"}, ctx) == "not_a_file"
+    assert code(search_tools.grep, {"pattern": "x", "path": "fifo"}, ctx) == "not_a_file"
 
 
 @BOTH
 def test_a_result_is_limited_and_long_lines_are_cut(ripgrep, ctx, ws) -> None:
     fill(ws, {"a": "x\n" * 150, "long": "x" * 5000 + "\n", "z": "x" * (3 << 20) + "end\nnext end\n"})
-    answer = search.grep({"pattern": "x"}, ctx, ripgrep=ripgrep)["data"]
+    answer = search_tools.grep({"pattern": "x"}, ctx, ripgrep=ripgrep)["data"]
     assert (len(answer["matches"]), answer["truncated"]) == (100, True)
-    answer = search.grep({"pattern": "x", "limit": 153}, ctx, ripgrep=ripgrep)["data"]
+    answer = search_tools.grep({"pattern": "x", "limit": 153}, ctx, ripgrep=ripgrep)["data"]
     assert (len(answer["matches"]), answer["truncated"]) == (153, False)
-    assert answer["matches"][150]["text"] == "x" * search.LINE_LIMIT
+    assert answer["matches"][150]["text"] == "x" * search_tools.LINE_LIMIT
     assert found(ctx, ripgrep, pattern="end") == [("z", 2)]
 
 
 @BOTH
 def test_a_result_always_fits_into_a_frame(ripgrep, ctx, ws) -> None:
     fill(ws, {"f": ("\x01ä" * 1500 + "\n") * 1000})
-    data = search.grep({"pattern": "ä", "limit": 1000, "context": 20}, ctx, ripgrep=ripgrep)["data"]
+    data = search_tools.grep({"pattern": "ä", "limit": 1000, "context": 20}, ctx, ripgrep=ripgrep)["data"]
     assert data["truncated"] is True
     assert data["matches"]
     frames.encode({"id": "1", "data": data})
@@ -204,7 +206,7 @@ def test_a_deep_tree_does_not_exhaust_anything(ripgrep, ctx, ws) -> None:
         # What lies deeper than a path can be long is left out, as ripgrep does.
         wanted = ["d/" * 1500 + "f", "d/" * 300 + "f"]
         assert found(ctx, ripgrep, pattern="x") == [(path, 1) for path in wanted]
-        assert sorted(search.glob({"pattern": "**/f"}, ctx)["data"]["paths"]) == wanted
+        assert sorted(search_tools.glob({"pattern": "**/f"}, ctx)["data"]["paths"]) == wanted
     finally:
         subprocess.run(["rm", "-rf", ws / "d"], check=True)
 
@@ -229,4 +231,4 @@ def test_a_deep_tree_does_not_exhaust_anything(ripgrep, ctx, ws) -> None:
     ],
 )
 def test_wrong_arguments_of_grep_are_refused(args, ctx) -> None:
-    assert code(search.grep, args, ctx) == "invalid_arguments"
+    assert code(search_tools.grep, args, ctx) == "invalid_arguments"

@@ -15,7 +15,7 @@ import uuid
 
 import pytest
 
-from crabpot.runner.frames import FrameReader, encode
+from crabpot.runner.core.frames import FrameReader, encode
 
 from .driver import (
     ENV,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.runner import shim
+from crabpot.runner.upcalls import shim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

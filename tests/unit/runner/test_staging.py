@@ -7,15 +7,15 @@ import stat
 
 import pytest
 
-from crabpot.runner import files
-from crabpot.runner.failure import ToolError
-from crabpot.runner.staging import Staging
-from crabpot.runner.target import Target
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files import file_tools
+from crabpot.runner.files.staging import Staging
+from crabpot.runner.files.target import Target
 
 
 @pytest.fixture
 def ctx(tmp_path):
-    context = files.Context(str(tmp_path), ())
+    context = file_tools.Context(str(tmp_path), ())
     yield context
     context.close()
 

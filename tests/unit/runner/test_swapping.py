@@ -8,8 +8,9 @@ import signal
 
 import pytest
 
-from crabpot.runner import files, patch, search
-from crabpot.runner.failure import ToolError
+from crabpot.runner.core.failure import ToolError
+from crabpot.runner.files import file_tools, patch
+from crabpot.runner.search import search_tools
 
 OPERATIONS = 10_000
 RENAME_EXCHANGE = 2
@@ -69,16 +70,16 @@ UNPATCH = "*** Begin Patch\n*** Update File: d/f\n@@\n inside\n-more\n*** Delete
 
 def operations(number: int) -> list:
     return [
-        (files.read, {"path": "d/f"}),
-        (files.read, {"path": "d/sub/f"}),
-        (files.write, {"path": "d/f", "content": "inside\n"}),
-        (files.write, {"path": f"d/new-{number % 7}/g", "content": "inside\n"}),
-        (files.write, {"path": "d/sub/f", "content": "inside\n", "append": True}),
-        (files.edit, {"path": "d/sub/f", "old": "inside\n", "new": "inside\ninside\n", "all": number % 50 == 0}),
-        (files.write, {"path": "d/sub/f", "content": "inside\n"}),
+        (file_tools.read, {"path": "d/f"}),
+        (file_tools.read, {"path": "d/sub/f"}),
+        (file_tools.write, {"path": "d/f", "content": "inside\n"}),
+        (file_tools.write, {"path": f"d/new-{number % 7}/g", "content": "inside\n"}),
+        (file_tools.write, {"path": "d/sub/f", "content": "inside\n", "append": True}),
+        (file_tools.edit, {"path": "d/sub/f", "old": "inside\n", "new": "inside\ninside\n", "all": number % 50 == 0}),
+        (file_tools.write, {"path": "d/sub/f", "content": "inside\n"}),
         (patch.apply_patch, {"patch": PATCH}),
         (patch.apply_patch, {"patch": UNPATCH}),
-        (files.ls, {"path": "d", "all": True}),
+        (file_tools.ls, {"path": "d", "all": True}),
     ]
 
 
@@ -86,7 +87,7 @@ def operations(number: int) -> list:
 def test_ten_thousand_file_operations_stay_inside(kernel, swapped) -> None:
     ws, outside, stop_swapping = swapped
     before = snapshot(outside)
-    context = files.Context(str(ws), (str(ws),), kernel=kernel)
+    context = file_tools.Context(str(ws), (str(ws),), kernel=kernel)
     codes: dict[str, int] = {}
     for number in range(OPERATIONS // 10):
         for tool, args in operations(number):
@@ -97,7 +98,7 @@ def test_ten_thousand_file_operations_stay_inside(kernel, swapped) -> None:
                 continue
             codes["success"] = codes.get("success", 0) + 1
             assert b"SECRET" not in answer.get("payload", b"")
-            if tool is files.ls:
+            if tool is file_tools.ls:
                 assert "outside-only" not in {entry["name"] for entry in answer["data"]["entries"]}
     context.close()
     stop_swapping()
@@ -111,10 +112,10 @@ def test_ten_thousand_file_operations_stay_inside(kernel, swapped) -> None:
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_searches_report_nothing_from_outside(ripgrep, swapped) -> None:
     ws, _, _ = swapped
-    context = files.Context(str(ws), (str(ws),))
+    context = file_tools.Context(str(ws), (str(ws),))
     for _ in range(60 if ripgrep else 400):
-        matches = search.grep({"pattern": "inside|SECRET"}, context, ripgrep=ripgrep)["data"]["matches"]
+        matches = search_tools.grep({"pattern": "inside|SECRET"}, context, ripgrep=ripgrep)["data"]["matches"]
         assert {match["text"] for match in matches} <= {"inside"}
-        paths = search.glob({"pattern": "d/**"}, context)["data"]["paths"]
+        paths = search_tools.glob({"pattern": "d/**"}, context)["data"]["paths"]
         assert set(paths) <= {"d/f", "d/sub/f", "d"}
     context.close()

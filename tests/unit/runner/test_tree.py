@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from crabpot.runner import proc
+from crabpot.runner.exec import proc
 
 from .driver import MAIN, NOBODY, SYSTEM_PYTHON, RunnerProcess, eventually, in_own_pid_namespace, processes_with
 

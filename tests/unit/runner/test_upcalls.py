@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.runner.frames import ACK_EVERY, MAX_UPCALLS, UPCALL_WINDOW, WINDOW, FrameError
-from crabpot.runner.upcalls import Listener, Upcalls
+from crabpot.runner.core.frames import ACK_EVERY, MAX_UPCALLS, UPCALL_WINDOW, WINDOW, FrameError
+from crabpot.runner.upcalls.outgoing import Listener, Upcalls
 
 
 class SentFrames:

@@ -9,27 +9,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import greeting
-from crabpot.backends.bubblewrap import (
-    candidates,
-    groups,
-    hierarchy,
-    kit,
-    layout,
-    leftovers,
-    owner,
-    remembered,
-    sources,
-)
+from crabpot.backends.bubblewrap import bundle, candidates, layout, leftovers, probe_cache
 from crabpot.backends.bubblewrap import clauses as table
 from crabpot.backends.bubblewrap import user as users
-from crabpot.backends.bubblewrap.ground import Ground
+from crabpot.backends.bubblewrap.walls import Ground
+from crabpot.backends.linux import cgroup_hierarchy, cgroups, held_files, owner
 from crabpot.errors import SandboxUnavailable
-from crabpot.eventloop import in_loop
-from crabpot.removal import remove_tree
-from crabpot.runner import landlock
+from crabpot.runner.core import landlock
+from crabpot.scheduling.event_loop import in_loop
 from crabpot.settings import Docker, Limits
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import SandboxSpec, User
+from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,9 +28,9 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Clause
     from crabpot.backends.bubblewrap.candidates import Candidate, Chosen
+    from crabpot.backends.bubblewrap.opening import NotStarted
     from crabpot.backends.bubblewrap.render import Program
     from crabpot.backends.bubblewrap.sandbox import Sandbox
-    from crabpot.backends.bubblewrap.starting import NotStarted
 
 # What opens a sandbox is imported when one is opened: to say what this machine can do, none of it is needed.
 # ruff: noqa: PLC0415
@@ -75,8 +66,8 @@ class Bubblewrap:
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
+        from crabpot.backends.bubblewrap.opening import NotStarted, Opening
         from crabpot.backends.bubblewrap.sandbox import Sandbox
-        from crabpot.backends.bubblewrap.starting import NotStarted, Opening
 
         machine = await self.look()
         found = self._judge(spec, machine)
@@ -93,7 +84,7 @@ class Bubblewrap:
 
     async def _reconsider(self, failure: NotStarted) -> SandboxUnavailable:
         """What worked before does not now: find out again, and say what stands in the way."""
-        remembered.forget(self._findings)
+        probe_cache.forget(self._findings)
         self._machine = None
         machine = await self.look()
         if isinstance(machine.chosen, str):
@@ -102,7 +93,7 @@ class Bubblewrap:
 
     def _judge(self, spec: SandboxSpec, machine: Machine) -> table.Findings:
         gateway = User(uid=os.geteuid(), gid=os.getegid())
-        owned = None if spec.private else sources.owner_of(spec.workspace)
+        owned = None if spec.private else held_files.owner_of(spec.workspace)
         ground, chosen = machine.ground, machine.chosen
         return table.Findings(
             choice=users.choose(
@@ -136,32 +127,32 @@ class Bubblewrap:
     def _recall(self) -> Machine | None:
         """Give what was found out before, if all of it is at hand; nothing is waited for."""
         try:
-            ready = kit.find(self._home)
+            ready = bundle.find(self._home)
         except SandboxUnavailable:
             return None
-        chosen = None if ready is None else remembered.recall(self._findings, remembered.key(ready.folder))
+        chosen = None if ready is None else probe_cache.recall(self._findings, probe_cache.key(ready.folder))
         return None if ready is None or chosen is None else _machine(self._ground(ready), chosen)
 
     async def _survey(self) -> Machine:
         try:
-            ready = await kit.prepare(self._home)
+            ready = await bundle.prepare(self._home)
         except SandboxUnavailable as refusal:
             return _machine(None, str(refusal))
         ground = self._ground(ready)
-        key = remembered.key(ready.folder)
-        chosen: Chosen | str | None = remembered.recall(self._findings, key)
+        key = probe_cache.key(ready.folder)
+        chosen: Chosen | str | None = probe_cache.recall(self._findings, key)
         if chosen is None:
             chosen = await self._try_out(ground)
             if not isinstance(chosen, str):
-                remembered.keep(self._findings, key, chosen)
+                probe_cache.keep(self._findings, key, chosen)
         return _machine(ground, chosen)
 
-    def _ground(self, ready: kit.Kit) -> Ground:
+    def _ground(self, ready: bundle.Kit) -> Ground:
         """Look at the machine, and clear away what gateways that died left on it."""
         leftovers.clear(self._home)
-        place = hierarchy.discover(hierarchy.Proc.here())
+        place = cgroup_hierarchy.discover(cgroup_hierarchy.Proc.here())
         if place is not None:
-            groups.reap(place)
+            cgroups.reap(place)
         prefix = ready.interpreter.prefix
         return Ground(
             mark=leftovers.Mark(self._home),
@@ -173,8 +164,8 @@ class Bubblewrap:
     async def _try_out(self, ground: Ground) -> Chosen | str:
         """Open a throwaway sandbox with each bwrap, in each way."""
         from crabpot.backends.bubblewrap import probe
+        from crabpot.backends.bubblewrap.opening import Opening
         from crabpot.backends.bubblewrap.sandbox import Sandbox
-        from crabpot.backends.bubblewrap.starting import Opening
 
         # Without a control group: it lives for a moment, and a failure to make one is not about bwrap.
         bare = replace(ground, hierarchy=None)

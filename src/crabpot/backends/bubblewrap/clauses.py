@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from crabpot.backends.base import NETWORKS, Clause, State, second_wall
 from crabpot.backends.bubblewrap import render
-from crabpot.backends.bubblewrap.limits import amount
+from crabpot.backends.linux.limits import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crabpot.backends.bubblewrap.hierarchy import Hierarchy
     from crabpot.backends.bubblewrap.render import Program
     from crabpot.backends.bubblewrap.user import Choice
+    from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
     from crabpot.spec.spec import SandboxSpec
 
 # From here on RLIMIT_NPROC counts per user namespace; before, it counts all that the user runs on the host.

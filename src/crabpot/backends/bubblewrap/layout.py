@@ -6,7 +6,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from crabpot.backends.bubblewrap import etc
+from crabpot.backends.linux import etc
 from crabpot.spec import hardening
 
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

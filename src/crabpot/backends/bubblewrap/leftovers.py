@@ -11,8 +11,8 @@ import contextlib
 import os
 import signal
 
-from crabpot.backends.bubblewrap import owner
-from crabpot.removal import remove_tree
+from crabpot.backends.linux import owner
+from crabpot.state.removal import remove_tree
 
 
 class Mark:

@@ -7,11 +7,12 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crabpot.backends.bubblewrap import owner, process, remedy
+from crabpot.backends.bubblewrap import remedy
 from crabpot.backends.bubblewrap.candidates import Candidate, Chosen, privileged, switches
 from crabpot.backends.bubblewrap.render import Mounting, Program
-from crabpot.backends.bubblewrap.sources import Fds
-from crabpot.removal import remove_tree
+from crabpot.backends.linux import owner, processes
+from crabpot.backends.linux.held_files import Fds
+from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -91,6 +92,6 @@ async def is_safe_below_links(candidate: Candidate, folder: str) -> bool:
 async def _try(candidate: Candidate, arguments: list[str]) -> None:
     with Fds() as fds:
         reader, writer = fds.pipe()
-        started = process.start(candidate.open(fds), [*_BARE, *arguments], output=writer)
+        started = processes.start(candidate.open(fds), [*_BARE, *arguments], output=writer)
         fds.close(writer)
-        await process.finish(started, reader, timeout_s=_PROBE_TIMEOUT_S)
+        await processes.finish(started, reader, timeout_s=_PROBE_TIMEOUT_S)

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from crabpot.backends.bubblewrap.etc import HOSTNAME
+from crabpot.backends.linux.etc import HOSTNAME
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crabpot.backends.bubblewrap.layout import Layout
+    from crabpot.backends.linux.held_files import Held
     from crabpot.settings import Limits
-    from crabpot.spec.spec import Access, SandboxSpec
+    from crabpot.spec.spec import SandboxSpec
 
 # How sources get in: mounts that root made and the seal puts in place, descriptors that bwrap takes, or paths
 # that bwrap walks and the seal compares afterwards.
@@ -50,19 +51,6 @@ class Program:
     mounting: Mounting
     seals: bool
     safe_below_links: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A host file or folder held open, so that what was checked is what is mounted."""
-
-    fd: int
-    path: str
-    target: str
-    access: Access
-    folder: bool = True
-    device: int = 0
-    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

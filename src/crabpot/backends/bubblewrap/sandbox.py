@@ -8,15 +8,15 @@ import select
 import signal
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.base import Channel
-from crabpot.backends.bubblewrap import freezing, process
-from crabpot.backends.bubblewrap.limits import amount
+from crabpot.backends.linux import freezing, processes
+from crabpot.backends.linux.limits import amount
 from crabpot.errors import SandboxLost
+from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from crabpot.backends.bubblewrap.starting import Started
+    from crabpot.backends.bubblewrap.opening import Started
     from crabpot.settings import Limits
 
 _END_TIMEOUT_S = 10.0
@@ -106,7 +106,7 @@ class Sandbox:
         try:
             self._strike()
             async with asyncio.timeout(_END_TIMEOUT_S):
-                await process.ended(self._monitor)
+                await processes.ended(self._monitor)
         except TimeoutError:
             pass
         finally:
@@ -117,10 +117,10 @@ class Sandbox:
         if self._group is not None:
             self._group.set_frozen(frozen=False)  # The older groups hold back even a SIGKILL while frozen.
         # The first process of a pid namespace: before its parent hears of its end, the rest has ended too.
-        process.send_signal(self._pidfd, signal.SIGKILL)
+        processes.send_signal(self._pidfd, signal.SIGKILL)
 
     async def _finish(self) -> None:
-        process.kill(self._monitor)
+        processes.kill(self._monitor)
         os.close(self._pidfd)
         self._count()  # What it died of is asked later, when the group is gone.
         group, self._group = self._group, None

@@ -187,13 +187,18 @@ def _load(folder: str) -> Callable[[list[str]], int]:
     package: Any = type(sys)("crabpot_runner")
     package.__path__ = [folder]
     sys.modules["crabpot_runner"] = package
-    for name, code in marshal.loads(_content(folder + "/start.bin")):  # noqa: S302  made by the gateway
+    for name, path, code in marshal.loads(_content(folder + "/start.bin")):  # noqa: S302  made by the gateway
         module: Any = type(sys)("crabpot_runner." + name)
-        module.__package__ = "crabpot_runner"
+        above, _, leaf = module.__name__.rpartition(".")
+        if path.endswith("/__init__.py"):
+            module.__path__ = [folder + "/" + leaf]
+            module.__package__ = module.__name__
+        else:
+            module.__package__ = above
         sys.modules[module.__name__] = module
-        setattr(package, name, module)
+        setattr(sys.modules[above], leaf, module)
         exec(code, module.__dict__)  # noqa: S102  this is how importing ends
-    run: Callable[[list[str]], int] = package.server.main
+    run: Callable[[list[str]], int] = package.core.server.main
     return run
 
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.base import greeting
-from crabpot.backends.bubblewrap import sources
+from crabpot.backends.docker import bundle, folders, image, location, orphans, owner, profile, remedy, render, watching
 from crabpot.backends.docker import clauses as table
 from crabpot.backends.docker import facts as machine
-from crabpot.backends.docker import folders, guard, image, kit, location, orphans, owner, profile, remedy, render
 from crabpot.backends.docker import user as users
 from crabpot.backends.docker.engine import Engine, EngineAway, EngineError, EngineRefused
+from crabpot.backends.docker.opening import Opening
 from crabpot.backends.docker.sandbox import Sandbox
-from crabpot.backends.docker.starting import Opening
+from crabpot.backends.linux import held_files
 from crabpot.errors import SandboxUnavailable
 from crabpot.spec.spec import User
 
@@ -71,8 +71,8 @@ class Docker:
     async def _open(  # noqa: PLR0913, PLR0917  all that was found out
         self, engine: Engine, spec: SandboxSpec, facts: Facts, found: image.Image, user: User, disk: str | None
     ) -> Sandbox:
-        await guard.ensure(engine)
-        runner = kit.runner(self._home)
+        await watching.ensure(engine)
+        runner = bundle.runner(self._home)
         plan = render.Plan(
             image_id=found.id,
             interpreter="",
@@ -89,16 +89,20 @@ class Docker:
         )
         async with self._trying:
             interpreter = await self._interpreters.of(engine, spec, plan)
-        with sources.Fds() as fds:
+        with held_files.Fds() as fds:
             keeper = users.outside(user, gateway=_gateway(), mapping=_mapping(facts))
-            held = sources.hold_all(spec, keeper, fds)
+            held = held_files.hold_all(spec, keeper, fds)
             if facts.remapped and spec.private and keeper == _gateway():
                 # A folder that ids inside cannot own is opened to all of them; it lies where only the gateway can go.
                 os.chmod(spec.workspace, 0o777)  # noqa: S103  as above
             shown = tuple(render.Bind(source=one.path, target=one.target, access=one.access) for one in held)
-            own = [runner, *kit.names(self._home, user), *kit.commands(self._home, spec.host_commands, interpreter)]
+            own = [
+                runner,
+                *bundle.names(self._home, user),
+                *bundle.commands(self._home, spec.host_commands, interpreter),
+            ]
             if spec.network.proxied:
-                own.append(kit.ssh(self._home, interpreter))
+                own.append(bundle.ssh(self._home, interpreter))
             plan = replace(plan, interpreter=interpreter, binds=(*shown, *own))
             hello = _hello(spec)
             started = await Opening(engine, facts, spec, hello).run(plan, held)

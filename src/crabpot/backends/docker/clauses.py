@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import NETWORKS, Clause, State, second_wall
-from crabpot.backends.bubblewrap.limits import amount
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.render import gvisor_threads
+from crabpot.backends.linux.limits import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

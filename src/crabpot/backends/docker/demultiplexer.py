@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crabpot.runner.frames import FrameError
+from crabpot.runner.core.frames import FrameError
 
 _HEADER = 8
 _OUTPUT, _ERRORS = 1, 2

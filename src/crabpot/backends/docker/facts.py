@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crabpot.runner import landlock
+from crabpot.runner.core import landlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

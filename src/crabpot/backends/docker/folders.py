@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from crabpot.backends.disks import whole_disk
 from crabpot.backends.docker.user import Folder
+from crabpot.backends.linux.disks import whole_disk
 
 
 def owner_of(path: str) -> Folder | None:

@@ -15,8 +15,8 @@ from crabpot.backends.docker.demultiplexer import Demultiplexer
 from crabpot.backends.docker.engine import EngineRefused
 from crabpot.backends.docker.removal import made_or_removed, remove
 from crabpot.errors import SandboxUnavailable
-from crabpot.untrusted import read_regular
-from crabpot.writing import write_whole
+from crabpot.state.files import write_whole
+from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
     from crabpot.backends.docker.engine import Engine

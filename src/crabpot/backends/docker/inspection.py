@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crabpot.backends.bubblewrap.render import Held
+    from crabpot.backends.linux.held_files import Held
 
 _CONFINED = {
     **{f"Cap{which}": "0000000000000000" for which in ("Inh", "Prm", "Eff", "Bnd", "Amb")},

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.untrusted import read_regular
+from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.writing import write_whole
+from crabpot.state.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,8 @@ from functools import cache
 
 from crabpot.backends.docker.render import seccomp_text
 from crabpot.errors import SandboxUnavailable
-from crabpot.spec.seccomp_profile import docker_profile
-from crabpot.untrusted import read_regular
+from crabpot.spec.seccomp.profile import docker_profile
+from crabpot.state.untrusted import read_regular
 
 _LARGEST = 4 * 1024**2
 

@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.bubblewrap.limits import amount
 from crabpot.backends.docker.engine import EngineError
 from crabpot.backends.docker.removal import remove
+from crabpot.backends.linux.limits import amount
 from crabpot.errors import SandboxLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.backends.docker.engine import Engine
-    from crabpot.backends.docker.starting import Started
+    from crabpot.backends.docker.opening import Started
     from crabpot.settings import Limits
 
 _FREEZE_TIMEOUT_S = 5.0

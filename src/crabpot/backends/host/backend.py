@@ -9,9 +9,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import crabpot.runner
-from crabpot.backends.base import Channel
+from crabpot.backends import runner_source
 from crabpot.errors import SandboxLost, SandboxUnavailable
+from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,13 +109,12 @@ def greeting(folder: str, *, output_limit: int, environ: Mapping[str, str]) -> d
 
 
 def _start(folder: str) -> tuple[Channel, subprocess.Popen[bytes]]:
-    program = os.path.join(os.path.dirname(crabpot.runner.__file__), "__main__.py")
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", program, "--fd", str(theirs.fileno())],
+                [sys.executable, "-I", "-S", runner_source.PROGRAM, "--fd", str(theirs.fileno())],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -10,13 +10,14 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends import sighting
-from crabpot.backends.base import Channel, Clause, greeting
+from crabpot.backends.base import Clause, greeting
+from crabpot.backends.linux import procs
 from crabpot.backends.socket import clauses
 from crabpot.backends.socket.clauses import Findings
 from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.runner.frames import FrameError, FrameReader, encode
+from crabpot.runner.core.frames import FrameError, FrameReader, encode
 from crabpot.spec import binds
+from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +93,7 @@ class Socket:
             gid=peer.gid,
             roots=_words(ready.get("roots")),
             commands=_words(ready.get("commands")),
-            seen=sighting.look(peer.pid),
+            seen=procs.look(peer.pid),
         )
         return clauses.clauses(spec, found)
 

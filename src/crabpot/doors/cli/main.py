@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
-from crabpot.doors.cli import making
+from crabpot.doors.cli import parsers
 from crabpot.doors.cli.frame import Frame, command_of, hoisted, run
 from crabpot.doors.cli.parsing import EPILOG, Parser, add, group, positive, session
 
@@ -41,29 +41,29 @@ def parser(command: str | None = None) -> Parser:
 
 
 def _calling(commands: Adder) -> None:
-    one = add(commands, "exec", "calling:execute", "run a command in the session's place; stdin passes through")
+    one = add(commands, "exec", "exec:execute", "run a command in the session's place; stdin passes through")
     session(one)
     one.add_argument("--cwd", metavar="DIR", help="the folder to start in, as seen inside")
     one.add_argument("--timeout", type=float, metavar="SECONDS", help="the time limit, up to limits.timeCeiling")
     one.add_argument("--tty", action="store_true", help="give the command a terminal")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
-    session(add(commands, "shell", "calling:shell", "open an interactive shell in the session's place"))
-    one = add(commands, "call", "calling:call", "call one tool and print its result as JSON")
+    session(add(commands, "shell", "exec:shell", "open an interactive shell in the session's place"))
+    one = add(commands, "call", "exec:call", "call one tool and print its result as JSON")
     one.add_argument("tool", metavar="TOOL", help="such as read, write, grep or exec")
     session(one)
     one.add_argument("--args", default="{}", metavar="JSON", help="the arguments as a JSON object; - reads stdin")
-    one = add(commands, "cp", "copying:copy", "copy files and folders in and out; binary-safe")
+    one = add(commands, "cp", "cp:copy", "copy files and folders in and out; binary-safe")
     one.add_argument("source", metavar="SRC", help="a local path, or SESSION:/path")
     one.add_argument("target", metavar="DST", help="the other of the two")
 
 
 def _keeping(commands: Adder) -> None:
-    one = add(commands, "sandboxes", "keeping:sandboxes", "list, stop, recreate or prune sandboxes")
+    one = add(commands, "sandboxes", "sandboxes:sandboxes", "list, stop, recreate or prune sandboxes")
     meaning = "stop ends it and keeps its files; recreate DELETES its private folder; prune deletes what is stale"
     one.add_argument("action", choices=("list", "stop", "recreate", "prune"), help=meaning)
     one.add_argument("name", nargs="?", metavar="NAME", help="for stop and recreate: its name or scope key")
     one.add_argument("--json", action="store_true", help="print JSON")
-    one = add(commands, "audit", "auditing:audit", "show what happened, and whether the log is whole")
+    one = add(commands, "audit", "audit:audit", "show what happened, and whether the log is whole")
     actions = one.add_subparsers(metavar="ACTION", required=True, dest="action")
     tail = actions.add_parser("tail", help="the last records")
     tail.add_argument("-n", dest="count", type=positive, default=20, help="how many (%(default)s)")
@@ -75,10 +75,10 @@ def _keeping(commands: Adder) -> None:
     export = actions.add_parser("export", help="every record as JSON lines, each with its number and hash")
     export.add_argument("--after", type=positive, default=0, metavar="NUMBER", help="only those behind this one")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
-    one = add(commands, "serve", "serving:serve", "keep sandboxes alive for many clients: command line, HTTP and MCP")
+    one = add(commands, "serve", "serve:serve", "keep sandboxes alive for many clients: command line, HTTP and MCP")
     one.add_argument("--listen", metavar="127.0.0.1:PORT", help="HTTP on the loopback too, for those with a token")
     _tokens(commands)
-    one = add(commands, "mcp", "clients:mcp", "serve an MCP client on standard input and output")
+    one = add(commands, "mcp", "mcp:mcp", "serve an MCP client on standard input and output")
     session(one)
     one.add_argument("--sender", help="who the client speaks for, for tools.elevated.allowFrom")
     one.add_argument("--elicit", action="store_true", help=_ELICIT)
@@ -92,7 +92,7 @@ def _keeping(commands: Adder) -> None:
 
 def _listening(commands: Adder) -> None:
     text = "listen on a Unix socket and run listed commands and tools in some folders, for gateways and plain clients"
-    one = add(commands, "runner", "running:run", text)
+    one = add(commands, "runner", "runner:run", text)
     text = "where to listen; the file is for the owner and the group"
     one.add_argument("--socket", required=True, metavar="PATH", help=text)
     text = "the folders that can be reached; the first is where commands start"
@@ -133,7 +133,7 @@ def _deciding(commands: Adder) -> None:
     one = add(
         commands,
         "explain",
-        "decisions:explain",
+        "explain:explain",
         "say which tools a session may use, where they run, and when a command may leave",
     )
     one.add_argument("--session", action="append", default=[], metavar="KEY", help="a session key; may be repeated")
@@ -143,17 +143,17 @@ def _deciding(commands: Adder) -> None:
     one.add_argument("--connect", metavar="HOST:PORT", help="say whether the session could connect there, and why")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
-    one = add(commands, "check", "decisions:check", "look for what the configuration gives away, each with its fix")
+    one = add(commands, "check", "explain:check", "look for what the configuration gives away, each with its fix")
     one.add_argument("--strict", action="store_true", help="exit with 1 on warnings (errors exit with 2 always)")
 
 
 def _approving(commands: Adder) -> None:
     actions = group(commands, "approvals", "what waits for an operator's word, and giving it")
-    one = add(actions, "list", "approving:list_requests", "what waits for an answer, of every gateway of this state")
+    one = add(actions, "list", "approvals:list_requests", "what waits for an answer, of every gateway of this state")
     one.add_argument("--json", action="store_true", help="print JSON")
-    one = add(actions, "show", "approving:show_request", "one request, whole, as JSON")
+    one = add(actions, "show", "approvals:show_request", "one request, whole, as JSON")
     one.add_argument("id", metavar="ID", help="its id, as listed")
-    one = add(actions, "allow", "approving:allow", "agree, for this once unless more is said")
+    one = add(actions, "allow", "approvals:allow", "agree, for this once unless more is said")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     lasting = one.add_mutually_exclusive_group()
     lasting.add_argument("--once", action="store_true", help="this one alone")
@@ -163,25 +163,25 @@ def _approving(commands: Adder) -> None:
         "--list", action="store_true", help="for a connection: and write it into the entry of its agent"
     )
     one.add_argument("--keep", action="store_true", help="with --session or --minutes: also after a restart")
-    one = add(actions, "deny", "approving:deny", "refuse")
+    one = add(actions, "deny", "approvals:deny", "refuse")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     one.add_argument("--reason", metavar="TEXT", help="why; the agent is told")
     actions = group(commands, "leases", "what was allowed for longer than once")
-    one = add(actions, "list", "approving:list_leases", "the leases in force")
+    one = add(actions, "list", "approvals:list_leases", "the leases in force")
     one.add_argument("--json", action="store_true", help="print JSON")
-    one = add(actions, "revoke", "approving:revoke", "end a lease at once")
+    one = add(actions, "revoke", "approvals:revoke", "end a lease at once")
     one.add_argument("id", metavar="ID", help="its id, as listed")
 
 
 def _configuring(commands: Adder) -> None:
-    add(commands, "init", "configuring:init", "write a commented configuration to start from")
+    add(commands, "init", "config:init", "write a commented configuration to start from")
     actions = group(commands, "config", "read or change one value of the configuration")
-    one = add(actions, "get", "configuring:get", "print one value, as written or by default")
+    one = add(actions, "get", "config:get", "print one value, as written or by default")
     one.add_argument("path", metavar="PATH", help="such as agents.defaults.sandbox.mode or tools.deny[1]")
     one = add(
         actions,
         "set",
-        "configuring:set_value",
+        "config:set_value",
         "change one value in place; comments, order and neighbours stay; refused if the file would not load",
     )
     one.add_argument("path", metavar="PATH", help="such as tools.deny[1]; tools.deny[+] appends")
@@ -196,7 +196,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _configuring: ("init", "config"),
     _keeping: ("sandboxes", "audit", "serve", "tokens", "mcp"),
     _listening: ("runner",),
-    making.describe: ("render", "image", "verify", "doctor", "bench"),
+    parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }
 
 
@@ -213,5 +213,7 @@ def main() -> NoReturn:
 def _invoke(arguments: list[str]) -> int:
     options = parser(command_of(arguments)).parse_args(arguments)
     module, _, function = options.body.partition(":")
-    body: Callable[[Frame, Any], int] = getattr(importlib.import_module(f"crabpot.doors.cli.{module}"), function)
+    body: Callable[[Frame, Any], int] = getattr(
+        importlib.import_module(f"crabpot.doors.cli.commands.{module}"), function
+    )
     return body(Frame(config=options.config, state=options.state), options)

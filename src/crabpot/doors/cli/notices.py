@@ -10,7 +10,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from crabpot.counting import counted
+from crabpot.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

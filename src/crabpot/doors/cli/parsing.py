@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and end."""
-        from crabpot.suggest import closest  # noqa: PLC0415  only an error pays for it
+        from crabpot.wording import closest  # noqa: PLC0415  only an error pays for it
 
         if message.startswith("unrecognized arguments"):
             message += "; a command of your own stands after --, as in: exec -- ls -l"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING, Any
 
-from crabpot.counting import counted
-from crabpot.elevation.commands import is_deceptive, name_of
+from crabpot.decide.commands import is_deceptive, name_of
+from crabpot.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from crabpot.decide.check import Finding
     from crabpot.explain import Explainer
-    from crabpot.lint import Finding
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATES = {"enforced": "green", "degraded": "yellow", "refused": "red", "violated": "red"}

@@ -12,23 +12,23 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
-from crabpot.doors.http import calling, dashboard, openapi, operating
-from crabpot.doors.http.refusals import Refusal, bad_request
+from crabpot.doors.http.access.refusals import Refusal, bad_request
+from crabpot.doors.http.routes import calls, dashboard, openapi, operations
 from crabpot.doors.inflight import ClientGone
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from crabpot.doors.http.house import House
+    from crabpot.doors.http.context import House
 
 
 def application(house: House) -> FastAPI:
     """Make it. The page that documents FastAPI's routes loads scripts from elsewhere, so there is none."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     # Onto the application's own router: what is included is not found by who looks for a path's other methods.
-    calling.add_routes(app.router, house)
-    operating.add_routes(app.router, house)
+    calls.add_routes(app.router, house)
+    operations.add_routes(app.router, house)
     app.router.routes += dashboard.routes()
     app.openapi = lambda: openapi.described(app)  # type: ignore[method-assign]
     for kind, handler in _HANDLERS.items():

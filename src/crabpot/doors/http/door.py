@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from crabpot.doors.http.access.limits import Limits
+from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.http.api import application
-from crabpot.doors.http.house import House
-from crabpot.doors.http.limits import Limits
+from crabpot.doors.http.context import House
 from crabpot.doors.http.listening import listen
-from crabpot.doors.http.mcp import Mcp
-from crabpot.doors.http.metrics import Metrics
-from crabpot.doors.http.tokens import Tokens
+from crabpot.doors.http.routes.mcp import Mcp
+from crabpot.doors.http.routes.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

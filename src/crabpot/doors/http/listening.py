@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from crabpot.doors.http.connections import Connections
-from crabpot.doors.http.guard import Guard
-from crabpot.doors.http.limits import Limits
-from crabpot.doors.http.peers import uid_of
-from crabpot.doors.serve import listening, same_user
+from crabpot.doors.http.access.connections import Connections
+from crabpot.doors.http.access.guard import Guard
+from crabpot.doors.http.access.limits import Limits
+from crabpot.doors.http.access.peers import uid_of
+from crabpot.doors.local.server import listening, same_user
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from crabpot.doors.http.house import House
-    from crabpot.doors.http.tokens import Tokens
+    from crabpot.doors.http.access.tokens import Tokens
+    from crabpot.doors.http.context import House
 
 SOCKET_NAME = "http.sock"
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
-from crabpot.doors.cli.question import lines
-from crabpot.elevation.requests import Answer, denied
+from crabpot.approvals.requests import Answer, denied
+from crabpot.doors.cli.terminal.question import lines
 
 if TYPE_CHECKING:
-    from crabpot.elevation.requests import Request
+    from crabpot.approvals.requests import Request
 
 _DENY, _ONCE, _SESSION = "deny", "allow once", "allow for this session"
 

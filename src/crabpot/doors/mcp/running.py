@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams
 
+    from crabpot.approvals.requests import Answer, Request
     from crabpot.doors.mcp.server import Caller
-    from crabpot.elevation.requests import Answer, Request
     from crabpot.model import ToolResult
 
     Context = ServerRequestContext[Any, Any]

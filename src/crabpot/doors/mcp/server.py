@@ -12,13 +12,13 @@ from mcp_types import Tool as Offer
 
 from crabpot import __version__
 from crabpot.doors import tools
-from crabpot.doors.client import RemoteGateway
-from crabpot.doors.mcp.asking import Asked, Clients
+from crabpot.doors.local.client import RemoteGateway
+from crabpot.doors.mcp.asker import Asked, Clients
 from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.results import as_mcp
 from crabpot.doors.mcp.running import Running
 from crabpot.errors import CrabpotError
-from crabpot.streams import Streams
+from crabpot.sandboxes.streams import Streams
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,7 +18,7 @@ from crabpot.errors import CrabpotError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.doors.client import RemoteGateway
+    from crabpot.doors.local.client import RemoteGateway
     from crabpot.doors.mcp.server import Caller
     from crabpot.gateway import Gateway
 

@@ -12,9 +12,9 @@ from crabpot.host_commands.git.inside import CONVERSATION
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from crabpot.backends.inflight import Sink
     from crabpot.host_commands.git.inside import Inside
     from crabpot.host_commands.git.outside import Outside
+    from crabpot.wire.in_flight import Sink
 
 # In pieces of at most a frame: what is under way between the two, at most.
 _PIECES = 16

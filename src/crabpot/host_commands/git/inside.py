@@ -13,10 +13,10 @@ from crabpot.host_commands.git.names import is_id, is_name, is_ref
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from crabpot.backends.inflight import Sink
-    from crabpot.backends.reply import Reply
-    from crabpot.backends.wire import RunnerWire, Source
     from crabpot.host_commands.git.clock import Clock
+    from crabpot.wire.calls import RunnerWire, Source
+    from crabpot.wire.in_flight import Sink
+    from crabpot.wire.replies import Reply
 
 # By absolute paths, so that no shim and no program of the agent's is taken for git.
 _PLACES = ("/usr/bin/git", "/usr/local/bin/git", "/bin/git")

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.backends.host.backend import start_in
-from crabpot.backends.wire import RunnerWire
 from crabpot.errors import HostRefused
-from crabpot.runner import landlock
+from crabpot.runner.core import landlock
+from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from crabpot.backends.inflight import Sink
-    from crabpot.backends.reply import Reply
-    from crabpot.backends.wire import Source
-    from crabpot.elevation.identity import Identity
+    from crabpot.approvals.identity import Identity
     from crabpot.host_commands.git.clock import Clock
     from crabpot.host_commands.git.store import Store
+    from crabpot.wire.calls import Source
+    from crabpot.wire.in_flight import Sink
+    from crabpot.wire.replies import Reply
 
 _START_S = 20.0
 _MOST_TEXT = 16 << 20

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.reply import Reply
-from crabpot.runner.output import BothEnds
+from crabpot.runner.exec.output import BothEnds
+from crabpot.wire.replies import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from crabpot.backends.inflight import Sink
-    from crabpot.elevation.identity import Identity
+    from crabpot.approvals.identity import Identity
     from crabpot.host_commands.git.clock import Clock
     from crabpot.host_commands.git.inside import Inside
     from crabpot.host_commands.git.outside import Bounds
+    from crabpot.wire.in_flight import Sink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

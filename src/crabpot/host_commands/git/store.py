@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
-from crabpot.ownership import make_own
-from crabpot.removal import remove_tree
+from crabpot.state.ownership import make_own
+from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crabpot.backends.base import Clause
 from crabpot.host_commands.guard.start import find
 from crabpot.host_commands.guard.view import KEPT_BY_ROOT
-from crabpot.runner import landlock
+from crabpot.runner.core import landlock
 
 if TYPE_CHECKING:
     from crabpot.backends.base import State

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
-from crabpot.spec.bpf import assemble
-from crabpot.spec.seccomp import AF_UNIX, RULES
-from crabpot.spec.syscall_rules import Answer, Arm, Bits, Guard, Rules
+from crabpot.spec.seccomp.allowed import AF_UNIX, RULES
+from crabpot.spec.seccomp.bpf import assemble
+from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Guard, Rules
 
 _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import crabpot.runner
-from crabpot.elevation import catalogue
+from crabpot.decide import known_programs
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard.view import PRIVATE, Place, View, outermost
 from crabpot.spec import hardening
@@ -19,7 +19,7 @@ from crabpot.spec.grants import NAMED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from crabpot.elevation.rules import Way
+    from crabpot.decide.elevation import Way
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
 
@@ -41,7 +41,7 @@ def view(  # noqa: PLR0913  all that it depends on
     programs: Iterable[str],
 ) -> View:
     """Describe the guard of one command. `programs` are folders that it is found in, wherever they lie."""
-    needs = catalogue.needs(argv)
+    needs = known_programs.needs(argv)
     credentials = (*needs.credentials, *way.credentials)
     wanted = [*needs.shows, *_shown(credentials, around, env)]
     shows = [place for path in wanted if (place := _find(expand(path, around.home))) is not None]

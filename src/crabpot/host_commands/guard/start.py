@@ -9,14 +9,15 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import crabpot.runner
-from crabpot.backends.base import Channel
-from crabpot.backends.bubblewrap import candidates, owner, remedy
-from crabpot.backends.bubblewrap.sources import Fds
+from crabpot.backends import runner_source
+from crabpot.backends.bubblewrap import candidates, remedy
 from crabpot.backends.host.backend import END_S, HostRunner, greeting
+from crabpot.backends.linux import owner
+from crabpot.backends.linux.held_files import Fds
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import filter as calls
 from crabpot.host_commands.guard.view import KEPT_BY_ROOT, Descriptors, View, arguments, hidden_files, writable
+from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +123,6 @@ class Guarded(HostRunner):
 
 def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, environ: Mapping[str, str]) -> Guarded:
     """Start a runner in a guard, in the command's folder; HostRefused if that cannot be done at all."""
-    program = os.path.join(os.path.dirname(crabpot.runner.__file__), "__main__.py")
     hello = greeting(folder, output_limit=output_limit, environ=environ)
     hello |= {"contained": True, "writable": list(writable(view)), "readable": list(view.readable)}
     kept = Fds()
@@ -135,7 +135,16 @@ def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, e
         made = arguments(view, given, folder=folder)
         try:
             process = subprocess.Popen(
-                [candidate.path, *made, sys.executable, "-I", "-S", program, "--fd", str(theirs.fileno())],
+                [
+                    candidate.path,
+                    *made,
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    runner_source.PROGRAM,
+                    "--fd",
+                    str(theirs.fileno()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=saying,
                 stderr=saying,

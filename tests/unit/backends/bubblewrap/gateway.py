@@ -8,7 +8,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from crabpot.runner.frames import FrameReader, encode
+from crabpot.runner.core.frames import FrameReader, encode
 from crabpot.settings import Docker, Limits
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import SandboxSpec

@@ -15,12 +15,13 @@ sys.path[0] = str(Path(__file__).parent.parent)
 
 from bubblewrap import gateway  # noqa: E402
 from bubblewrap.gateway import make_spec, sandbox  # noqa: E402
-from crabpot.backends.bubblewrap import candidates, probe, starting  # noqa: E402
+from crabpot.backends.bubblewrap import candidates, probe  # noqa: E402
+from crabpot.backends.bubblewrap import opening as starting  # noqa: E402
 from crabpot.backends.bubblewrap.backend import Bubblewrap  # noqa: E402
-from crabpot.backends.bubblewrap.ground import Walls  # noqa: E402
+from crabpot.backends.bubblewrap.opening import Opening  # noqa: E402
 from crabpot.backends.bubblewrap.render import Program, arguments  # noqa: E402
 from crabpot.backends.bubblewrap.sandbox import Sandbox  # noqa: E402
-from crabpot.backends.bubblewrap.starting import Opening  # noqa: E402
+from crabpot.backends.bubblewrap.walls import Walls  # noqa: E402
 from crabpot.errors import SandboxLost, SandboxUnavailable  # noqa: E402
 from crabpot.settings import Limits, Size  # noqa: E402
 from crabpot.spec.network import NetworkSpec  # noqa: E402
@@ -187,7 +188,7 @@ async def be_killed(state: str) -> Any:
 
 
 def _tree(first: int) -> list[int]:
-    from crabpot.backends.bubblewrap import freezing
+    from crabpot.backends.linux import freezing
 
     return [one.pid for one in freezing.below(first)]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from crabpot.backends.bubblewrap.clauses import Findings, clauses
-from crabpot.backends.bubblewrap.hierarchy import Hierarchy
 from crabpot.backends.bubblewrap.render import Program
 from crabpot.backends.bubblewrap.user import Choice
+from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
 from crabpot.settings import MIB, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount, User

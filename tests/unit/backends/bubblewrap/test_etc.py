@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crabpot.backends.bubblewrap import etc
+from crabpot.backends.linux import etc
 from crabpot.spec.spec import User
 
 

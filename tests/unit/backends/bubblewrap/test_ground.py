@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.backends.bubblewrap.ground import Walls
+from crabpot.backends.bubblewrap.walls import Walls
 from crabpot.spec.spec import User
 
 USER = User(uid=61234, gid=61235)

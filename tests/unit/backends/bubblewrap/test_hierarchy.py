@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crabpot.backends.bubblewrap import groups, hierarchy, limits, owner
-from crabpot.backends.bubblewrap.hierarchy import Proc
+from crabpot.backends.linux import cgroup_hierarchy, cgroups, limits, owner
+from crabpot.backends.linux.cgroup_hierarchy import Proc
 from crabpot.settings import Limits
 
 
@@ -33,7 +33,7 @@ def test_a_user_divides_the_nearest_group_that_is_theirs_and_passes_controllers_
     proc = Proc(
         mountinfo=_line(mount, "cgroup2"), membership="0::/user@1000.service/app.slice/terminal.scope\n", root=False
     )
-    found = hierarchy.discover(proc)
+    found = cgroup_hierarchy.discover(proc)
     assert found is not None
     assert found.version == 2
     assert set(found.folders) == {"memory", "pids"}
@@ -43,14 +43,14 @@ def test_a_user_divides_the_nearest_group_that_is_theirs_and_passes_controllers_
 def test_a_group_that_passes_nothing_on_is_of_no_use(tmp_path: Path) -> None:
     mount = _unified(tmp_path / "cgroup", passed="", available="hugetlb")
     proc = Proc(mountinfo=_line(mount, "cgroup2"), membership="0::/\n", root=False)
-    assert hierarchy.discover(proc) is None
+    assert cgroup_hierarchy.discover(proc) is None
 
 
 def test_root_makes_a_group_of_its_own_and_passes_controllers_on(tmp_path: Path) -> None:
     mount = _unified(tmp_path / "cgroup")
     # With nothing to enable, so that a plain file stands for what the kernel would answer.
     _unified(mount / "crabpot", available="")
-    found = hierarchy.discover(Proc(mountinfo=_line(mount, "cgroup2"), membership="0::/x\n", root=True))
+    found = cgroup_hierarchy.discover(Proc(mountinfo=_line(mount, "cgroup2"), membership="0::/x\n", root=True))
     assert found is not None
     assert set(found.folders) == {"memory", "pids", "cpu"}
     assert set(found.folders.values()) == {f"{mount}/crabpot"}
@@ -68,18 +68,18 @@ def test_the_older_groups_are_for_root_and_found_by_what_is_mounted(tmp_path: Pa
         (tmp_path / name).mkdir()
         lines += _line(tmp_path / name, "cgroup", options)
     (tmp_path / "memory/memory.memsw.limit_in_bytes").touch()
-    found = hierarchy.discover(Proc(mountinfo=lines, membership="", root=True))
+    found = cgroup_hierarchy.discover(Proc(mountinfo=lines, membership="", root=True))
     assert found is not None
     assert found.version == 1
     assert found.swap
     assert found.folders["cpu"] == f"{tmp_path}/cpu,cpuacct/crabpot"
     assert set(found.folders) == {"memory", "pids", "cpu", "freezer"}
-    assert hierarchy.discover(Proc(mountinfo=lines, membership="", root=False)) is None
+    assert cgroup_hierarchy.discover(Proc(mountinfo=lines, membership="", root=False)) is None
 
 
 def test_a_kernel_that_does_not_count_swap_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
-    found = hierarchy.discover(
+    found = cgroup_hierarchy.discover(
         Proc(mountinfo=_line(tmp_path / "memory", "cgroup", "rw,memory"), membership="", root=True)
     )
     assert found is not None
@@ -87,11 +87,11 @@ def test_a_kernel_that_does_not_count_swap_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_control_groups_has_none() -> None:
-    assert hierarchy.discover(Proc(mountinfo="", membership="", root=True)) is None
+    assert cgroup_hierarchy.discover(Proc(mountinfo="", membership="", root=True)) is None
 
 
-def _here() -> hierarchy.Hierarchy:
-    found = hierarchy.discover(Proc.here())
+def _here() -> cgroup_hierarchy.Hierarchy:
+    found = cgroup_hierarchy.discover(Proc.here())
     if found is None or found.scope is not None:
         pytest.skip("no control groups that this user may make")
     return found
@@ -100,7 +100,7 @@ def _here() -> hierarchy.Hierarchy:
 def test_a_real_group_is_made_with_its_limits_joined_frozen_and_removed() -> None:
     place = _here()
     settings = limits.version_1 if place.version == 1 else limits.version_2
-    group = groups.Group.make(place, owner.label("test"), settings(Limits(pids=33), None))
+    group = cgroups.Group.make(place, owner.label("test"), settings(Limits(pids=33), None))
     process = subprocess.Popen(["sleep", "100"])
     try:
         assert Path(group._folders["pids"], "pids.max").read_text() == "33\n"
@@ -122,11 +122,11 @@ def test_groups_of_dead_gateways_are_reaped_and_those_of_the_living_are_not() ->
     ended = subprocess.Popen(["true"])
     stale = f"crabpot-{ended.pid}-{owner.started(ended.pid)}-old"
     ended.wait()
-    dead = groups.Group.make(place, stale, [])
-    alive = groups.Group.make(place, owner.label("alive"), [limits.Setting("pids", "pids.max", "9")])
+    dead = cgroups.Group.make(place, stale, [])
+    alive = cgroups.Group.make(place, owner.label("alive"), [limits.Setting("pids", "pids.max", "9")])
     dead._folders = {name: f"{folder}/{stale}" for name, folder in place.folders.items()}
     try:
-        groups.reap(place)
+        cgroups.reap(place)
         assert not any(os.path.exists(folder) for folder in dead._folders.values())
         assert all(os.path.exists(folder) for folder in alive._folders.values())
     finally:
@@ -138,13 +138,13 @@ def test_a_group_whose_limit_cannot_be_set_is_not_left_behind() -> None:
     place = _here()
     label = owner.label("broken")
     with pytest.raises(OSError, match="Invalid argument"):
-        groups.Group.make(place, label, [limits.Setting("pids", "pids.max", "not a number")])
+        cgroups.Group.make(place, label, [limits.Setting("pids", "pids.max", "not a number")])
     assert not any(os.path.exists(f"{folder}/{label}") for folder in place.folders.values())
 
 
 def test_the_disk_of_a_file_is_the_whole_disk_and_of_a_tmpfs_none() -> None:
-    assert groups.disk_of(os.makedev(0, 99)) is None
-    found = groups.disk_of(os.stat("/").st_dev)
+    assert cgroups.disk_of(os.makedev(0, 99)) is None
+    found = cgroups.disk_of(os.stat("/").st_dev)
     assert found is None or found.replace(":", "").isdigit()
 
 
@@ -153,7 +153,7 @@ def test_an_agent_with_many_sandboxes_shares_the_processor_as_one() -> None:
     if place.version != 1:
         pytest.skip("only control groups of the older kind are divided by agent")
     wanted = list(limits.version_1(Limits(), None))
-    made = [groups.Group.make(place, owner.label(name), wanted, agent=name[0]) for name in ("a1", "a2", "b1")]
+    made = [cgroups.Group.make(place, owner.label(name), wanted, agent=name[0]) for name in ("a1", "a2", "b1")]
     first, second, other = [Path(group._folders["cpu"]).parent for group in made]
     assert first == second != other
     assert first.parent == other.parent == Path(place.folders["cpu"])

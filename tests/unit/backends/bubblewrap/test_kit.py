@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from crabpot.backends.bubblewrap import kit, seal
-from crabpot.spec.bpf import assemble
+from crabpot.backends.bubblewrap import bundle, seal
+from crabpot.spec.seccomp.bpf import assemble
 
 
-def _prepare(home: Path) -> kit.Kit:
-    return asyncio.run(kit.prepare(str(home)))
+def _prepare(home: Path) -> bundle.Kit:
+    return asyncio.run(bundle.prepare(str(home)))
 
 
 def test_the_kit_holds_the_runner_the_seal_and_the_filter_and_is_made_once(tmp_path: Path) -> None:
@@ -26,16 +26,16 @@ def test_the_kit_holds_the_runner_the_seal_and_the_filter_and_is_made_once(tmp_p
     assert _prepare(home) == first
     assert Path(first.folder).stat().st_ino == made
     assert [path.name for path in home.iterdir()] == [Path(first.folder).name]
-    assert Path(first.folder, kit.FILTER).read_bytes() == assemble(os.uname().machine)
-    assert Path(first.folder, kit.SEAL).exists()
+    assert Path(first.folder, bundle.FILTER).read_bytes() == assemble(os.uname().machine)
+    assert Path(first.folder, bundle.SEAL).exists()
     assert {"server.py", "start.bin", "__pycache__"} <= set(os.listdir(f"{first.folder}/runner"))
 
 
 def test_a_kit_that_was_made_is_found_without_waiting_and_one_that_was_not_is_not_made(tmp_path: Path) -> None:
     home = str(tmp_path / "bubblewrap")
-    assert kit.find(home) is None
+    assert bundle.find(home) is None
     assert os.listdir(home) == []
-    assert _prepare(Path(home)) == kit.find(home)
+    assert _prepare(Path(home)) == bundle.find(home)
 
 
 def test_whatever_the_umask_the_sandboxes_user_reads_it_and_nobody_writes_it(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_whatever_the_umask_the_sandboxes_user_reads_it_and_nobody_writes_it(tmp
 
 
 def test_two_gateways_at_once_make_the_same_kit(tmp_path: Path) -> None:
-    async def both() -> list[kit.Kit]:
-        return await asyncio.gather(*(kit.prepare(str(tmp_path)) for _ in range(2)))
+    async def both() -> list[bundle.Kit]:
+        return await asyncio.gather(*(bundle.prepare(str(tmp_path)) for _ in range(2)))
 
     first, second = asyncio.run(both())
     assert first == second
@@ -73,12 +73,12 @@ def test_a_folder_of_somebody_elses_in_its_place_is_not_used(tmp_path: Path) -> 
         pytest.skip("needs to be root")
     made = _prepare(tmp_path)
     os.chown(made.folder, 4321, 4321)
-    with pytest.raises(kit.SandboxUnavailable):
+    with pytest.raises(bundle.SandboxUnavailable):
         _prepare(tmp_path)
 
 
 def test_the_interpreter_inside_lies_under_usr_or_brings_its_prefix() -> None:
-    for interpreter in kit.interpreters():
+    for interpreter in bundle.interpreters():
         assert interpreter.path.startswith("/usr/" if interpreter.prefix is None else f"{interpreter.prefix}/")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from crabpot.backends.bubblewrap import owner
 from crabpot.backends.bubblewrap.leftovers import Mark
+from crabpot.backends.linux import owner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.backends.bubblewrap import limits
+from crabpot.backends.linux import limits
 from crabpot.settings import GIB, MIB, Io, Limits, Size
 
 LIMITS = Limits(

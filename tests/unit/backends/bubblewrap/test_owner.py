@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from crabpot.backends.bubblewrap import owner
+from crabpot.backends.linux import owner
 
 
 def test_what_this_process_made_has_an_owner() -> None:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from crabpot.backends.bubblewrap import process
-from crabpot.backends.bubblewrap.sources import Executable, Fds
+from crabpot.backends.linux import processes
+from crabpot.backends.linux.held_files import Executable, Fds
 from crabpot.spec.spec import User
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -21,7 +21,7 @@ NOBODY = User(uid=61234, gid=61235)
 def dropper(request):
     if request.param is None:
         return None
-    return next(path for path in process.droppers() if path.endswith(request.param))
+    return next(path for path in processes.droppers() if path.endswith(request.param))
 
 
 def test_nothing_of_root_survives_the_drop(dropper):
@@ -32,7 +32,9 @@ def test_nothing_of_root_survives_the_drop(dropper):
             reader, writer = fds.pipe()
             kept, _ = fds.pipe()
             cat = Executable(fd=fds.open(os.path.realpath("/bin/cat"), os.O_PATH), path="/nowhere/to/be/found")
-            started = process.start(cat, ["/proc/self/status"], output=writer, fds=[kept], user=NOBODY, dropper=dropper)
+            started = processes.start(
+                cat, ["/proc/self/status"], output=writer, fds=[kept], user=NOBODY, dropper=dropper
+            )
             fds.close(writer)
             assert started.wait(timeout=10) == 0
             said = dict(line.split(":\t", 1) for line in os.read(reader, 65536).decode().splitlines())
@@ -53,7 +55,7 @@ def test_it_has_the_descriptors_that_were_given_and_no_other(dropper):
         os.set_inheritable(leak, True)
         try:
             ls = Executable(fd=fds.open(os.path.realpath("/bin/ls"), os.O_PATH), path="/nowhere/to/be/found")
-            started = process.start(
+            started = processes.start(
                 ls, ["-l", "/proc/self/fd"], output=writer, fds=[kept], user=NOBODY, dropper=dropper
             )
         finally:
@@ -71,7 +73,7 @@ def test_a_program_that_cannot_be_started_says_so(tmp_path):
         text = tmp_path / "text"
         text.write_text("no program")
         one = Executable(fd=fds.open(str(text), os.O_PATH), path=str(text))
-        started = process.start(one, [], output=writer, user=NOBODY, dropper=process.dropper())
+        started = processes.start(one, [], output=writer, user=NOBODY, dropper=processes.dropper())
         fds.close(writer)
         assert started.wait(timeout=10) != 0
         assert b"Permission denied" in os.read(reader, 65536)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.backends.bubblewrap import candidates, remembered
+from crabpot.backends.bubblewrap import candidates, probe_cache
 from crabpot.backends.bubblewrap.render import Program
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ def chosen() -> candidates.Chosen:
 @pytest.fixture
 def file(tmp_path: Path, chosen: candidates.Chosen) -> Path:
     path = tmp_path / "probe.json"
-    remembered.keep(str(path), KEY, chosen)
+    probe_cache.keep(str(path), KEY, chosen)
     return path
 
 
 def test_what_was_found_is_found_again(file: Path, chosen: candidates.Chosen) -> None:
-    assert remembered.recall(str(file), KEY) == chosen
+    assert probe_cache.recall(str(file), KEY) == chosen
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["probe.json"]
 
 
 def test_it_is_not_believed_of_another_kernel_boot_or_program(file: Path) -> None:
-    assert remembered.recall(str(file), ["6.1", "another boot"]) is None
+    assert probe_cache.recall(str(file), ["6.1", "another boot"]) is None
 
 
 def _document(file: Path, **changes: object) -> None:
@@ -69,14 +69,14 @@ def _document(file: Path, **changes: object) -> None:
 )
 def test_a_file_that_is_not_to_the_letter_means_probing_again(file: Path, change: Callable[[Path], object]) -> None:
     change(file)
-    assert remembered.recall(str(file), KEY) is None
+    assert probe_cache.recall(str(file), KEY) is None
 
 
 def test_a_file_of_somebody_elses_is_not_believed(file: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs to be root")
     os.chown(file, 4321, 4321)
-    assert remembered.recall(str(file), KEY) is None
+    assert probe_cache.recall(str(file), KEY) is None
 
 
 def test_a_program_that_became_setuid_since_is_not_used(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_program_that_became_setuid_since_is_not_used(tmp_path: Path) -> None:
 
 
 def test_the_key_names_the_boot_the_user_and_every_program() -> None:
-    key = remembered.key("/state/kit-1")
+    key = probe_cache.key("/state/kit-1")
     assert os.uname().release in key
     assert str(os.geteuid()) in key
     assert "/state/kit-1" in key

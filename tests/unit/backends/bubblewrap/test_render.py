@@ -10,7 +10,8 @@ import pytest
 
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.bubblewrap.layout import Layout
-from crabpot.backends.bubblewrap.render import Held, Plan, Program
+from crabpot.backends.bubblewrap.render import Plan, Program
+from crabpot.backends.linux.held_files import Held
 from crabpot.settings import GIB, Limits, Size
 from crabpot.spec import hardening
 from crabpot.spec.network import NetworkSpec

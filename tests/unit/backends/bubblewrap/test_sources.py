@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from crabpot.backends.bubblewrap.sources import Fds
+from crabpot.backends.linux.held_files import Fds
 
 
 def _is_open(fd: int) -> bool:

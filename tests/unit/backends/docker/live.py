@@ -14,18 +14,18 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crabpot.approvals.desk import Desk
 from crabpot.audit.store import AuditLog
 from crabpot.backends.docker import owner
 from crabpot.backends.docker.backend import Docker
 from crabpot.backends.registry import Registry
-from crabpot.backends.wire import RunnerWire
 from crabpot.config.load import from_text
-from crabpot.elevation.approvals import Desk
-from crabpot.execution import Execution
 from crabpot.gateway import Gateway
 from crabpot.host_commands.departure import Departure
 from crabpot.host_commands.plan import Host
+from crabpot.sandboxes.execution import Execution
 from crabpot.spec.binds import Surroundings
+from crabpot.wire.calls import RunnerWire
 
 from .make import make_spec
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.docker.engine import Engine
     from crabpot.backends.docker.sandbox import Sandbox
-    from crabpot.backends.reply import Reply
+    from crabpot.wire.replies import Reply
 
 
 def backend(engine: Engine, folder: Path) -> Docker:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.backends.docker.demultiplexer import Demultiplexer
-from crabpot.runner.frames import FrameError
+from crabpot.runner.core.frames import FrameError
 
 
 def frame(kind: int, data: bytes) -> bytes:

@@ -13,8 +13,8 @@ from crabpot.backends.docker import inspection
 from crabpot.errors import SandboxLost
 from crabpot.settings import MIB, Docker, Limits, Size
 from crabpot.spec.network import NetworkSpec
-from crabpot.spec.seccomp import RULES
-from crabpot.spec.seccomp_profile import docker_profile
+from crabpot.spec.seccomp.allowed import RULES
+from crabpot.spec.seccomp.profile import docker_profile
 from crabpot.spec.spec import Mount, User
 
 from .live import backend, derived_image, nothing_left, opened, spec_in

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.ordinary_user import UID, engine_environ, engine_groups, interpreter, readable_source
 
 if TYPE_CHECKING:

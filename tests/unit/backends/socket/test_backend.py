@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.ordinary_user import open_gateway
-from tests.runner_on_socket import runner_on_socket
 
 from crabpot.backends.socket import clauses
 from crabpot.backends.socket.clauses import Findings
 from crabpot.config.load import from_text
 from crabpot.spec.build import build
+from tests.ordinary_user import open_gateway
+from tests.runner_on_socket import runner_on_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.http.door import opened
 from crabpot.doors.http.listening import address
-from crabpot.doors.http.tokens import Tokens
 
 
 @pytest.fixture

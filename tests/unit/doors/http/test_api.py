@@ -12,9 +12,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from crabpot.approvals.requests import Request, new_id
 from crabpot.audit.reading import AuditReader
-from crabpot.doors.http.principals import Role
-from crabpot.elevation.requests import Request, new_id
+from crabpot.doors.http.access.principals import Role
 
 S = "agent:main:main"
 EXEC = f"/v1/sessions/{S}/tools/exec"

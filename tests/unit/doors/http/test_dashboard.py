@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import async_playwright
 
-from crabpot.backends import usage
-from crabpot.doors.http.principals import Role
-from crabpot.elevation.requests import FolderIdentity, Request, new_id
+from crabpot.approvals.requests import FolderIdentity, Request, new_id
+from crabpot.backends.linux import usage
+from crabpot.doors.http.access.principals import Role
 
 CHROMIUM = shutil.which("chromium")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"

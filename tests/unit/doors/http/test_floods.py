@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crabpot.doors.http.connections import MOST_EACH, STRANGERS, Connections
-from crabpot.doors.http.limits import Limits
-from crabpot.doors.http.peers import uid_of
-from crabpot.doors.http.principals import Role
+from crabpot.doors.http.access.connections import MOST_EACH, STRANGERS, Connections
+from crabpot.doors.http.access.limits import Limits
+from crabpot.doors.http.access.peers import uid_of
+from crabpot.doors.http.access.principals import Role
 
 S = "agent:main:main"
 LS = f"/v1/sessions/{S}/tools/ls"

@@ -12,9 +12,9 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from crabpot.doors.http import limits
+from crabpot.doors.http.access import limits
+from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.listening import SOCKET_NAME, _bound, address
-from crabpot.doors.http.principals import Role
 from crabpot.errors import CrabpotError
 
 S = "agent:main:main"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.doors.http.limits import Limits, TooMany
+from crabpot.doors.http.access.limits import Limits, TooMany
 
 
 class Clock:

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
 from crabpot.audit.reading import AuditReader
-from crabpot.doors.http.principals import Role
+from crabpot.doors.http.access.principals import Role
 
 S = "agent:main:main"
 HELLO = {

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from crabpot.doors.http.principals import Principal, Role
-from crabpot.doors.http.tokens import FILE_NAME, OPERATORS, TokenError, Tokens
+from crabpot.doors.http.access.principals import Principal, Role
+from crabpot.doors.http.access.tokens import FILE_NAME, OPERATORS, TokenError, Tokens
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
+from crabpot.approvals.requests import Answer
 from crabpot.doors.inflight import Calls
 from crabpot.doors.mcp.server import Caller, Tools
-from crabpot.elevation.requests import Answer
 
 S = "agent:main:main"
 # `id` is on every machine, and changes nothing.

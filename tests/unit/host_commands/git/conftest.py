@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.ordinary_user import skip_or_fail
 
 from crabpot.app import start
+from crabpot.decide.placement import Placement
 from crabpot.host_commands import trusted
 from crabpot.host_commands.git import operation, relay
 from crabpot.host_commands.git.clock import Clock
@@ -21,7 +21,7 @@ from crabpot.host_commands.git.inside import Inside
 from crabpot.host_commands.git.outside import Bounds
 from crabpot.host_commands.git.prepared import Ground
 from crabpot.model import Place
-from crabpot.placement.rules import Placement
+from tests.ordinary_user import skip_or_fail
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

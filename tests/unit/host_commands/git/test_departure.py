@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import sshd
-from tests.ordinary_user import UID, interpreter, readable_source, skip_or_fail
 
 from crabpot.app import start
-from crabpot.elevation.requests import Answer
+from crabpot.approvals.requests import Answer
+from tests import sshd
+from tests.ordinary_user import UID, interpreter, readable_source, skip_or_fail
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from crabpot.elevation.requests import Request
+    from crabpot.approvals.requests import Request
 
 SESSION = "agent:main:x"
 SOWN = (

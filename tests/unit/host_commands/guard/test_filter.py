@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crabpot.host_commands.guard import filter as calls
-from crabpot.spec.syscall_rules import Answer, Call, decide
-from crabpot.spec.syscalls import AUDIT_ARCHES, numbers
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
+from crabpot.spec.seccomp.rules import Answer, Call, decide
 
 AF_UNIX, AF_INET, STREAM, DGRAM, SEQPACKET = 1, 2, 1, 2, 5
 CLOEXEC = 0o2000000

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crabpot.backends.wire import RunnerWire
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.run import run
+from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tests.ordinary_user import skip_or_fail
 
 if TYPE_CHECKING:

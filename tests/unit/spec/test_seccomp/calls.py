@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from crabpot.spec.seccomp import GUARDED
-from crabpot.spec.syscall_rules import X32_BIT, Call, Guard
-from crabpot.spec.syscalls import AUDIT_ARCHES, names, numbers
+from crabpot.spec.seccomp.allowed import GUARDED
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
+from crabpot.spec.seccomp.rules import X32_BIT, Call, Guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

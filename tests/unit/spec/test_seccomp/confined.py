@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from crabpot.spec.bpf import assemble
-from crabpot.spec.syscalls import AUDIT_ARCHES
+from crabpot.spec.seccomp.bpf import assemble
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES
 
 MACHINE = platform.machine()
 PROBE = Path(__file__).parent / "probe.py"

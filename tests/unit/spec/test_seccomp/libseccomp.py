@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crabpot.spec.syscalls import AUDIT_ARCHES
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES
 
 _ACT_ALLOW, _ACT_ERRNO = 0x7FFF_0000, 0x0005_0000
 _CMP_MASKED_EQ = 7

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.spec.bpf import assemble
-from crabpot.spec.seccomp import RULES
-from crabpot.spec.syscall_rules import Answer, Call, decide
-from crabpot.spec.syscalls import AUDIT_ARCHES, numbers
+from crabpot.spec.seccomp.allowed import RULES
+from crabpot.spec.seccomp.bpf import assemble
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
+from crabpot.spec.seccomp.rules import Answer, Call, decide
 
 from . import machine as bpf
 from .calls import MACHINES, native_calls, odd_calls

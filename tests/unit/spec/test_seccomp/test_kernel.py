@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.spec.seccomp import RULES
-from crabpot.spec.syscalls import numbers
+from crabpot.spec.seccomp.allowed import RULES
+from crabpot.spec.seccomp.numbers import numbers
 
 from . import confined
 

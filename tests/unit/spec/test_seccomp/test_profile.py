@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from crabpot.spec.seccomp import RULES
-from crabpot.spec.seccomp_profile import docker_profile
-from crabpot.spec.syscall_rules import Answer, Call, decide
-from crabpot.spec.syscalls import AUDIT_ARCHES, names, numbers
+from crabpot.spec.seccomp.allowed import RULES
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
+from crabpot.spec.seccomp.profile import docker_profile
+from crabpot.spec.seccomp.rules import Answer, Call, decide
 
 from . import libseccomp
 from . import machine as bpf

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.spec.seccomp import ABSENT, ALLOWED, GUARDED, REFUSED, RULES
-from crabpot.spec.syscall_rules import Answer, Bits, Call, decide
-from crabpot.spec.syscalls import AUDIT_ARCHES, names, numbers
+from crabpot.spec.seccomp.allowed import ABSENT, ALLOWED, GUARDED, REFUSED, RULES
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
+from crabpot.spec.seccomp.rules import Answer, Bits, Call, decide
 
 from . import libseccomp
 from .calls import AUDIT_ARCH_ARM, AUDIT_ARCH_I386, MACHINES

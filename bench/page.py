@@ -1,0 +1,151 @@
+"""The page of benchmarks and its plots, made from raw results and from nothing else. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench import plots
+from bench.figures import amount, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bench.figures import Comparison, Curve, Figure, Report, Series
+
+FOLDER = "benchmarks"
+_OURS = "crabpot"
+_VERDICTS = {True: "held", False: "**missed**", None: "not measured"}
+_HEAD = """# Benchmarks
+
+Made from the raw results, [benchmarks.json](benchmarks.json), by `crabpot bench --results docs/benchmarks.json --docs docs`.
+`make bench` measures everything again, with every peer in an environment of its own (as root it also starts a docker engine of its
+own, and `make bench-docs` writes this page); `crabpot bench` measures the figures to hold, in about a minute. The two sides of each row took
+turns in the same run; the ratios are of medians, and the times are this machine's and move with it. "crabpot to it" is Crabpot's time in units
+of that row's: 0.01 × means that Crabpot takes a hundredth.
+"""
+_HONEST = """Crabpot's own figures include its policy, its limits and a record of every call in its audit log. Neither Crabpot's embedded
+sandbox nor any of these peers as measured has the boundary of a virtual machine: where that is wanted, `docker.runtime` takes gVisor or Kata.
+Hosted services (E2B, Daytona and others) run microVMs elsewhere, and cannot be measured on one machine.
+"""
+_WHERE = """## Where the time goes
+
+Found once by profiling on the machine above, and not measured anew by each run.
+
+- **`exec true`**: about 0.2 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
+  runner's is glibc, which asks for and sets every signal's action before it starts a program: some 130 system calls that a bare spawn from Python does
+  not make.
+- **A warm claim**: the call; 0.4 ms to decide about and describe a session that was never seen; 0.15 ms to pass the folder and its note on; and 0.4 ms more
+  in a runner that has been idle.
+- **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
+  `setpriv`, which dropped to the sandbox's user (`chroot` now, at less than half of that), 2 % the first shell. An ordinary user pays for neither that nor the control groups.
+- **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
+  `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
+- **HTTP**: the record of the call reaches the disk before the answer leaves.
+"""
+# ruff: noqa: E501  the page's own lines
+
+
+def files(reports: Sequence[Report]) -> dict[str, str]:
+    """Give every file of the page by its name; the first report is the long one, and has the plots."""
+    first = reports[0]
+    made = {"benchmarks.md": "\n".join(_page(reports)).rstrip() + "\n"}
+    for comparison in first.comparisons:
+        made[f"{FOLDER}/{comparison.id}.svg"] = plots.bars(comparison)
+    for curve in first.curves:
+        made[f"{FOLDER}/{curve.id}.svg"] = plots.lines(curve)
+    return made
+
+
+def _page(reports: Sequence[Report]) -> Iterator[str]:
+    yield _HEAD
+    for report in reports:
+        yield f"## Figures to hold, as {report.machine['user']}\n"
+        yield "; ".join(f"{name}: {value}" for name, value in report.machine.items()) + ".\n"
+        yield from _figures(report.figures)
+    first = reports[0]
+    yield "## Who took part\n"
+    yield from _peers(first)
+    yield "## Beside the limit and the peers\n"
+    for comparison in first.comparisons:
+        yield from _comparison(comparison)
+    yield "## How it grows\n"
+    for curve in first.curves:
+        yield from _curve(curve)
+    yield _WHERE
+
+
+def _figures(figures: Sequence[Figure]) -> Iterator[str]:
+    yield "| what | ours | beside | ratio | hold | |"
+    yield "|---|---|---|---|---|---|"
+    for one in figures:
+        beside = one.missing if one.other is None else f"{one.other.name}: {amount(one.other)}"
+        ours = "" if one.other is None else amount(one.ours)
+        ratio = "" if one.ratio is None else _times(one.ratio)
+        yield _row([one.what, ours, beside, ratio, one.hold(), _VERDICTS[one.holds]])
+    yield ""
+
+
+def _peers(report: Report) -> Iterator[str]:
+    yield "| who | version | what it does that Crabpot does not, and what its figures leave out |"
+    yield "|---|---|---|"
+    for name, told in report.peers.items():
+        took_part = told.get("version") or f"could not take part: {told.get('absent', 'unknown')}"
+        if "version" in told and "absent" in told:
+            took_part += f" (dropped out: {told['absent']})"
+        yield _row([name, _cell(took_part), _cell(told.get("beyond", ""))])
+    yield ""
+    yield _HONEST
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def _comparison(comparison: Comparison) -> Iterator[str]:
+    yield f"### {comparison.what}\n"
+    if comparison.note:
+        yield f"{comparison.note}\n"
+    plain = comparison.what.replace("`", "")
+    yield f"![{plain}]({FOLDER}/{comparison.id}.svg)\n"
+    limit = comparison.find(comparison.limit) if comparison.limit else None
+    ours = comparison.find(_OURS)
+    heads = ["", "median", "p99", "n"]
+    heads += [] if limit is None else [f"to {limit.name}"]
+    heads += [] if ours is None else [f"{_OURS} to it"]
+    yield _row(heads)
+    yield "|" + "---|" * len(heads)
+    for one in sorted(comparison.series, key=lambda one: one.median):
+        cells = [one.name, amount(one), shown(one.p99, one.unit), str(len(one.values))]
+        cells += [] if limit is None else [_times(one.median / limit.median)]
+        cells += [] if ours is None else [_times(ours.median / one.median)]
+        yield _row(cells)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g} ×"
+
+
+def _curve(curve: Curve) -> Iterator[str]:
+    yield f"### {curve.what}\n"
+    if curve.note:
+        yield f"{curve.note}\n"
+    yield f"![{curve.what}]({FOLDER}/{curve.id}.svg)\n"
+    names = list(curve.lines)
+    yield _row([curve.along, *names])
+    yield "|---|" + "---|" * len(names)
+    points = {name: dict(curve.lines[name]) for name in names}
+    for x in sorted({x for found in points.values() for x in found}):
+        cells = [_point(points[name].get(x)) for name in names]
+        yield _row([f"{x:,.0f}", *cells])
+    yield ""
+
+
+def _point(series: Series | None) -> str:
+    if series is None:
+        return ""
+    return amount(series) if len(series.values) == 1 else f"{amount(series)} (p99 {shown(series.p99, series.unit)})"

@@ -1,0 +1,17 @@
+"""What Crabpot is measured beside: one adapter for each peer, run in an interpreter of the peer's own."""
+
+from __future__ import annotations
+
+from bench.peers import bare_bubblewrap, docker_cli, docker_py, inspect_docker, llm_sandbox, srt, swe_rex
+from bench.peers.peer import Peer
+
+PEERS: tuple[Peer, ...] = tuple(
+    Peer(
+        name=adapter.NAME,
+        file=str(adapter.__file__),
+        packages=adapter.PACKAGES,
+        npm=adapter.NPM,
+        beyond=adapter.BEYOND,
+    )
+    for adapter in (bare_bubblewrap, docker_cli, docker_py, srt, swe_rex, llm_sandbox, inspect_docker)
+)

@@ -1,0 +1,60 @@
+"""The figures to hold, taken from what was measured: what of ours, beside what, and the ratio not to pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.figures import Comparison, Curve, Figure, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What is measured, in which comparison; ours, beside whom; at most this ratio.
+_HELD = (
+    ("`exec true`, embedded", "exec", "crabpot", "bare spawn", 1.5),
+    ("`read` of 4 KiB, embedded", "read", "crabpot", "bare spawn", 0.3),
+    ("`exec true`, docker", "exec", "crabpot, docker", "docker CLI", 1 / 30),
+    ("cold open to first result, beside docker run", "open", "crabpot", "docker CLI", 1 / 8),
+    ("cold open to first result, beside srt true", "open", "crabpot", "srt", 1 / 8),
+    ("warm claim to first result", "open", "crabpot, kept ready", "bare spawn", 2.5),
+    ("100 sandboxes opened at once", "burst", "crabpot", "bare bwrap python3", 1.5),
+    ("`crabpot --help`", "commands", "crabpot --help", "python3 -c pass", 10.0),
+    ("`crabpot explain`", "commands", "crabpot explain", "python3 -c pass", 15.0),
+    ("one-shot `crabpot exec true`", "commands", "crabpot exec true", "srt", 1.0),
+)
+_MOST_MB = 10.0
+_NOTHING = Series(name="", values=(0.0,))
+
+
+def figures(comparisons: Sequence[Comparison], curves: Sequence[Curve]) -> list[Figure]:
+    """Make every row; one whose other side was not measured says so."""
+    found = {one.id: one for one in comparisons}
+    made = []
+    for what, where, ours, other, at_most in _HELD:
+        own, beside = (found[where].find(name) if where in found else None for name in (ours, other))
+        missing = f"{ours if own is None else other} was not measured" if own is None or beside is None else ""
+        made.append(
+            Figure(what=what, ours=own or _NOTHING, other=beside if own else None, at_most=at_most, missing=missing)
+        )
+    grown = {one.id: one for one in curves}
+    if "memory" in grown:
+        made.append(_memory(grown["memory"]))
+    return made + [_flat(grown[name]) for name in ("among", "records") if name in grown]
+
+
+def _memory(curve: Curve) -> Figure:
+    count, series = curve.lines["crabpot"][-1]
+    limit = Series(name="10 MB", values=(_MOST_MB,), unit="MB")
+    return Figure(what=f"{count:g} alive and idle: memory", ours=series, other=limit, at_most=1.0)
+
+
+def _flat(curve: Curve) -> Figure:
+    """In bare spawns at the same point: what else the machine does changes from one point to the next."""
+    spawns = dict(curve.lines["bare spawn"])
+    (first, few), *_, (last, many) = [(x, series.median / spawns[x].median) for x, series in curve.lines["exec true"]]
+    return Figure(
+        what=f"`exec true`, {last:,.0f} {curve.along}",
+        ours=Series(name="at the end", values=(many,), unit="spawns"),
+        other=Series(name=f"with {first:,.0f}", values=(few,), unit="spawns"),
+        at_most=1.5,
+    )

@@ -1,0 +1,224 @@
+"""One run of the benchmark: throw-away states, everything in turn, progress on the way, nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bench import doors, growth, measures, network, openings, rows
+from bench.contest import SPAWN, Entrant, contest, spawning
+from bench.entrants import SESSION, SMALL, calling, claiming, opening, prepare, seconds, tools
+from bench.figures import Comparison, Curve, Figure, Report
+from bench.machine import bare_python, bwrap, machine
+from bench.peers import PEERS
+from bench.peers.peer import PeerFailed
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bench.doors import Reach
+    from bench.peers.peer import Running
+    from crabpot.gateway import Gateway
+
+_WARM = 10
+# More than one agent may have by default: it is the cost of many that is measured.
+_MANY = "{ gateway: { maxSandboxes: 2000, maxSandboxesPerAgent: 2000 } }"
+_DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
+_BUSY = "timeout 60 sh -c 'while :; do :; done'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure, with what."""
+
+    # Wires a gateway: the text of a configuration, a state folder.
+    open_gateway: Callable[[str, str], Gateway]
+    reach: Reach
+    progress: Callable[[str], None]
+    environ: Mapping[str, str]
+    version: str
+    cache: str
+    full: bool
+    install: bool
+
+    @property
+    def rounds(self) -> int:
+        """How often everybody has its turn."""
+        return 15 if self.full else 6
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A run under way."""
+
+    plan: Plan
+    stack: AsyncExitStack
+    running: list[Running] = field(default_factory=list)
+    peers: dict[str, dict[str, str]] = field(default_factory=dict)
+    comparisons: list[Comparison] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+
+    async def start_peers(self) -> None:
+        """Install them if that is wanted, and start those that can run here."""
+        environ = {**self.plan.environ, "CRABPOT_BENCH_BWRAP": bwrap()}
+        for peer in PEERS:
+            told = self.peers[peer.name] = {"beyond": peer.beyond}
+            try:
+                if self.plan.install:
+                    self.plan.progress(f"installing {peer.name}")
+                    await peer.install(self.plan.cache)
+                running = await peer.start(self.plan.cache, environ)
+            except PeerFailed as failure:
+                told["absent"] = str(failure)
+                continue
+            self.stack.push_async_callback(running.end)
+            told["version"] = running.version
+            self.running.append(running)
+
+    def failed(self, name: str, why: str) -> None:
+        """Note why somebody dropped out."""
+        self.peers.setdefault(name, {})["absent"] = why
+
+    def entrants(self, what: str) -> list[Entrant]:
+        """Give the peers that can do something."""
+
+        def entrant(running: Running) -> Entrant:
+            return Entrant(name=running.peer.name, block=lambda times: running.measure(what, times))
+
+        return [entrant(running) for running in self.running if what in running.can]
+
+    def gateway(self, text: str) -> tuple[Gateway, str]:
+        """Open one on a state of its own, which goes when the run ends."""
+        state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
+        gateway = self.plan.open_gateway(text, state)
+        self.stack.push_async_callback(gateway.close)
+        return gateway, state
+
+    async def docker(self) -> Gateway | None:
+        """Open one on the docker backend, where there is an engine and an image."""
+        gateway, _ = self.gateway(_DOCKER)
+        result = await gateway.call(SESSION, "exec", command="true")
+        if result.success:
+            return gateway
+        message = result.stderr if result.error is None else result.error.message
+        self.peers["crabpot, docker"] = {"absent": message[:300]}
+        return None
+
+    async def compare(self) -> None:
+        """Measure opening and calling beside the limit and beside every peer."""
+        rounds, progress = self.plan.rounds, self.plan.progress
+        embedded, _ = self.gateway("{}")
+        warm, _ = self.gateway(f"{{ agents: {{ defaults: {{ sandbox: {{ warm: {_WARM} }} }} }} }}")
+        warm.execution.warm_up(warm.settings)
+        docker = await self.docker()
+        ours = {"crabpot": embedded} | ({} if docker is None else {"crabpot, docker": docker})
+        for gateway in ours.values():
+            await seconds(gateway.call(SESSION, "write", path="small.txt", content=SMALL))
+        calls = (
+            ("exec", "`exec true`", {"command": "true"}),
+            ("read", "`read` of 4 KiB", {"path": "small.txt"}),
+            ("write", "`write` of 4 KiB", {"path": "written.txt", "content": SMALL}),
+        )
+        for tool, what, args in calls:
+            progress(f"{tool}: the limit, ours, {len(self.entrants(tool))} peers")
+            entrants = [SPAWN, *(calling(gateway, name, tool, args) for name, gateway in ours.items())]
+            await self._contest(tool, what, [*entrants, *self.entrants(tool)], rounds)
+        progress("opening: the limit, ours, the peers")
+        openers = [opening(gateway, name) for name, gateway in ours.items()]
+        entrants = [SPAWN, claiming(warm, "crabpot, kept ready", _WARM), *openers, *self.entrants("open")]
+        await self._contest("open", "From nothing to the result of a first command", entrants, max(4, rounds // 2))
+
+    async def _contest(self, name: str, what: str, entrants: list[Entrant], rounds: int) -> None:
+        series = await contest(entrants, rounds, self.failed)
+        self.comparisons.append(Comparison(id=name, what=what, limit="bare spawn", series=series))
+
+    async def own(self) -> None:
+        """Measure what peers have no part in, on a gateway of its own."""
+        full, rounds, progress = self.plan.full, self.plan.rounds, self.plan.progress
+        gateway, _ = self.gateway(_MANY)
+        progress("opening one by one, staggered, at once")
+        self.comparisons += await openings.openings(gateway, bare_python(), 100, 3 if full else 1)
+        progress("among many that are alive")
+        counts = (1, 10, 50, 100, 250, 500) if full else (1, 100)
+        self.curves += await growth.among(gateway, counts, rounds)
+        progress("100 MB in and out")
+        self.figures += await measures.large_file(gateway, 100 * 1024**2, 7 if full else 3)
+        if shutil.which("curl"):
+            progress("1 GB through the gateway")
+            self.figures.append(await network.download(self.plan.open_gateway, 5 if full else 2))
+        progress("whole commands")
+        srt = next((one for one in self.entrants("open") if one.name == "srt"), None)
+        with tempfile.TemporaryDirectory(prefix="crabpot-bench-") as state:
+            self.comparisons.append(await measures.command_line(state, rounds // 2, srt))
+
+    async def at_length(self) -> None:
+        """Measure what takes a while: every tool, a busy machine, many callers, every door, a long log."""
+        rounds, progress = self.plan.rounds, self.plan.progress
+        gateway, _ = self.gateway("{}")
+        await prepare(gateway)
+        progress("every tool")
+        series = await contest(tools(gateway), rounds)
+        self.comparisons.append(
+            Comparison(id="tools", what="Every kind of call, embedded", limit="exec", series=series)
+        )
+        progress("on a busy machine")
+        self.comparisons.append(await _busy(gateway, rounds // 2))
+        progress("1 to 64 callers")
+        self.curves.append(await growth.callers(gateway, (1, 2, 4, 8, 16, 32, 64), 1.5))
+        progress("every door")
+        direct, _ = self.gateway("{}")
+        state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
+        try:
+            self.comparisons += await doors.doors(direct, state, self.plan.reach, rounds)
+        except CrabpotError as error:
+            self.peers["the doors"] = {"absent": str(error)}
+        progress("a log of a million records")
+        state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
+
+        def long(most: int) -> Gateway:
+            return self.plan.open_gateway(f"{{ audit: {{ rotate: {2 * most} }} }}", state)
+
+        self.curves.append(await growth.records(long, state, (0, 10_000, 100_000, 1_000_000), rounds))
+
+
+async def _busy(gateway: Gateway, rounds: int) -> Comparison:
+    calls = (("exec true", "exec", {"command": "true"}), ("read of 4 KiB", "read", {"path": "small.txt"}))
+
+    def entrants(when: str) -> list[Entrant]:
+        spawn = Entrant(name=f"bare spawn, {when}", block=spawning(["sh", "-c", "true"]))
+        return [spawn, *(calling(gateway, f"{name}, {when}", tool, args) for name, tool, args in calls)]
+
+    idle = await contest(entrants("idle"), rounds)
+    loads = [f"agent:main:load-{number}" for number in range(2)]
+    started = [await gateway.call(load, "exec", command=_BUSY, background=True) for load in loads]
+    if not all(result.success for result in started):
+        raise CrabpotError("no load could be made")
+    busy = await contest(entrants("busy"), rounds)
+    for load, result in zip(loads, started, strict=True):
+        await gateway.call(load, "process", action="kill", id=(result.data or {})["process"])
+    note = "Busy: two other sandboxes compute without end."
+    return Comparison(id="busy", what="Idle and busy", note=note, series=(*idle, *busy))
+
+
+async def run(plan: Plan) -> Report:
+    """Measure. Whatever happens, nothing is left running."""
+    stated = machine(plan.version)
+    async with AsyncExitStack() as stack:
+        one = Run(plan=plan, stack=stack)
+        await one.start_peers()
+        await one.compare()
+        await one.own()
+        if plan.full:
+            await one.at_length()
+    return Report(
+        machine=stated,
+        peers=one.peers,
+        figures=(*rows.figures(one.comparisons, one.curves), *one.figures),
+        comparisons=tuple(one.comparisons),
+        curves=tuple(one.curves),
+    )

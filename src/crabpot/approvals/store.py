@@ -1,0 +1,221 @@
+"""The durable store of requests, answers and leases: SQLite in the state folder, shared by every process of its owner.
+
+An answer is given by one conditional UPDATE and used by another, so that of any number of racing processes one alone
+answers, and what was answered is used once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crabpot.approvals.liveness import Presence
+from crabpot.approvals.requests import GONE, Answer, Request, denied, new_id
+from crabpot.errors import CrabpotError
+from crabpot.state.ownership import make_own
+from crabpot.state.sqlite import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FILE_NAME, PRESENCE_NAME = "approvals.sqlite", "approvals.lock"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS gateways (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS requests (
+    id TEXT PRIMARY KEY, gateway INTEGER NOT NULL, body TEXT NOT NULL, deadline REAL NOT NULL,
+    state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'answered', 'used')),
+    answer TEXT, answered_at REAL);
+CREATE INDEX IF NOT EXISTS waiting ON requests (state) WHERE state = 'pending';
+CREATE TABLE IF NOT EXISTS leases (
+    id TEXT PRIMARY KEY, gateway INTEGER NOT NULL, body TEXT NOT NULL, answer TEXT NOT NULL, bound TEXT NOT NULL,
+    granted_at REAL NOT NULL, expires_at REAL, keep INTEGER NOT NULL, uses INTEGER NOT NULL DEFAULT 0,
+    revoked_at REAL);
+CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
+"""
+# What was answered is in the audit log for good; here it is kept for those who look a while later.
+_KEPT_S = 7 * 24 * 3600.0
+
+
+class StoreUnavailable(CrabpotError):
+    """The store cannot be read or written, so nobody can be asked."""
+
+
+class Store:
+    """One process's connection. Its methods may be called from any thread."""
+
+    def __init__(self, state: str) -> None:
+        self.file = os.path.join(state, FILE_NAME)
+        self.gateway: int | None = None
+        self._turn = threading.RLock()
+        self._seen: int | None = None
+        try:
+            make_own(state)
+            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            self._presence = Presence(os.path.join(state, PRESENCE_NAME))
+        except OSError as error:
+            raise StoreUnavailable(f"{error.filename}: {error.strerror}") from None
+        try:
+            with self._presence.alone():
+                self._db = connect(self.file, _SCHEMA)
+        except sqlite3.Error as error:
+            self._presence.close()
+            raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
+
+    def close(self) -> None:
+        """Let go of it; a gateway that announced itself is gone with this."""
+        with self._turn:
+            self._db.close()
+            self._presence.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Do several things as one, alone."""
+        with self._turn:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._db
+                    self._db.execute("COMMIT")
+                finally:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise StoreUnavailable(f"the store of approvals {self.file} cannot be written: {error}") from None
+
+    def announce(self) -> int:
+        """Become a gateway that asks. What gateways that are no more had asked is denied."""
+        with self._turn:
+            if self.gateway is None:
+                with self.transaction() as db:
+                    number = db.execute("INSERT INTO gateways (began) VALUES (?)", (time.time(),)).lastrowid
+                    assert number is not None
+                    self._presence.announce(number)
+                    self._forget(db)
+                self.gateway = number
+                self.pending()
+            return self.gateway
+
+    def _forget(self, db: sqlite3.Connection) -> None:
+        """Remove what can never be used again, a while after it could."""
+        before = time.time() - _KEPT_S
+        db.execute("DELETE FROM requests WHERE state != 'pending' AND answered_at < ?", (before,))
+        db.execute("DELETE FROM leases WHERE revoked_at < ? OR expires_at < ?", (before, before))
+        owners = db.execute("SELECT DISTINCT gateway FROM leases WHERE NOT keep").fetchall()
+        gone = [owner for owner in owners if not self.lives(owner[0])]
+        db.executemany("DELETE FROM leases WHERE NOT keep AND gateway = ?", gone)
+
+    def lives(self, gateway: int) -> bool:
+        """Tell whether a gateway that announced itself is still there."""
+        return gateway == self.gateway or self._presence.lives(gateway)
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def add(self, request: Request) -> None:
+        """Store a request of this gateway."""
+        gateway = self.announce()
+        row = (request.id, gateway, json.dumps(request.as_json()), request.deadline)
+        with self.transaction() as db:
+            db.execute("INSERT INTO requests (id, gateway, body, deadline) VALUES (?, ?, ?, ?)", row)
+
+    def pending(self) -> list[Request]:
+        """List what may still be answered, the oldest first. What nobody waits for any more is denied."""
+        with self._turn:
+            rows = self.read("SELECT id, gateway, body, deadline FROM requests WHERE state = 'pending' ORDER BY rowid")
+        now = time.time()
+        living = {gateway: self.lives(gateway) for _, gateway, _, _ in rows}
+        found = []
+        for request_id, gateway, body, deadline in rows:
+            if not living[gateway]:
+                self.settle(request_id, denied(GONE, "the gateway that asked has ended"))
+            elif deadline > now:
+                found.append(Request.from_json(json.loads(body)))
+        return found
+
+    def find(self, request_id: str) -> Request | None:
+        """Give a request by its id, whatever became of it."""
+        rows = self.read("SELECT body FROM requests WHERE id = ?", (request_id,))
+        return Request.from_json(json.loads(rows[0][0])) if rows else None
+
+    def answer(self, request_id: str, answer: Answer) -> bool:
+        """Answer a request; False if it is answered already, too late, unknown, or its gateway is gone."""
+        rows = self.read("SELECT gateway, deadline FROM requests WHERE id = ? AND state = 'pending'", (request_id,))
+        if not rows:
+            return False
+        if not self.lives(rows[0][0]):
+            self.settle(request_id, denied(GONE, "the gateway that asked has ended"))
+            return False
+        if time.time() >= rows[0][1]:
+            return False
+        return self.settle(request_id, answer)
+
+    def settle(self, request_id: str, answer: Answer) -> bool:
+        """End a request that is pending, whatever the time; False if it was not."""
+        with self.transaction() as db:
+            changed = db.execute(
+                "UPDATE requests SET state = 'answered', answer = ?, answered_at = ?"
+                " WHERE id = ? AND state = 'pending'",
+                (json.dumps(answer.as_json()), time.time(), request_id),
+            )
+            return changed.rowcount == 1
+
+    def answered(self, request_ids: Iterable[str]) -> list[str]:
+        """Say which of these are no longer pending."""
+        rows = self.read("SELECT id FROM requests WHERE state = 'pending'")
+        waiting = {row[0] for row in rows}
+        return [request_id for request_id in request_ids if request_id not in waiting]
+
+    def use(self, request: Request) -> Answer | None:
+        """Take the answer of a request of this gateway, once; with it begins the lease that it grants."""
+        with self.transaction() as db:
+            where = (request.id, self.gateway)
+            row = db.execute(
+                "SELECT answer FROM requests WHERE id = ? AND gateway = ? AND state = 'answered'", where
+            ).fetchone()
+            if row is None:
+                return None
+            db.execute("UPDATE requests SET state = 'used' WHERE id = ? AND gateway = ?", where)
+            answer = Answer(**json.loads(row[0]))
+            # Whoever allowed it for longer, by whatever door: what executes the agent's files is allowed once.
+            if answer.allowed and request.lasting and answer.grant in ("session", "minutes"):
+                self._grant(db, request, answer)
+            return answer
+
+    def _grant(self, db: sqlite3.Connection, request: Request, answer: Answer) -> None:
+        now = time.time()
+        ends = None if answer.minutes is None else now + answer.minutes * 60
+        db.execute(
+            "INSERT INTO leases (id, gateway, body, answer, bound, granted_at, expires_at, keep)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                new_id(),
+                self.gateway,
+                json.dumps(request.as_json()),
+                json.dumps(answer.as_json()),
+                request.bound,
+                now,
+                ends,
+                answer.keep,
+            ),
+        )
+
+    # --- what others wrote ------------------------------------------------------------------------------------------
+
+    def changed(self) -> bool:
+        """Tell whether another process wrote since the last look; costs no more than a glance at shared memory."""
+        ((version,),) = self.read("PRAGMA data_version")
+        before, self._seen = self._seen, version
+        return bool(before != version)
+
+    def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Look something up."""
+        try:
+            with self._turn, closing(self._db.execute(query, values)) as rows:
+                return rows.fetchall()
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the store of approvals {self.file} cannot be read: {error}") from None

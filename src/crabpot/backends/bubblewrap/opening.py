@@ -1,0 +1,210 @@
+"""One opening: from a spec to a process that has become what it should be, or to nothing at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from crabpot.backends.bubblewrap import bundle, detached, render
+from crabpot.backends.bubblewrap.seal import READY
+from crabpot.backends.linux import cgroups, etc, held_files, limits, owner, processes
+from crabpot.decide.sessions import agent_of
+from crabpot.errors import SandboxUnavailable
+from crabpot.settings import TRUSTED_PATH, Io
+from crabpot.spec import shims
+from crabpot.wire.flow import PIECE
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from crabpot.backends.bubblewrap.candidates import Chosen
+    from crabpot.backends.bubblewrap.walls import Ground
+    from crabpot.spec.spec import SandboxSpec, User
+
+_OPEN_TIMEOUT_S = 60.0
+# By default a whole piece of a large file does not fit, and is copied twice more. The kernel caps it.
+_QUEUED = 4 * PIECE
+_LONGEST_REPORT, _LONGEST_REASON = 65536, 400
+_UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
+
+
+class Started(NamedTuple):
+    """What an opening leaves to be looked after."""
+
+    stream: socket.socket
+    monitor: subprocess.Popen[bytes]
+    pid: int
+    pidfd: int
+    group: cgroups.Group | None
+
+
+class NotStarted(SandboxUnavailable):
+    """Bwrap or the seal gave up; the message is what they printed."""
+
+
+class Opening:
+    """An opening under way."""
+
+    def __init__(self, spec: SandboxSpec, ground: Ground, chosen: Chosen, user: User) -> None:
+        self._spec = spec
+        self._ground = ground
+        self._chosen = chosen
+        self._user = user
+        self._group: cgroups.Group | None = None
+        self._stream: socket.socket | None = None
+        self._monitor: subprocess.Popen[bytes] | None = None
+        self._mark = ""
+
+    async def run(self) -> Started:
+        """Open the sandbox, or raise SandboxUnavailable and leave nothing behind."""
+        try:
+            with held_files.Fds() as fds:
+                stream, monitor, said, information = self._spawn(fds)
+                async with asyncio.timeout(_OPEN_TIMEOUT_S):
+                    await _await_seal(said)
+                pid = int(json.loads(os.read(information, _LONGEST_REPORT))["child-pid"])
+                place = self._ground.hierarchy
+                if place is not None and place.scope is not None:
+                    self._group = cgroups.Group.of(place, monitor.pid)
+                pidfd = fds.add(os.pidfd_open(pid))
+                self._check(pid, monitor.pid)
+                stream.setblocking(False)
+                self._unmark()
+                return Started(stream=stream, monitor=monitor, pid=pid, pidfd=fds.release(pidfd), group=self._group)
+        except TimeoutError:
+            self._undo()
+            raise SandboxUnavailable(f"the sandbox was not ready after {_OPEN_TIMEOUT_S:g} s") from None
+        except (OSError, ValueError, KeyError) as error:
+            self._undo()
+            raise SandboxUnavailable(f"the sandbox could not be opened: {error}") from error
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        if self._monitor is not None:
+            processes.kill(self._monitor)
+        # Its processes die with the monitor, but a moment later; blocking for it, since a cancelled task
+        # awaits nothing.
+        deadline = time.monotonic() + _UNDO_TIMEOUT_S
+        while self._group is not None and not self._group.remove() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self._unmark()
+
+    def _unmark(self) -> None:
+        if self._mark:
+            self._mark = ""
+            self._ground.mark.end()
+
+    def _spawn(self, fds: held_files.Fds) -> tuple[socket.socket, subprocess.Popen[bytes], int, int]:
+        spec, hierarchy = self._spec, self._ground.hierarchy
+        held = held_files.hold_all(spec, self._user, fds)
+        label = owner.label(f"{os.urandom(4).hex()}-{spec.name}")
+        before, env = [], {}
+        if hierarchy is not None and hierarchy.scope is not None:
+            before = limits.scope(spec.limits, label)
+            env = {"PATH": TRUSTED_PATH, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
+        elif hierarchy is not None:
+            settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
+            disk = cgroups.disk_of(held[0].device) if spec.limits.io != Io() else None
+            agent = agent_of(spec.scope_key)
+            self._group = cgroups.Group.make(hierarchy, label, settings(spec.limits, disk), agent=agent)
+        self._mark = self._ground.mark.begin()
+        self._stream, wire = socket.socketpair()
+        for end in (self._stream, wire):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
+        with wire:
+            said, saying = fds.pipe()
+            # Apart, and read once at the end: bwrap writes it line by line, and each would wake the loop.
+            information, informing = fds.pipe()
+            plan = self._plan(fds, held, wire.fileno(), informing)
+            self._monitor = processes.start(
+                self._chosen.candidate.open(fds),
+                self._ground.walls.arguments(spec, plan),
+                output=saying,
+                fds=render.descriptors(plan),
+                user=self._user if os.geteuid() == 0 else None,
+                dropper=processes.dropper(),
+                before=before,
+                env=env,
+            )
+            fds.close(saying)
+            fds.close(informing)
+        return self._stream, self._monitor, said, information
+
+    def _plan(self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int) -> render.Plan:
+        ground, program = self._ground, self._chosen.program
+        folder = ground.kit.folder
+        limited = ground.hierarchy is not None and "memory" in ground.hierarchy.folders
+        return render.Plan(
+            program=program,
+            layout=ground.layout,
+            interpreter=ground.kit.interpreter.path,
+            held=tuple(self._mounts(fds, [*held, held_files.hold(f"{folder}/runner", render.RUNNER, "ro", fds)])),
+            files=tuple(self._files(fds)),
+            wire_fd=wire,
+            report_fd=report,
+            filter_fd=None if program.seals else fds.open(f"{folder}/{bundle.FILTER}", os.O_RDONLY),
+            join_fds=() if self._group is None else tuple(fds.add(fd) for fd in self._group.join_fds()),
+            data_bytes=None if limited else int(self._spec.limits.memory),
+            mark=self._mark,
+        )
+
+    def _mounts(self, fds: held_files.Fds, held: list[held_files.Held]) -> list[held_files.Held]:
+        if self._chosen.program.mounting != "attach":
+            return held
+        return [replace(one, fd=fds.add(detached.clone(one.fd, read_only=one.access == "ro"))) for one in held]
+
+    def _files(self, fds: held_files.Fds) -> Iterator[tuple[str, int]]:
+        resolves = self._spec.network.kind == "host"
+        made = dict(etc.written(self._user, resolves=resolves))
+        python = self._ground.kit.interpreter.path
+        if self._spec.network.proxied:
+            made[etc.SSH_CONFIG] = etc.ssh_config(python, render.RUNNER)
+        made |= shims.written(self._spec.host_commands, interpreter=python, runner=render.RUNNER)
+        for path, content in made.items():
+            fd = fds.add(os.memfd_create(path, os.MFD_CLOEXEC))
+            os.pwrite(fd, content, 0)
+            yield path, fd
+        folder = self._ground.kit.folder
+        yield render.SEAL, fds.open(f"{folder}/{bundle.SEAL}", os.O_RDONLY)
+        if self._chosen.program.seals:
+            yield render.FILTER, fds.open(f"{folder}/{bundle.FILTER}", os.O_RDONLY)
+        shown = (
+            *self._ground.layout.copies,
+            *((etc.RESOLVER,) if resolves and os.path.isfile(etc.RESOLVER) else ()),
+        )
+        for path in shown:
+            yield path, fds.open(path, os.O_RDONLY)
+
+    def _check(self, pid: int, monitor: int) -> None:
+        # A number may have been given away again since it was reported; a child of our own process is ours.
+        if owner.parent(pid) != monitor:
+            raise SandboxUnavailable("the sandbox ended while it opened")
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            wrong = self._ground.walls.missed(file.read(), self._user, dropped=os.geteuid() == 0)
+        if wrong:
+            raise SandboxUnavailable(f"the sandbox is not what it should be ({', '.join(wrong)}); nothing runs in it")
+
+
+async def _await_seal(said: int) -> None:
+    """Wait for the word that says it is done; what bwrap or the seal said instead is the reason that it is not."""
+    report = bytearray()
+    while READY not in report and len(report) < _LONGEST_REPORT:
+        await processes.readable(said)
+        piece = os.read(said, _LONGEST_REPORT)
+        if not piece:
+            break
+        report += piece
+    if READY not in report:
+        lines = report.decode("utf-8", "replace").strip().splitlines()
+        # The last line: of what bwrap said, or of a traceback.
+        raise NotStarted(lines[-1][:_LONGEST_REASON] if lines else "bwrap ended without a word")

@@ -1,0 +1,104 @@
+"""What a probe found out, remembered on disk, so that a one-shot call does not pay for it. Only good news.
+
+The file lies in the state folder, which no sandbox can mount. It is believed only if it is this user's,
+private, whole, and about this very machine since it booted; anything else means that the probe is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, get_args
+
+from crabpot.backends.bubblewrap import candidates
+from crabpot.backends.bubblewrap.render import Mounting, Program
+from crabpot.backends.linux import owner
+from crabpot.state.untrusted import open_regular, read_handle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LARGEST = 64 * 1024
+_MOUNTINGS: tuple[Mounting, ...] = get_args(Mounting)
+_FACTS = ("seals", "safe_below_links")
+
+
+def key(kit: str) -> list[str]:
+    """Give all that a finding depends on: kernel, boot, switches, who asks, every bwrap, and our own part."""
+    system = os.uname()
+    about = [f"{name}={value}" for name, value in sorted(candidates.switches().items())]
+    programs = [_identity(candidate.path) for candidate in candidates.candidates()]
+    return [
+        system.release,
+        system.version,
+        system.machine,
+        _boot(),
+        str(os.geteuid()),
+        *about,
+        *programs,
+        kit,
+    ]
+
+
+def recall(path: str, wanted: Sequence[str]) -> candidates.Chosen | None:
+    """Give what was found, if it can be believed."""
+    try:
+        fd = open_regular(path)
+        try:
+            found = os.fstat(fd)
+            if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+                return None
+            return _parse(json.loads(read_handle(fd, path, most=_LARGEST)), wanted)
+        finally:
+            os.close(fd)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _parse(document: object, wanted: Sequence[str]) -> candidates.Chosen | None:
+    if not isinstance(document, dict) or document.get("key") != list(wanted):
+        return None
+    facts = [document.get(name) for name in _FACTS]
+    mounting = next((one for one in _MOUNTINGS if one == document.get("mounting")), None)
+    if mounting is None or not all(type(fact) is bool for fact in facts):
+        return None
+    # Named by path and looked up again: the file cannot make a program of something else.
+    for candidate in candidates.candidates():
+        if candidate.path == document.get("path") and candidates.privileged(candidate.path) is None:
+            program = Program(mounting=mounting, seals=facts[0] is True, safe_below_links=facts[1] is True)
+            return candidates.Chosen(candidate=candidate, program=program)
+    return None
+
+
+def keep(path: str, wanted: Sequence[str], chosen: candidates.Chosen) -> None:
+    """Write it down, whole or not at all."""
+    facts = {name: getattr(chosen.program, name) for name in ("mounting", *_FACTS)}
+    document = {"key": list(wanted), "path": chosen.candidate.path, **facts}
+    made = f"{os.path.dirname(path)}/{owner.label(os.urandom(4).hex())}"
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.replace(made, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+
+
+def forget(path: str) -> None:
+    """Take it back: what was found does not hold any more."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _identity(path: str) -> str:
+    found = os.stat(path)
+    numbers = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+    return ":".join((path, *map(str, numbers)))
+
+
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

@@ -1,0 +1,54 @@
+"""What every opening stands on, and the walls that it puts up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.backends.bubblewrap import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crabpot.backends.bubblewrap.bundle import Kit
+    from crabpot.backends.bubblewrap.layout import Layout
+    from crabpot.backends.bubblewrap.leftovers import Mark
+    from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
+    from crabpot.spec.spec import SandboxSpec, User
+
+# What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
+# inside can lie.
+_CONFINED = {
+    **{f"Cap{which}": "0000000000000000" for which in ("Inh", "Prm", "Eff", "Bnd", "Amb")},
+    "NoNewPrivs": "1",
+    "Seccomp": "2",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walls:
+    """How an opening is rendered, and what must be true of it.
+
+    There is one of these, and nothing in the program makes another: only the tests do, to see each wall missed.
+    """
+
+    arguments: Callable[[SandboxSpec, render.Plan], list[str]] = render.arguments
+    confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
+
+    def missed(self, status: str, user: User, *, dropped: bool) -> list[str]:
+        """Name what /proc/PID/status says otherwise than it must; `dropped` where root became `user` for it."""
+        said = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        wrong = [name for name, value in self.confined.items() if said.get(name) != value]
+        ids = {"Uid": [user.uid] * 4, **({"Gid": [user.gid] * 4, "Groups": []} if dropped else {})}
+        return wrong + [name for name, numbers in ids.items() if said.get(name, "?").split() != list(map(str, numbers))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What an opening stands on, the same for all of them."""
+
+    mark: Mark
+    kit: Kit
+    layout: Layout
+    hierarchy: Hierarchy | None
+    walls: Walls = field(default_factory=Walls)

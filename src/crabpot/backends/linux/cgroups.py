@@ -1,0 +1,174 @@
+"""Owns the control group of one sandbox: made with its limits set, joined, read, frozen and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from crabpot.backends.linux import owner
+from crabpot.backends.linux.cgroup_hierarchy import read, write
+from crabpot.backends.linux.disks import whole_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
+    from crabpot.backends.linux.limits import Setting
+
+_TRIES = 20
+# Below which the groups of one agent's sandboxes lie, where the processor is divided.
+_AGENT = "agent-"
+
+
+class Group:
+    """The group of one sandbox, in as many folders as there are hierarchies."""
+
+    def __init__(self, hierarchy: Hierarchy, folders: Mapping[str, str]) -> None:
+        self._version = hierarchy.version
+        self._systemds = hierarchy.scope is not None
+        self._folders = folders
+
+    @classmethod
+    def make(cls, hierarchy: Hierarchy, label: str, settings: Iterable[Setting], *, agent: str = "") -> Group:
+        """Make it, with its limits set before anything is in it. OSError leaves nothing behind.
+
+        The processor is divided between agents first: one that opens forty sandboxes gets no more of it than one that
+        opens one. (In the unified hierarchy each step on the way would need controllers of its own; there it is not.)
+        """
+        wanted = list(settings)
+        used = {"freezer", *(one.controller for one in wanted)}
+        folders = {name: f"{path}/{label}" for name, path in hierarchy.folders.items() if name in used}
+        if hierarchy.version == 1 and "cpu" in folders:
+            digest = hashlib.sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
+            folders["cpu"] = f"{hierarchy.folders['cpu']}/{_AGENT}{digest[:16]}/{label}"
+        group = cls(hierarchy, folders)
+        try:
+            for folder in dict.fromkeys(group._folders.values()):
+                _make(folder)
+            for one in wanted:
+                if one.controller in group._folders:
+                    group._set(one)
+        except OSError:
+            group.remove()
+            raise
+        return group
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy, pid: int) -> Group:
+        """Find the group that systemd made, by a process that is in it."""
+        path = next((line[3:] for line in read(f"/proc/{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
+        return cls(hierarchy, dict.fromkeys(hierarchy.folders, f"{hierarchy.scope}{path}"))
+
+    def _set(self, one: Setting) -> None:
+        path = f"{self._folders[one.controller]}/{one.file}"
+        if not one.optional or os.path.exists(path):
+            write(path, one.value)
+
+    def join_fds(self) -> list[int]:
+        """Open what a process writes itself into; the caller closes them."""
+        # `tasks` moves one thread, which spares the kernel a lock that makes a rare mover wait 10 ms.
+        name = "tasks" if self._version == 1 else "cgroup.procs"
+        return [
+            os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC) for folder in dict.fromkeys(self._folders.values())
+        ]
+
+    def hits(self) -> dict[str, int]:
+        """Count how often a limit was hit: processes killed for memory, and those that could not start."""
+        memory = "memory.oom_control" if self._version == 1 else "memory.events"
+        found = {
+            "memory": self._count("memory", memory, "oom_kill"),
+            "pids": self._count("pids", "pids.events", "max"),
+        }
+        return {name: count for name, count in found.items() if count}
+
+    def _count(self, controller: str, file: str, key: str) -> int:
+        for line in read(f"{self._folders.get(controller, '')}/{file}").splitlines():
+            name, _, count = line.partition(" ")
+            if name == key and count.isdigit():
+                return int(count)
+        return 0
+
+    def set_frozen(self, *, frozen: bool) -> bool:
+        """Stop or continue all of it at once; False where this machine's groups cannot."""
+        folder = self._folders.get("freezer" if self._version == 1 else "memory")
+        if folder is None:
+            return False
+        if self._version == 1:
+            write(f"{folder}/freezer.state", "FROZEN" if frozen else "THAWED")
+        else:
+            write(f"{folder}/cgroup.freeze", "1" if frozen else "0")
+        return True
+
+    def is_frozen(self) -> bool:
+        """Tell whether the last process has stopped."""
+        if self._version == 1:
+            return read(f"{self._folders['freezer']}/freezer.state").strip() == "FROZEN"
+        return "frozen 1" in read(f"{self._folders['memory']}/cgroup.events").splitlines()
+
+    def remove(self) -> bool:
+        """Remove it; False while a process is still in it. A scope's is systemd's to remove."""
+        if self._systemds:
+            return True
+        folders = list(dict.fromkeys(self._folders.values()))
+        left = [folder for folder in folders if not _remove(folder)]
+        if self._version == 1:
+            # With the last of them go the folders that hold them; each refuses while another is in it.
+            for folder in folders:
+                above = os.path.dirname(folder)
+                _remove(above)
+                if os.path.basename(above).startswith(_AGENT):
+                    _remove(os.path.dirname(above))
+        return not left
+
+
+def reap(hierarchy: Hierarchy) -> None:
+    """Remove the groups of gateways that died without doing so; one that has processes refuses, and stays."""
+    for folder in dict.fromkeys(hierarchy.folders.values()):
+        try:
+            names = [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        for name in names:
+            if owner.is_label(name) and not owner.is_alive(name):
+                _remove(f"{folder}/{name}")
+            elif name.startswith(_AGENT):
+                _reap_below(f"{folder}/{name}")
+
+
+def _reap_below(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if owner.is_label(name) and not owner.is_alive(name):
+                _remove(f"{folder}/{name}")
+    _remove(folder)
+
+
+def disk_of(device: int) -> str | None:
+    """Give the major:minor of the whole disk that a file's device is on, or None where none can be limited."""
+    folder = whole_disk(device)
+    return None if folder is None else read(f"{folder}/dev").strip() or None
+
+
+def _make(folder: str) -> None:
+    for _ in range(_TRIES):
+        try:
+            os.mkdir(folder, 0o755)
+        except FileNotFoundError:
+            # The last group of another gateway may take the folders above with it at any moment.
+            with contextlib.suppress(FileNotFoundError):
+                os.makedirs(os.path.dirname(folder), 0o755, exist_ok=True)
+        else:
+            return
+    raise FileNotFoundError(f"{os.path.dirname(folder)} is removed again and again")
+
+
+def _remove(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,159 @@
+"""Host files and folders held open from the check to the mount: what was judged is what the sandbox gets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from crabpot.errors import SandboxUnavailable
+from crabpot.spec import hardening
+from crabpot.state.ownership import make_own
+
+if TYPE_CHECKING:
+    from crabpot.spec.spec import Access, SandboxSpec, User
+
+
+_PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A host file or folder held open, so that what was checked is what is mounted."""
+
+    fd: int
+    path: str
+    target: str
+    access: Access
+    folder: bool = True
+    device: int = 0
+    inode: int = 0
+
+
+class Executable(NamedTuple):
+    """A program held open. Its path may lead through a private home that the user it runs as cannot enter."""
+
+    fd: int
+    path: str
+    libraries_fd: int | None = None
+
+
+class Fds:
+    """Descriptors that are closed together, whatever happens, and none of them twice."""
+
+    def __init__(self) -> None:
+        self._open: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+    def add(self, fd: int) -> int:
+        """Take one over."""
+        self._open.append(fd)
+        return fd
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file."""
+        return self.add(os.open(path, flags | os.O_CLOEXEC))
+
+    def pipe(self) -> tuple[int, int]:
+        """Open a pipe: the end to read, the end to write."""
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        return self.add(reader), self.add(writer)
+
+    def close(self, fd: int) -> None:
+        """Close one now."""
+        self._open.remove(fd)
+        os.close(fd)
+
+    def release(self, fd: int) -> int:
+        """Give one to somebody who will close it."""
+        self._open.remove(fd)
+        return fd
+
+
+def hold_all(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
+    """Open all of the host's that the spec asks for; SandboxUnavailable names what is missing or was swapped."""
+    found = [_private(spec, user, fds) if spec.private else hold(spec.workspace, hardening.WORKSPACE, "rw", fds)]
+    if spec.agent_workspace is not None:
+        found.append(hold(spec.agent_workspace, hardening.AGENT_WORKSPACE, "ro", fds))
+    found.extend(hold(one.source, one.target, one.access, fds) for one in spec.mounts)
+    return found
+
+
+def hold(path: str, target: str, access: Access, fds: Fds) -> Held:
+    """Open one by its resolved path, and refuse it if the path now leads elsewhere."""
+    try:
+        fd = fds.open(path, os.O_PATH)
+    except FileNotFoundError:
+        raise SandboxUnavailable(f"{path} does not exist: mkdir -p {shlex.quote(path)}") from None
+    except OSError as error:
+        raise SandboxUnavailable(f"{path} cannot be opened: {error.strerror}") from None
+    # The path was resolved when the spec was made. A folder swapped for a link since then (CVE-2026-44112)
+    # shows here, and what is swapped later is no longer asked.
+    real = os.readlink(f"/proc/self/fd/{fd}")
+    if real != path:
+        raise SandboxUnavailable(f"{path} now leads to {real}: something in it was replaced by a link")
+    found = os.fstat(fd)
+    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+        # A socket of the host's (docker.sock, D-Bus, X11) gives away whoever listens on it.
+        raise SandboxUnavailable(f"{path} is neither a folder nor a file; sockets and devices are not mounted")
+    return Held(
+        fd=fd,
+        path=path,
+        target=target,
+        access=access,
+        folder=stat.S_ISDIR(found.st_mode),
+        device=found.st_dev,
+        inode=found.st_ino,
+    )
+
+
+def owner_of(path: str) -> tuple[int, int] | None:
+    """Give the uid and gid of a folder, or None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_uid, found.st_gid
+
+
+def _private(spec: SandboxSpec, user: User, fds: Fds) -> Held:
+    """Make Crabpot's own folder for this sandbox, or take the one that an earlier one of this name left."""
+    make_own(os.path.dirname(spec.workspace), 0o711 if os.geteuid() == 0 else _PRIVATE)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(spec.workspace, _PRIVATE)
+    fd = fds.open(spec.workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    found = os.fstat(fd)
+    if os.geteuid() == 0 and (found.st_uid, found.st_gid) != (user.uid, user.gid):
+        _hand_over(fd, user)
+    elif found.st_uid != user.uid:
+        raise SandboxUnavailable(f"{spec.workspace} belongs to user {found.st_uid}, not to {user.uid}: remove it")
+    if stat.S_IMODE(found.st_mode) != _PRIVATE:
+        os.chmod(f"/proc/self/fd/{fd}", _PRIVATE)  # The agent owns it, and may have changed that.
+    return Held(
+        fd=fd,
+        path=spec.workspace,
+        target=hardening.WORKSPACE,
+        access="rw",
+        device=found.st_dev,
+        inode=found.st_ino,
+    )
+
+
+def _hand_over(fd: int, user: User) -> None:
+    """Give a private folder to its sandbox's user.
+
+    By descriptor and without links: the agent wrote what is in it.
+    """
+    for _, folders, files, folder in os.fwalk(f"/proc/self/fd/{fd}/.", follow_symlinks=False):
+        os.chown(folder, user.uid, user.gid)
+        for name in (*folders, *files):
+            os.chown(name, user.uid, user.gid, dir_fd=folder, follow_symlinks=False)

@@ -1,0 +1,35 @@
+"""What a configuration gives away that its author may not have meant, each with its fix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crabpot.decide.check import configuration, folders
+from crabpot.decide.check.finding import Finding
+
+if TYPE_CHECKING:
+    from crabpot.settings import AgentSettings, Settings
+    from crabpot.spec.binds import Surroundings
+
+__all__ = ["Finding", "check", "findings"]
+
+
+def check(settings: Settings, around: Surroundings) -> list[Finding]:
+    """Look at the file and at every agent; what several share is told once."""
+    agents = [settings.defaults, *settings.entries.values()]
+    of_agents = (finding for agent in agents for finding in findings(agent, around))
+    return list(
+        dict.fromkeys(
+            (
+                *folders.of_file(settings.file),
+                *configuration.of_gateway(settings),
+                *configuration.of_runner(settings),
+                *of_agents,
+            )
+        )
+    )
+
+
+def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:
+    """Look at one agent's settings."""
+    return [*configuration.findings(agent), *folders.findings(agent, around)]

@@ -1,0 +1,156 @@
+"""What the words of a configuration give away: modes, patterns, tools, networks and the runner's commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crabpot.decide import elevation, known_programs, patterns, policy
+from crabpot.decide.check.finding import Finding, warn
+from crabpot.spec import network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.settings import AgentSettings, Settings
+
+# (denied, what still does it, how)
+_UNDONE = (
+    ("write", "exec", "a shell writes files"),
+    ("edit", "write", "writing the whole file has the same effect"),
+    ("edit", "exec", "a shell edits files"),
+    ("apply_patch", "write", "writing the whole file has the same effect"),
+    ("read", "exec", "a shell reads files"),
+    ("read", "grep", "searching for every line shows the file"),
+)
+_FETCHING = ("web_fetch", "web_search", "browser")
+
+
+def findings(agent: AgentSettings) -> Iterator[Finding]:
+    """Look at one agent's settings."""
+    yield from _mode(agent)
+    yield from _patterns(agent)
+    yield from _undone(agent)
+    yield from _globs(agent)
+    yield from _network(agent)
+
+
+def of_gateway(settings: Settings) -> Iterator[Finding]:
+    """Look at how many sandboxes there may be."""
+    most, each = settings.gateway.max_sandboxes, settings.gateway.max_sandboxes_per_agent
+    if each > most:
+        message = f"one agent may have {each} sandboxes, but there are at most {most} (gateway.maxSandboxes)"
+        yield warn("gateway.maxSandboxesPerAgent", message, "lower it, so that one agent cannot have all of them")
+
+
+def of_runner(settings: Settings) -> Iterator[Finding]:
+    """Look at what a runner on a socket may run."""
+    from crabpot.runner.socket import allowed  # noqa: PLC0415  explain need not load it
+
+    for index, name in enumerate(settings.runner.commands):
+        path = f"runner.commands[{index}]"
+        wrong = allowed.check_name(name)
+        if wrong:
+            yield Finding(severity="error", path=path, message=f'"{name}" {wrong}', fix="take it out")
+        elif name in allowed.ANYTHING:
+            message = f'"{name}" can run anything: the list then holds nobody, and the container is the only wall'
+            yield warn(path, message, "take it out, unless that is what you mean")
+    if not settings.runner.commands:
+        message = "the list is empty, so that `crabpot runner` does not start"
+        yield Finding(severity="error", path="runner.commands", message=message, fix="name a command, or take it out")
+
+
+def _mode(agent: AgentSettings) -> Iterator[Finding]:
+    if agent.sandbox.mode == "off":
+        message = "no session is sandboxed: every call runs on the host as the gateway's user"
+        yield warn(agent.source("sandbox.mode"), message, 'use "non-main" or "all", unless you trust every sender')
+
+
+def _patterns(agent: AgentSettings) -> Iterator[Finding]:
+    elevated = agent.tools.elevated
+    for way in elevation.ways(agent):
+        wrong = patterns.problem_with(way.pattern)
+        if wrong:
+            message = f'the pattern "{way.pattern}" matches nothing: {wrong}'
+            yield Finding(severity="error", path=way.source, message=message, fix="correct it or take it out")
+            continue
+        blocked = _unreachable(agent, way)
+        if blocked:
+            yield warn(way.source, f'"{way.pattern}" is unreachable: {blocked}', "take it out, or change that")
+        yield from _handed_over(way)
+    if elevated.enabled and elevated.patterns and not elevated.require_approval:
+        source = agent.source("tools.elevated.requireApproval")
+        yield warn(source, "matching commands run on the host and nobody is asked", "set requireApproval: true")
+
+
+def _handed_over(way: elevation.Way) -> Iterator[Finding]:
+    danger = known_programs.danger(way.pattern)
+    needed = known_programs.needs(tuple(way.pattern.split())).credentials
+    if way.confine == "host":
+        message = f'"{way.pattern}" runs unconfined (confine: "host"): it may do whatever the gateway\'s user may'
+        yield warn(way.source, message, 'take confine out; name what it needs in "writes" and "credentials"')
+    if "docker" in (*needed, *way.credentials):
+        message = f'"{way.pattern}" gives the host away: the docker engine\'s socket can mount the whole host'
+        yield warn(way.source, message, "take it out, unless that is what you mean")
+    elif danger and way.confine == "host":
+        yield warn(way.source, f'"{way.pattern}" gives the host away: {danger}', "name the exact arguments")
+    elif danger:
+        message = f'"{way.pattern}" runs more than it says, in a guard on the host: {danger}'
+        yield warn(way.source, message, "name the exact arguments")
+
+
+def _unreachable(agent: AgentSettings, way: elevation.Way) -> str | None:
+    allowed = policy.decide("exec", agent, sandboxed=True)
+    if not allowed.answer:
+        return f"exec is not allowed ({allowed.source})"
+    if agent.sandbox.mode == "off":
+        return f"no session is sandboxed ({agent.source('sandbox.mode')} is off)"
+    if not way.enabled:
+        return f"elevated is not enabled ({agent.source('tools.elevated.enabled')})"
+    if agent.tools.elevated.allow_from == ():
+        return f"nobody is in {agent.source('tools.elevated.allowFrom')}"
+    return None
+
+
+def _undone(agent: AgentSettings) -> Iterator[Finding]:
+    left = set(policy.effective(agent, sandboxed=True))
+    denied = {name: policy.decide(name, agent, sandboxed=True) for name in policy.listed(agent) if name not in left}
+    for name, other, how in _UNDONE:
+        verdict = denied.get(name)
+        if verdict and verdict.because == policy.DENIED and other in left:
+            yield warn(verdict.source, f"denies {name}, but {other} is allowed: {how}", f"deny {other} too")
+    if "exec" in left and agent.sandbox.network.name.lower() != "none":
+        for name in _FETCHING:
+            verdict = denied.get(name)
+            if verdict and verdict.because == policy.DENIED:
+                message = f"denies {name}, but exec is allowed and the sandbox has a network"
+                yield warn(verdict.source, message, 'deny exec, or set network: "none"')
+
+
+def _globs(agent: AgentSettings) -> Iterator[Finding]:
+    lists = (("tools.allow", agent.tools.allow), ("tools.deny", agent.tools.deny))
+    for path, rules in lists:
+        for index, rule in enumerate(rules or ()):
+            if "*" in rule and "__" not in rule and not policy.covered(rule, agent):
+                source = agent.source(f"{path}[{index}]")
+                yield warn(source, f'"{rule}" matches no tool that is known', "correct it or take it out")
+
+
+def _network(agent: AgentSettings) -> Iterator[Finding]:
+    source = agent.source("sandbox.network")
+    name = agent.sandbox.network.name.lower()
+    if name == "host":
+        message = "the sandbox has the host's network: every service on the loopback and the LAN"
+        yield warn(source, message, 'use "internet", or { allow: ["host:port"] }')
+    elif name == "bridge":
+        message = "a bridge reaches the LAN and the host on most machines"
+        yield warn(source, message, 'use "internet" for public addresses only')
+    elif name != "allow" and (suspicion := network.suspicion_about_name(agent.sandbox.network.name)):
+        yield warn(source, suspicion, "correct it if that is not what you mean")
+    for index, place in enumerate(agent.sandbox.network.raw):
+        message = f"what is said to {place} is carried unread, whichever host behind that address it is for"
+        yield warn(
+            agent.source(f"sandbox.network.raw[{index}]"), message, "list it in allow if it speaks HTTP, TLS or ssh"
+        )
+    if agent.sandbox.docker.seccomp != "default":
+        message = "a seccomp profile of one's own replaces Crabpot's list"
+        yield warn(agent.source("sandbox.docker.seccomp"), message, 'use "default" unless you must')

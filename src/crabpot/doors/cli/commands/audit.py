@@ -1,0 +1,98 @@
+"""The audit commands: the last records, one whole, all of them as JSON lines, and whether the chain holds."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from crabpot.audit.reading import AuditReader
+from crabpot.doors.cli.frame import FAILED, OK, note
+from crabpot.doors.cli.show import visible
+from crabpot.errors import CrabpotError
+from crabpot.wording import counted
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.doors.cli.frame import Frame
+
+
+def audit(frame: Frame, options: Namespace) -> int:
+    """Show or export records, or look whether the chain holds."""
+    reader = AuditReader(frame.app().around.state)
+    if options.action == "verify":
+        count, broken = reader.verify()
+        print(f"{counted(count, 'record')}: {'the chain holds' if broken is None else broken}")
+        return OK if broken is None else FAILED
+    if options.action == "show":
+        record = reader.one(options.number)
+        if record is None:
+            raise CrabpotError(f"there is no record {options.number}")
+        print(json.dumps(record, indent=2))
+        return OK
+    session = options.session
+    if options.action == "export":
+        for record in reader.all(options.after):
+            if session is None or record.get("session") == session:
+                print(json.dumps(record, separators=(",", ":")))
+        return OK
+    records = reader.last(
+        options.count, wanted=None if session is None else lambda record: record.get("session") == session
+    )
+    for record in records:
+        print(json.dumps(record) if options.json else _line(record))
+    if not records:
+        note("the log is empty")
+    return OK
+
+
+def _line(record: dict[str, Any]) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
+    if record["kind"] == "open":
+        weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
+        kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
+        return visible(f"{record['number']:>6} {when} open   {record['sandbox']} by {record['backend']}: {kept}")
+    if record["kind"] == "verify":
+        counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
+        return visible(f"{record['number']:>6} {when} verify {record['session']} on {record['backend']}: {counts}")
+    if record["kind"] in ("request", "answer"):
+        return visible(f"{record['number']:>6} {when} {record['kind']:<7} {_asked(record)}  [{record.get('session')}]")
+    if record["kind"] == "connection":
+        what = f"connection {record['answer']:<8} {record['destination']}: {record['because']}"
+        more = f" ({_counted(record['repeated'])} more)" if "repeated" in record else ""
+        return visible(f"{record['number']:>6} {when} {what}{more}  [{record['session']}]")
+    if record["kind"] == "withheld":
+        what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
+        return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")
+    took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
+    args = record.get("args", {})
+    what = args.get("command") or args.get("path") or ""
+    start = (
+        f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
+    )
+    return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
+
+
+def _counted(told: dict[str, Any]) -> str:
+    since, until = (time.strftime("%H:%M:%S", time.localtime(told[name])) for name in ("since", "until"))
+    return f"{told['count']} from {since} to {until}"
+
+
+def _asked(record: dict[str, Any]) -> str:
+    if record["kind"] == "request":
+        return f"{record['request']} asks for {record['shown']} ({record['rule']})"
+    said = f"allowed, {record['grant']}" if record["allowed"] else "denied"
+    why = f": {record['reason']}" if record["reason"] else ""
+    return f"{record['request']} {said}, by {record['by']}{why}"
+
+
+def _how(record: dict[str, Any]) -> str:
+    if record["kind"] == "intent":
+        return ""
+    if record["kind"] == "gap":
+        return f"{record['dropped']} not written"
+    if record["kind"] == "retired":
+        return f"1 to {record['until']} retired"
+    code = record.get("exit_code")
+    return str(record.get("error") or ("ok" if record.get("success") else f"exit {code}"))

@@ -1,0 +1,49 @@
+"""`doctor`: the machine, line by line as it is examined, and the commands that mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from crabpot.doors.cli.frame import FAILED, OK
+from crabpot.doors.cli.show import Pen, visible, wants_colour
+from crabpot.wording import counted
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.doors.cli.frame import Frame
+    from crabpot.proof.doctor.examination import Doctor
+    from crabpot.proof.doctor.lines import Line
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+def doctor(frame: Frame, options: Namespace) -> int:
+    """Examine; exit with 1 if anything is a problem."""
+    lines = asyncio.run(_examine(frame.app().doctor(), show=not options.json))
+    if options.json:
+        print(json.dumps([line.as_json() for line in lines], indent=2))
+    else:
+        count = {state: sum(line.state == state for line in lines) for state in _STYLES}
+        told = (counted(count[state], state) for state in ("warning", "problem"))
+        print(f"\n{count['ok']} ok, {', '.join(told)}")
+    return FAILED if any(line.state == "problem" for line in lines) else OK
+
+
+async def _examine(doctor: Doctor, *, show: bool) -> list[Line]:
+    lines: list[Line] = []
+    pen = Pen(colour=wants_colour(sys.stdout))
+    async for line in doctor.examine():
+        if show:
+            if not lines or lines[-1].area != line.area:
+                print(("\n" if lines else "") + pen("bold", line.area))
+            print(
+                f"  {pen(_STYLES[line.state], f'{line.state:<7}')}  {line.name:<15}  {visible(line.says)}", flush=True
+            )
+            for part in (line.fix or "").splitlines():
+                print(f"           {'':<15}  {pen('dim', '→')} {visible(part)}")
+        lines.append(line)
+    return lines

@@ -1,0 +1,73 @@
+"""`explain` and `check`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from crabpot.decide.sessions import is_agent_id
+from crabpot.decide.sessions import parse as parse_session
+from crabpot.doors.cli import show
+from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, shell_text
+from crabpot.scheduling.event_loop import run
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.doors.cli.frame import Frame
+    from crabpot.explain import Explainer
+    from crabpot.settings import Settings
+
+
+def explain(frame: Frame, options: Namespace) -> int:
+    """Answer for the sessions named, or for every one seen and main."""
+    app = frame.app()
+    explainer = app.explainer()
+    keys = options.session or [*app.sessions_seen(), *_usual_keys(explainer.settings, options.agent)]
+    if options.agent is not None:
+        default = explainer.settings.default_agent
+        keys = [key for key in keys if parse_session(key, default_agent=default).agent == options.agent.lower()]
+        if not keys:
+            raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
+    command = shell_text(options.command) if options.command else None
+    wanted = list(dict.fromkeys(keys))
+    answers = run(_answers(explainer, wanted, command, options))
+    if options.live:
+        from crabpot.doors.cli.commands.live import add_facts  # noqa: PLC0415  most answers open no sandbox
+
+        add_facts(app, answers)
+    if options.json:
+        print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
+        return OK
+    for line in show.explanation(answers, explainer, colour=show.wants_colour(sys.stdout)):
+        print(line)
+    return OK
+
+
+async def _answers(
+    explainer: Explainer, keys: list[str], command: str | None, options: Namespace
+) -> list[dict[str, Any]]:
+    asked = {"sender": options.sender, "connect": options.connect}
+    return [await explainer.explain(key, command, **asked) for key in keys]
+
+
+def _usual_keys(settings: Settings, agent: str | None) -> list[str]:
+    if agent is not None and not is_agent_id(agent):
+        raise UsageError(f'"{agent}" cannot be an agent\'s id')
+    return [f"agent:{agent.lower() if agent else settings.default_agent}:main"]
+
+
+def check(frame: Frame, options: Namespace) -> int:
+    """List the findings; errors exit with 2, warnings with 1 under --strict."""
+    from crabpot.decide import check as checks  # noqa: PLC0415  explain does not need it here
+    from crabpot.doors.http.access import token_check  # noqa: PLC0415  as above
+
+    app = frame.app()
+    settings = app.settings()
+    found = [*checks.check(settings, app.around), *token_check.findings(settings, app.around.state)]
+    for line in show.findings(found, settings.file, colour=show.wants_colour(sys.stdout)):
+        print(line)
+    if any(finding.severity == "error" for finding in found):
+        return USAGE
+    return FAILED if found and options.strict else OK

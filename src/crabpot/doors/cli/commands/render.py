@@ -1,0 +1,185 @@
+"""`render`: files and commands for use without Crabpot, from the same spec as the live sandbox."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from crabpot.artefacts import apparmor, compose, container, docker_run, ports, runner, volumes
+from crabpot.artefacts.container import NotRenderable, Wanted
+from crabpot.artefacts.volumes import Volume
+from crabpot.backends import runner_source
+from crabpot.backends.docker import folders, profile
+from crabpot.backends.docker import user as users
+from crabpot.config.edit import write_atomically
+from crabpot.decide.placement import scope_key
+from crabpot.decide.sessions import parse as parse_session
+from crabpot.doors.cli.frame import OK, UsageError, note
+from crabpot.spec import hardening
+from crabpot.spec.build import build, is_docker_word
+from crabpot.spec.spec import User
+from crabpot.state import ownership
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    from crabpot.app import App
+    from crabpot.doors.cli.frame import Frame
+    from crabpot.settings import AgentSettings
+    from crabpot.spec.spec import SandboxSpec
+
+
+def as_docker_run(frame: Frame, options: Namespace) -> int:
+    """Print a command that starts the container."""
+    name, body = _container(frame.app(), options)
+    return _print(docker_run.command(name, body))
+
+
+def as_compose(frame: Frame, options: Namespace) -> int:
+    """Print a compose file with the container as its one service."""
+    name, body = _container(frame.app(), options)
+    return _print(compose.file(name, body))
+
+
+def as_seccomp(frame: Frame, options: Namespace) -> int:
+    """Print the profile of a session's sandboxes."""
+    _, spec = _described(frame.app(), options.session)
+    return _print(json.dumps(json.loads(profile.read(spec.docker.seccomp)), indent=1) + "\n")
+
+
+def as_apparmor(_frame: Frame, _options: Namespace) -> int:
+    """Print the profile, and how to load it."""
+    return _print(apparmor.profile())
+
+
+def as_runner_dockerfile(frame: Frame, options: Namespace) -> int:
+    """Print the image of a runner on a socket, or write it with the runner's files, ready to build."""
+    app = frame.app()
+    _, spec = _described(app, options.session)
+    text = runner.dockerfile(_runner_user(spec), app.settings().runner.commands)
+    if options.out is None:
+        return _print(text)
+    files = runner_source.files()
+    copied = os.path.join(options.out, runner.COPIED)
+    stray = runner_source.files(copied).keys() - files
+    if stray:
+        raise UsageError(f"{copied} holds {min(stray)}, which would be copied along; choose another folder")
+    for name, path in files.items():
+        os.makedirs(os.path.dirname(os.path.join(copied, name)), exist_ok=True)
+        with open(path, encoding="utf-8") as file:
+            write_atomically(os.path.join(copied, name), file.read())
+    write_atomically(os.path.join(options.out, "Dockerfile"), text)
+    note(f"{options.out} is ready: docker build {shlex.quote(options.out)}")
+    return OK
+
+
+def as_runner_compose(frame: Frame, options: Namespace) -> int:
+    """Print a compose file with a runner on a socket as its service."""
+    app = frame.app()
+    _, spec = _described(app, options.session)
+    seccomp = _seccomp(app, spec, options.seccomp)
+    return _print(runner.compose_file(spec, user=_runner_user(spec), seccomp=seccomp, context=options.context))
+
+
+def _runner_user(spec: SandboxSpec) -> User:
+    return spec.user or container.DEFAULT_USER
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text)
+    return OK
+
+
+def _container(app: App, options: Namespace) -> tuple[str, dict[str, Any]]:
+    agent, spec = _described(app, options.session)
+    wanted = _wanted(app, agent, spec, options)
+    body = container.body(spec, wanted)
+    if body["HostConfig"]["NetworkMode"] == "bridge" and spec.network.kind == "none":
+        note(
+            "a published port needs a network: this container is on docker's bridge, from where it reaches the "
+            "internet, and on most machines the LAN"
+        )
+    return wanted.name, body
+
+
+def _described(app: App, key: str) -> tuple[AgentSettings, SandboxSpec]:
+    """Describe the sandbox of a session as a live one is described, wherever its calls are placed."""
+    settings = app.settings()
+    session = parse_session(key, default_agent=settings.default_agent)
+    agent = settings.agent(session.agent)
+    try:
+        return agent, build(agent, scope_key(session, agent), app.around)
+    except ValueError as error:
+        raise NotRenderable(f"the sandbox cannot be made as configured: {error}") from None
+
+
+def _wanted(app: App, agent: AgentSettings, spec: SandboxSpec, options: Namespace) -> Wanted:
+    image = options.image or spec.docker.image
+    if not is_docker_word(image):
+        raise UsageError(f'"{image}" cannot be the name of an image; docker might read it as an option')
+    idle = options.image is None and options.command is None
+    try:
+        asked = [volumes.parse(text, app.around) for text in options.volume]
+        published = tuple(ports.parse(text) for text in options.port)
+        words = _split(options.command or "")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return Wanted(
+        name=options.name,
+        image=image,
+        command=container.IDLE if idle else tuple(words),
+        user=_user(spec),
+        env=agent.sandbox.env,
+        volumes=volumes.gathered((*_workspace(spec), *asked), spec.mounts),
+        ports=published,
+        health=options.health or (container.IDLE_HEALTH if idle else None),
+        seccomp=_seccomp(app, spec, options.seccomp),
+        disk=folders.disk_of(spec.workspace),
+    )
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"--command {text}: {error}") from None
+
+
+def _user(spec: SandboxSpec) -> User:
+    if spec.private:
+        return spec.user or container.DEFAULT_USER
+    gateway = User(uid=os.geteuid(), gid=os.getegid())
+    choice = users.choose(spec, gateway=gateway, folder=folders.owner_of(spec.workspace))
+    if choice.user is None:
+        raise NotRenderable(choice.because)
+    return choice.user
+
+
+def _workspace(spec: SandboxSpec) -> Iterator[Volume]:
+    """Give the agent's workspace where it is shown. A private one is Crabpot's to keep, and not for another program."""
+    if not spec.private:
+        yield Volume(source=spec.workspace, target=hardening.WORKSPACE, access="rw")
+    if spec.agent_workspace is not None:
+        yield Volume(source=spec.agent_workspace, target=hardening.AGENT_WORKSPACE, access="ro")
+
+
+def _seccomp(app: App, spec: SandboxSpec, given: str | None) -> str:
+    """Give the path of the profile. Ours is written beside the state, named after what is in it."""
+    if given is not None:
+        if given.strip().lower() == "unconfined":
+            raise UsageError("unconfined takes a wall away, which nothing here does")
+        return os.path.abspath(given)
+    text = profile.read(spec.docker.seccomp)
+    if spec.docker.seccomp != "default":
+        return spec.docker.seccomp
+    ownership.take(app.around.state)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    path = f"{os.path.realpath(app.around.state)}/artefacts/seccomp-{digest[:16]}.json"
+    if not os.path.exists(path):
+        write_atomically(path, text)
+    return path

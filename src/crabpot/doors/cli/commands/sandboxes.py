@@ -1,0 +1,80 @@
+"""`sandboxes`: what lives and what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from crabpot.doors import sandboxes as kept_and_live
+from crabpot.doors.cli.frame import FAILED, OK, UsageError
+from crabpot.doors.cli.show import visible
+from crabpot.doors.local.client import connect
+from crabpot.sandboxes import private_folders
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.app import App
+    from crabpot.doors.cli.frame import Frame
+
+
+def sandboxes(frame: Frame, options: Namespace) -> int:
+    """List, stop, recreate or prune."""
+    if options.action in ("stop", "recreate") and options.name is None:
+        raise UsageError(f"which one? crabpot sandboxes {options.action} NAME; see: crabpot sandboxes list")
+    return asyncio.run(_sandboxes(frame.app(), options))
+
+
+async def _sandboxes(app: App, options: Namespace) -> int:
+    remote = await connect(app.around.state)
+    try:
+        rows = kept_and_live.rows(app.around.state, await remote.inquire("live") if remote else [])
+        if options.action == "list":
+            _list(rows, as_json=options.json)
+            return OK
+        if options.action == "prune":
+            settings = app.settings()
+            pruned = await remote.inquire("prune") if remote else None
+            if pruned is None:
+                pruned = [kept.name for kept in private_folders.prune(app.around.state, settings, now=time.time())]
+            said = f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}"
+            print(json.dumps({"pruned": pruned}, indent=2) if options.json else said)
+            return OK
+        one = kept_and_live.find(rows, options.name)
+        stopped = await remote.inquire("stop", scope_key=one["scope_key"]) if remote else False
+        if options.action == "stop":
+            print(f"{one['name']}: {'stopped' if stopped else 'was not running'}")
+            return OK
+        return _remove(app, one, stopped=stopped)
+    finally:
+        if remote:
+            await remote.close()
+
+
+def _remove(app: App, one: dict[str, Any], *, stopped: bool) -> int:
+    removed = private_folders.remove(app.around.state, lambda kept: kept.name == one["name"])
+    # One that has the agent's own folder at /workspace keeps nothing besides.
+    afresh = bool(removed) or (stopped and one["used"] is None)
+    print(f"{one['name']}: {'its files are deleted, the next call starts afresh' if afresh else 'is in use elsewhere'}")
+    return OK if afresh else FAILED
+
+
+def _list(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        print("no sandboxes; one is made by a session's first call")
+    now = time.time()
+    for row in rows:
+        used = "in use" if row["used"] is None else f"used {_ago(now - row['used'])}"
+        print(f"{row['state']:<5} {row['name']:<50} {used}  {visible(row['scope_key'])}")
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now"

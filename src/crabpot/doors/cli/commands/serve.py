@@ -1,0 +1,80 @@
+"""`serve`: one gateway for many clients, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from crabpot.doors import sandboxes, tools
+from crabpot.doors.cli.commands.approvals import Queue
+from crabpot.doors.cli.ending import Ending
+from crabpot.doors.cli.frame import OK, UsageError
+from crabpot.doors.local import server as door
+from crabpot.errors import CrabpotError
+from crabpot.scheduling.threads import FairThreads
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from crabpot.app import App
+    from crabpot.doors.cli.frame import Frame
+    from crabpot.doors.http.listening import Address
+    from crabpot.gateway import Gateway
+
+_SWEEP_S = 60.0
+
+
+def serve(frame: Frame, options: Namespace) -> int:
+    """Keep a gateway alive until a signal ends it."""
+    # The doors for other programs take a second to import: only a gateway that serves pays for it.
+    from crabpot.doors.http.listening import address  # noqa: PLC0415
+
+    try:
+        at = None if options.listen is None else address(options.listen)
+    except CrabpotError as error:
+        raise UsageError(str(error)) from None
+    asyncio.run(_serve(frame.app(), at))
+    return OK
+
+
+async def _serve(app: App, at: Address | None) -> None:
+    from crabpot.doors.http.door import opened  # noqa: PLC0415
+
+    # What waits in a thread for one agent keeps no other agent, and no operator, waiting.
+    asyncio.get_running_loop().set_default_executor(FairThreads())
+    ending = Ending()
+    ending.listen()
+    gateway = app.gateway()
+    ending.last_words = gateway.audit.close
+    gateway.desk.attach(Queue(app.around.state))
+
+    async def inquire(name: str, args: dict[str, Any]) -> Any:
+        return await _inquire(gateway, name, args)
+
+    try:
+        async with (
+            door.serve(gateway, app.around.state, inquire, config=app.config) as path,
+            opened(gateway, at) as where,
+        ):
+            gateway.execution.warm_up(gateway.settings)
+            print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
+            while not ending.asked.is_set():
+                await sandboxes.sweep(gateway)
+                try:
+                    await asyncio.wait_for(ending.asked.wait(), _SWEEP_S)
+                except TimeoutError:
+                    continue
+    finally:
+        await gateway.close()
+
+
+async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
+    if name == "tools":
+        return tools.offered(gateway, str(args.get("session")))
+    if name == "live":
+        return sandboxes.live(gateway)
+    if name == "stop":
+        return await sandboxes.stop(gateway, str(args.get("scope_key")))
+    if name == "prune":
+        return await sandboxes.sweep(gateway)
+    raise CrabpotError(f"no inquiry is called {name!r}")

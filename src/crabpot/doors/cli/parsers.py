@@ -1,0 +1,110 @@
+"""The commands that print files, make images, and prove or measure what a sandbox is, with their options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crabpot.doors.cli.parsing import add, group, session
+
+if TYPE_CHECKING:
+    from crabpot.doors.cli.parsing import Adder, Parser
+
+
+def describe(commands: Adder) -> None:
+    """Add them."""
+    _rendering(commands)
+    _imaging(commands)
+    _proving(commands)
+    _measuring(commands)
+
+
+def _rendering(commands: Adder) -> None:
+    text = "print files and commands for use without Crabpot, hardened as a live sandbox is"
+    artefacts = group(commands, "render", text, "ARTEFACT")
+    _container(add(artefacts, "docker-run", "render:as_docker_run", "a docker run command, to paste into a shell"))
+    _container(add(artefacts, "compose", "render:as_compose", "a compose file with the container as its service"))
+    text = "the seccomp profile of the session's sandboxes, as docker takes it"
+    session(add(artefacts, "seccomp", "render:as_seccomp", text))
+    text = "the image of a runner on a socket; --out writes it with the runner's files, ready to build"
+    one = add(artefacts, "runner-dockerfile", "render:as_runner_dockerfile", text)
+    session(one)
+    one.add_argument("--out", metavar="DIR", help="the folder to write the Dockerfile and the runner's files to")
+    text = "a compose file with a runner on a socket as its service, hardened as a live sandbox is"
+    one = add(artefacts, "runner-compose", "render:as_runner_compose", text)
+    session(one)
+    text = "the folder that runner-dockerfile --out wrote, as the compose file sees it (%(default)s)"
+    one.add_argument("--context", default="./runner", metavar="DIR", help=text)
+    one.add_argument("--seccomp", metavar="FILE", help="the seccomp profile (Crabpot's own, in the state folder)")
+    add(artefacts, "apparmor", "render:as_apparmor", "an AppArmor profile, with how to load it")
+    one = add(artefacts, "dockerfile", "image:as_dockerfile", "the Dockerfile of the sandbox image")
+    _contents(one)
+
+
+def _imaging(commands: Adder) -> None:
+    text = "make the image of docker sandboxes, or list those that were made"
+    actions = group(commands, "image", text)
+    one = add(actions, "build", "image:build", "make the image that the configuration names")
+    _contents(one)
+    one.add_argument("--tag", metavar="IMAGE", help="another name for it")
+    text = "by mmdebstrap from Debian's packages, without any registry of images"
+    one.add_argument("--from-packages", action="store_true", help=text)
+    one.add_argument(
+        "--network", metavar="NAME", help="the network of the build: host, none or one of docker's (its bridge)"
+    )
+    one.add_argument("--cache", metavar="DIR", help="with --from-packages: keep what was made there, and use it again")
+    one.add_argument("--again", action="store_true", help="make it anew, with today's packages")
+    one.add_argument("--anyway", action="store_true", help="also if memory or disk look too small")
+    one = add(actions, "list", "image:list_images", "list the images that Crabpot made")
+    one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _contents(one: Parser) -> None:
+    session(one)
+    groups, text = ("minimal", "docs", "media", "dev"), "a group of packages; may be repeated (as configured, else all)"
+    one.add_argument("--group", action="append", default=[], choices=groups, metavar="GROUP", help=text)
+    text = "a further Debian package; may be repeated (as configured)"
+    one.add_argument("--package", action="append", default=[], metavar="NAME", help=text)
+    text = "whom sandboxes run as (as configured, else the workspace's owner, else you)"
+    one.add_argument("--user", metavar="UID:GID", help=text)
+    one.add_argument("--base", metavar="IMAGE", help="the image to build on (debian:bookworm-slim)")
+
+
+def _container(one: Parser) -> None:
+    session(one)
+    one.add_argument("--image", metavar="IMAGE", help="the image to wrap (the sandbox image, asleep)")
+    one.add_argument("--command", metavar="WORDS", help="what it runs, without a shell (what the image says)")
+    text = "host:container[:ro|rw[,nosuid,nodev,noexec]], ro unless written; may be repeated"
+    one.add_argument("--volume", action="append", default=[], metavar="VOLUME", help=text)
+    text = "port, host:container or 127.0.0.1:host:container, on the loopback only; may be repeated"
+    one.add_argument("--port", action="append", default=[], metavar="PORT", help=text)
+    one.add_argument("--health", metavar="COMMAND", help="shell text that succeeds while the container is well")
+    one.add_argument("--name", default="crabpot-production", help="the container's name (%(default)s)")
+    text = "the seccomp profile (Crabpot's own, written to the state folder; see: render seccomp)"
+    one.add_argument("--seccomp", metavar="FILE", help=text)
+
+
+def _proving(commands: Adder) -> None:
+    text = "attack a sandbox as a session gets it, and report what the kernel answered; exit with 1 if a claim fails"
+    one = add(commands, "verify", "verify:run", text)
+    session(one)
+    one.add_argument("--backend", choices=("bubblewrap", "docker"), help="attack this backend instead of the session's")
+    meaning = "only these claims or groups, where * stands for anything"
+    one.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help=meaning)
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one.add_argument("--junit", metavar="FILE", help="write JUnit XML")
+    one.add_argument("--html", metavar="FILE", help="write a page for an auditor")
+    one = add(commands, "doctor", "doctor:doctor", "examine this machine, and say what would mend it")
+    one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _measuring(commands: Adder) -> None:
+    one = add(commands, "bench", "bench:bench", "measure on this machine, as ratios in one run")
+    one.add_argument("--full", action="store_true", help="everything: every tool and door, 500 sandboxes, 64 callers")
+    one.add_argument(
+        "--peers", action="store_true", help="install the peers first, each into an environment of its own"
+    )
+    one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
+    one.add_argument("--guard", action="store_true", help="fail only where a figure is missed by far")
+    one.add_argument("--json", action="store_true", help="print the raw results")
+    one.add_argument("--results", metavar="FILE", nargs="+", help="take results that were printed, measure nothing")
+    one.add_argument("--docs", metavar="DIR", help="write results, page and plots into this folder")

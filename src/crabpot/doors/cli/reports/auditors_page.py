@@ -1,0 +1,151 @@
+"""A verification as one page for an auditor: no script, nothing loaded, everything escaped, light, dark or printed."""
+
+from __future__ import annotations
+
+import html
+import time
+from typing import TYPE_CHECKING
+
+from crabpot.doors.cli.show import visible
+from crabpot.proof.verify.report import machine
+from crabpot.proof.verify.threats import ROWS
+from crabpot.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from crabpot.proof.verify.claims import Finding
+    from crabpot.proof.verify.report import Report
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --line: #d9dee3; --page: #fff; --raised: #f5f7f9;
+  --held: #1a7f37; --degraded: #8a6100; --open: #8a6100; --broken: #c4202d; --error: #c4202d; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --soft: #9aa4ae; --line: #333b44; --page: #14181c;
+  --raised: #1c2228; --held: #4ac26b; --degraded: #d9a72b; --open: #d9a72b; --broken: #ff7b72; --error: #ff7b72; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 74rem;
+  margin: 2.5rem auto; padding: 0 1.5rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.4rem 0 .6rem; }
+p, dl { color: var(--soft); margin: .4rem 0; } code, td.mono { font-family: ui-monospace, monospace; font-size: .86em; }
+.verdict { font-size: 1.15rem; font-weight: 600; margin: 1rem 0; }
+.counts { display: flex; gap: .8rem; flex-wrap: wrap; margin: 1.2rem 0; }
+.counts div { background: var(--raised); border: 1px solid var(--line); border-radius: 8px; padding: .5rem 1rem; }
+.counts b { display: block; font-size: 1.5rem; line-height: 1.2; }
+table { border-collapse: collapse; width: 100%; } th { text-align: left; color: var(--soft); font-weight: 500; }
+th, td { border-bottom: 1px solid var(--line); padding: .4rem .8rem .4rem 0; vertical-align: top; }
+td:first-child { width: 6rem; } td.name { white-space: nowrap; }
+td.took { text-align: right; white-space: nowrap; padding-right: 0; color: var(--soft); }
+.claim { font-weight: 600; } .told { color: var(--soft); font-size: .88em; }
+.held { color: var(--held); } .degraded { color: var(--degraded); } .open { color: var(--open); }
+.broken, .error, .violated { color: var(--broken); font-weight: 700; } .enforced { color: var(--held); }
+@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #bbb; --page: #fff; --raised: #fff;
+  --held: #1a7f37; --degraded: #8a6100; --open: #8a6100; --broken: #c4202d; --error: #c4202d; }
+  body { margin: 0; max-width: none; font-size: 10pt; } tr { break-inside: avoid; } h2 { break-after: avoid; } }
+"""
+
+
+def text(report: Report) -> str:
+    """Give the whole page."""
+    return "\n".join(_page(report)) + "\n"
+
+
+def _page(report: Report) -> Iterator[str]:
+    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
+    # Nothing in it runs or loads anything, and a browser is told to keep it so, whatever an attack's answer holds.
+    yield (
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    )
+    yield f"<title>Crabpot: verification of {_safe(report.session)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
+    yield from _head(report)
+    yield from _clauses(report)
+    yield from _facts(report)
+    for group in dict.fromkeys(finding.claim.group for finding in report.findings):
+        yield from _group(group, [finding for finding in report.findings if finding.claim.group == group])
+    yield from _threats(report)
+    yield "</body>\n</html>"
+
+
+def _head(report: Report) -> Iterator[str]:
+    counts = report.counts
+    bad = counts["broken"] + counts["error"]
+    state, verdict = (
+        ("broken", f"{counted(bad, 'claim')} failed") if bad else ("held", "Every claim that is made holds")
+    )
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.time))
+    yield "<h1>Verification of a sandbox</h1>"
+    yield (
+        "<p>A sandbox was opened as this session gets it, and hostile programs inside and beside it tried to break "
+        "each claim. What came back is the answer of the kernel or of the gateway; an attack that could not be carried "
+        "out counts as failed.</p>"
+    )
+    yield f'<p class="verdict {state}">{verdict}.</p>\n<div class="counts">'
+    for name, count in counts.items():
+        yield f'<div><b class="{name if count else ""}">{count}</b>{name}</div>'
+    yield "</div>\n<table>"
+    facts = {
+        "session": report.session,
+        "backend": report.backend,
+        "spec": report.spec_hash,
+        "when": f"{when}, in {report.seconds:.0f} s",
+        "version": f"Crabpot {report.version}",
+        "machine": ", ".join(f"{name} {value}" for name, value in machine().items()),
+        "digest": report.digest,
+    }
+    yield from (f'<tr><td>{name}</td><td class="mono">{_safe(value)}</td></tr>' for name, value in facts.items())
+    yield "</table>"
+
+
+def _clauses(report: Report) -> Iterator[str]:
+    if not report.clauses:
+        return
+    yield "<h2>How this machine keeps each promise</h2>\n<table>\n<tr><th>state</th><th>clause</th><th>how</th></tr>"
+    for clause in report.clauses:
+        yield _row(clause.state, f'<td class="name">{_safe(clause.name)}</td><td>{_safe(clause.how)}</td>')
+    yield "</table>"
+
+
+def _facts(report: Report) -> Iterator[str]:
+    if not report.facts:
+        return
+    yield "<h2>What the kernel says of the sandbox</h2>\n<table>"
+    yield "<tr><th>state</th><th>clause</th><th>fact</th><th>promised</th><th>found</th></tr>"
+    for fact in report.facts:
+        cells = (fact.clause, fact.what, fact.promised, fact.found)
+        yield _row(fact.state, "".join(f'<td class="mono">{_safe(cell)}</td>' for cell in cells))
+    yield "</table>"
+
+
+def _group(group: str, findings: list[Finding]) -> Iterator[str]:
+    held = sum(finding.state == "held" for finding in findings)
+    yield f"<h2>{_safe(group.capitalize())} <small>({held} of {len(findings)} held)</small></h2>\n<table>"
+    for one in findings:
+        told = [("why", one.claim.because), ("tried", one.tried), ("came back", one.came_back)]
+        told += [("announced", one.degraded)] if one.degraded else []
+        lines = "".join(f'<div class="told">{label}: {_safe(what)}</div>' for label, what in told if what)
+        claim = f'<div class="claim">{_safe(one.claim.text)}</div>{lines}'
+        yield _row(one.state, f'<td>{claim}</td><td class="took">{one.seconds:.2f} s</td>')
+    yield "</table>"
+
+
+def _threats(report: Report) -> Iterator[str]:
+    yield "<h2>What has happened to others, and what was tried about it here</h2>\n<table>"
+    yield "<tr><th>state</th><th>what happened</th><th>claims</th></tr>"
+    for key, what in ROWS.items():
+        tried = [finding for finding in report.findings if key in finding.claim.threats]
+        names = "; ".join(finding.claim.text for finding in tried) or "not tried in this run"
+        state = _worst(finding.state for finding in tried)
+        yield _row(state, f'<td>{_safe(what)}</td><td class="told">{_safe(names)}</td>')
+    yield "</table>"
+
+
+def _worst(states: Iterable[str]) -> str:
+    found = set(states)
+    return next((state for state in ("broken", "error", "degraded", "open", "held") if state in found), "")
+
+
+def _row(state: str, cells: str) -> str:
+    return f'<tr><td class="{_safe(state)}">{_safe(state)}</td>{cells}</tr>'
+
+
+def _safe(value: str) -> str:
+    return html.escape(visible(value), quote=True)

@@ -1,0 +1,158 @@
+"""What stands before every request: whose it is, from which page it came, and how much it may ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot.doors.http.access.limits import MOST_JSON, MOST_UPLOAD, TooMany
+from crabpot.doors.http.access.principals import SAME_USER
+from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
+from crabpot.doors.http.access.tokens import TokenError
+from crabpot.doors.http.routes import dashboard
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from crabpot.doors.http.access.limits import Limits
+    from crabpot.doors.http.access.principals import Principal
+    from crabpot.doors.http.access.tokens import Tokens
+
+# Whoever watches over the process need not be let in, nor whoever opens the page, which holds nothing by itself.
+_OPEN = frozenset({"/health", *dashboard.PATHS})
+_SESSIONS = b"/v1/sessions/"
+# No token can be called so.
+_ANYBODY = "<anybody>"
+_SCHEME = "bearer "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Lets a request through to the application, or answers it.
+
+    `strangers` is the pace of all together who have no right token: to try them out must be slow. `hosts` are the names
+    under which the loopback listener may be addressed; None stands for the Unix socket, where the kernel has said who
+    connects and no browser comes.
+    """
+
+    app: ASGIApp
+    tokens: Tokens
+    limits: Limits
+    strangers: Limits
+    hosts: frozenset[str] | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            headers = _headers(scope)
+            self._check_origin(headers)
+            if scope["path"] in _OPEN:
+                # One user of the machine asks no other out of the page.
+                self.limits.spend(f"{_ANYBODY} {scope['state']['connection'].peer}")
+                await self.app(scope, receive, send)
+                return
+            principal = self._principal(headers)
+            scope["state"]["connections"].belongs(scope["state"]["connection"], principal.name)
+            self.limits.spend(principal.name)
+            with self.limits.running(principal.name):
+                await self._pass(scope, receive, send, principal, headers)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+        except TokenError as error:
+            await Refusal(500, "internal", str(error)).response()(scope, receive, send)
+        except TooMany as error:
+            slower = Refusal(429, "too_many", str(error), retry_after=str(max(1, round(error.after_s))))
+            await slower.response()(scope, receive, send)
+
+    async def _pass(
+        self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: dict[str, str]
+    ) -> None:
+        path = _path(scope)
+        most = MOST_UPLOAD if scope["method"] == "PUT" else MOST_JSON
+        if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > most:
+            raise _too_large(most)
+        gone = asyncio.Event()
+        seen, whole = 0, False
+        loop = asyncio.get_running_loop()
+        by = loop.time() + self.limits.request_s
+
+        async def counted() -> Message:
+            nonlocal seen, whole
+            # An upload may take long as a whole; what is all there already waits here only to hear of its client's end.
+            until = None if whole else loop.time() + self.limits.request_s if scope["method"] == "PUT" else by
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                raise _too_slow(self.limits.request_s) from None
+            whole = not message.get("more_body", False)
+            if message["type"] == "http.disconnect":
+                gone.set()
+            seen += len(message.get("body", b""))
+            if seen > most:
+                raise _too_large(most)
+            return message
+
+        state = {**scope.get("state", {}), "principal": principal, "gone": gone}
+        await self.app({**scope, "path": path, "state": state}, counted, send)
+
+    def _check_origin(self, headers: dict[str, str]) -> None:
+        """Stop pages of other sites: DNS rebinding gives them our address, but neither our name nor our origin."""
+        origin = headers.get("origin")
+        if self.hosts is None:
+            if origin is not None:
+                raise forbidden("no page speaks to a Unix socket")
+            return
+        if headers.get("host") not in self.hosts:
+            raise Refusal(421, "wrong_host", f"this is {' or '.join(sorted(self.hosts))}, whatever a name says")
+        if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
+            raise forbidden("requests of other sites' pages are not answered")
+
+    def _principal(self, headers: dict[str, str]) -> Principal:
+        given = headers.get("authorization")
+        if given is None and self.hosts is None:
+            return SAME_USER
+        if given is not None and given.lower().startswith(_SCHEME):
+            found = self.tokens.find(given[len(_SCHEME) :].strip())
+            if found is not None:
+                return found
+        self.strangers.spend(_ANYBODY)
+        raise Refusal(
+            401,
+            "unauthorized",
+            "a token is needed: Authorization: Bearer …; see crabpot tokens",
+            www_authenticate="Bearer",
+        )
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Read the headers; of those that we decide by, there may be one."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        if name in ("host", "origin", "authorization", "content-length") and name in found:
+            raise bad_request(f"the header {name} stands there twice")
+        found[name] = raw_value.decode("latin-1")
+    return found
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(413, "too_large", f"a body of more than {most} bytes")
+
+
+def _too_slow(request_s: float) -> Refusal:
+    return Refusal(408, "timeout", f"the body did not come within {request_s:g} s", connection="close")
+
+
+def _path(scope: Scope) -> str:
+    """Give the path to find a route by. That of a session stays encoded: a key with a slash is still one part.
+
+    What stands in it is decoded where it is read (`asking.py`), as bytes that need not be UTF-8.
+    """
+    raw: Any = scope.get("raw_path")
+    if isinstance(raw, bytes) and raw.startswith(_SESSIONS):
+        return raw.decode("latin-1")
+    return str(scope["path"])

@@ -1,0 +1,94 @@
+"""Who a request comes from: an operator, an agent bound to its sessions, or an observer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from crabpot.decide.policy import matches
+from crabpot.decide.sessions import is_agent_id, parse
+
+if TYPE_CHECKING:
+    from crabpot.decide.sessions import Session
+
+_AGENTS, _ANYTHING = "agent:", "*"
+
+
+class Role(StrEnum):
+    """What a principal may do."""
+
+    OPERATOR = "operator"  # everything, approving included
+    AGENT = "agent"  # calls the tools of its own sessions, and nothing else
+    OBSERVER = "observer"  # reads the metrics, and nothing else
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """One of them. An agent's sender is part of its token: the agent cannot state another."""
+
+    name: str
+    role: Role
+    sessions: tuple[str, ...] = ()
+    sender: str | None = None
+    # The operator lets an agent's calls run on the host, where its session is placed there.
+    allow_host: bool = False
+    # The operator lets this client be asked for approvals, by elicitation; it might answer by itself.
+    elicits: bool = False
+
+    @property
+    def operates(self) -> bool:
+        """Whether it is an operator."""
+        return self.role is Role.OPERATOR
+
+    def may_use(self, session: str) -> bool:
+        """Tell whether a session is this principal's to call tools in; SessionError where the key names none."""
+        parsed = parse(session)
+        if self.role is Role.AGENT:
+            return any(covers(pattern, parsed) for pattern in self.sessions)
+        return self.operates
+
+    @property
+    def host_allowed(self) -> bool:
+        """Whether its calls may be placed on the host."""
+        return self.operates or self.allow_host
+
+    def only_session(self) -> str | None:
+        """Give the session of an agent that has exactly one."""
+        named = self.sessions[0] if len(self.sessions) == 1 else "*"
+        return None if "*" in named else named
+
+
+def covers(pattern: str, session: Session) -> bool:
+    """Tell whether a pattern is for a session. Only `*` is special in it; alone, it is for every session.
+
+    One that begins with `agent:` is matched with the agent that the key was read to name, then with the rest: as
+    text, `agent:*-bot:x` would be for `agent:main:my-bot:x` too. Any other is for keys that name no agent.
+    """
+    if pattern == _ANYTHING:
+        return True
+    if not pattern.startswith(_AGENTS) or not session.key.startswith(_AGENTS):
+        return not pattern.startswith(_AGENTS) and not session.key.startswith(_AGENTS) and matches(pattern, session.key)
+    agents, rests = split(pattern)
+    rest = session.key.removeprefix(_AGENTS).partition(":")[2]
+    return matches(agents, session.agent) and matches(rests, rest)
+
+
+def split(pattern: str) -> tuple[str, str]:
+    """Give which agents a pattern that begins with `agent:` is for, and which of their sessions."""
+    agents, colon, rests = pattern.removeprefix(_AGENTS).partition(":")
+    return agents.lower(), rests if colon else _ANYTHING
+
+
+def problem_with(pattern: str) -> str | None:
+    """Say why a pattern would be for no session at all, or None."""
+    if not pattern.startswith(_AGENTS):
+        return None if pattern else "it is empty"
+    agents, colon, rests = pattern.removeprefix(_AGENTS).partition(":")
+    if ("*" not in agents and (not is_agent_id(agents) or not colon)) or (colon and not rests):
+        return 'it names no session of an agent; write "agent:ID:NAME", as in "agent:ops:*"'
+    return None
+
+
+# Whoever connects to the Unix socket as the gateway's own user.
+SAME_USER = Principal(name="same-user", role=Role.OPERATOR, elicits=False)

@@ -1,0 +1,87 @@
+"""What the routes share: the gateway, the calls in flight, and whether the door is closing."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from crabpot.audit.store import AuditUnavailable
+from crabpot.doors.http.access.refusals import Refusal
+from crabpot.doors.inflight import Calls, ClientGone
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from crabpot.doors.http.routes.metrics import Metrics
+    from crabpot.gateway import Gateway
+    from crabpot.model import ToolResult
+    from crabpot.sandboxes.streams import Streams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a client asks the gateway for, and on whose behalf."""
+
+    session: str
+    tool: str
+    args: Mapping[str, Any]
+    sender: str | None
+    host_allowed: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class House:
+    """One gateway behind its HTTP door."""
+
+    gateway: Gateway
+    metrics: Metrics
+    calls: Calls = field(default_factory=Calls)
+    closing: bool = False
+
+    async def call(self, asked: Asked, *, gone: asyncio.Event, streams: Streams | None = None) -> ToolResult:
+        """Take one call to the gateway; a client that goes cancels it."""
+        if self.closing:
+            raise _closing()
+        work = self.gateway.call(
+            asked.session,
+            asked.tool,
+            asked.args,
+            sender=asked.sender,
+            streams=streams,
+            host_allowed=asked.host_allowed,
+        )
+        try:
+            result = await self.calls.run(work, gone)
+        except ClientGone:
+            if self.closing and not gone.is_set():
+                raise _closing() from None
+            raise
+        await self.recorded()
+        return result
+
+    async def recorded(self) -> None:
+        """Wait until what was called is on disk: what a client has been told survives whatever happens to us.
+
+        Many that wait share one commit. A log that cannot be written refuses what needs a record by itself.
+        """
+        with suppress(AuditUnavailable):
+            await self.gateway.audit.durable()
+
+    @property
+    def state(self) -> str:
+        """The state folder."""
+        return self.gateway.execution.around.state
+
+
+def _closing() -> Refusal:
+    return Refusal(503, "closing", "the gateway is ending", retry_after="5")
+
+
+def as_json(value: Any, *, status: int = 200) -> Response:
+    """Give an answer. ASCII: a name that is not UTF-8 has no other spelling in JSON."""
+    return Response(json.dumps(value), status_code=status, media_type="application/json")

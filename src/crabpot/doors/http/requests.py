@@ -1,0 +1,102 @@
+"""What a request asks for, read once and checked: its principal, session, sender and arguments."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import Header, Path
+from pydantic import AfterValidator
+
+from crabpot.doors.http.access.refusals import Refusal, forbidden
+from crabpot.errors import SessionError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from crabpot.doors.http.access.principals import Principal
+
+_LONGEST = 4096
+
+
+def _decoded(encoded: str) -> str:
+    return unquote(encoded, errors="surrogateescape")
+
+
+# The guard hands the paths of sessions on as they were sent, percent-encoded, whatever is in them.
+Key = Annotated[
+    str,
+    Path(min_length=1, max_length=3 * _LONGEST, description="the session key, percent-encoded as one segment"),
+    AfterValidator(_decoded),
+]
+FilePath = Annotated[
+    str,
+    Path(min_length=1, description="relative to /workspace; behind a second slash, absolute"),
+    AfterValidator(_decoded),
+]
+Sender = Annotated[
+    str | None, Header(alias="Crabpot-Sender", max_length=_LONGEST, description="on whose behalf; operators only")
+]
+
+
+def principal_of(request: Request) -> Principal:
+    """Give whom the guard let in."""
+    found: Principal = request.scope["state"]["principal"]
+    return found
+
+
+def operator(request: Request) -> Principal:
+    """Give the operator, or refuse."""
+    principal = principal_of(request)
+    if not principal.operates:
+        raise forbidden(f"this is for operators; the token {principal.name} is an {principal.role.value}'s")
+    return principal
+
+
+def user_of(request: Request, session: str) -> Principal:
+    """Give whoever may call tools in the session, or refuse."""
+    principal = principal_of(request)
+    try:
+        may = principal.may_use(session)
+    except SessionError as error:
+        raise Refusal(400, "invalid_arguments", str(error)) from None
+    if not may:
+        raise forbidden(f"the token {principal.name} is not for this session")
+    return principal
+
+
+def sender_of(principal: Principal, stated: str | None) -> str | None:
+    """Give who the call is sent by: a token's own sender, or what an operator states."""
+    if stated is None:
+        return principal.sender
+    if not principal.operates:
+        raise forbidden("only an operator states the sender; an agent's is part of its token")
+    return stated
+
+
+async def object_of(request: Request) -> dict[str, Any]:
+    """Read a body of JSON; none at all is an empty object."""
+    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    body = await request.body()
+    if not body:
+        return {}
+    if kind != "application/json":
+        raise Refusal(415, "not_json", "the body must be application/json")
+    try:
+        value = json.loads(body, parse_constant=_no_number, parse_float=_number)
+    except (ValueError, RecursionError):
+        raise Refusal(400, "invalid_arguments", "the body is not JSON") from None
+    if not isinstance(value, dict):
+        raise Refusal(400, "invalid_arguments", "the body must be an object")
+    return value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _number(text: str) -> float | int:
+    """Read 5.0 as JSON means it: a whole number."""
+    value = float(text)
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,83 @@
+"""What happens, as it happens, for pages that operators watch: calls, requests for approval, sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
+from starlette.responses import Response  # noqa: TC002  as above
+
+from crabpot.approvals.display import displayed
+from crabpot.audit.reading import AuditReader
+from crabpot.doors import sandboxes
+from crabpot.doors.http.requests import operator
+from crabpot.doors.http.routes.streaming import Events, Pieces, watched
+from crabpot.errors import CrabpotError
+
+if TYPE_CHECKING:
+    from crabpot.doors.http.context import House
+
+# Often enough for a person. The log is written in groups, and its last records are found without a search.
+_RECORDS_S, _SANDBOXES_S, _LOOK_S = 0.4, 2.0, 0.2
+_FIRST, _MOST = 100, 500
+
+
+class Feed:
+    """Answers `GET /v1/events` with what there is, and then with every change, until the client or the door goes.
+
+    Every text in it may be an agent's choice, and stands as the terminal would show it.
+    """
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def events(self, request: Request) -> Response:
+        """For operators: events `records`, `approvals` and `sandboxes`."""
+        operator(request)
+
+        async def write(pieces: Pieces) -> None:
+            events = Events(pieces)
+            async with watched(request) as gone, events.kept_alive():
+                tasks = [
+                    asyncio.create_task(work)
+                    for work in (self._records(events), self._approvals(events), self._sandboxes(events))
+                ]
+                try:
+                    # A door that closes lets its pages go: they come back to the next one.
+                    while not (gone.is_set() or self._house.closing or any(task.done() for task in tasks)):
+                        await asyncio.wait({*tasks}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
+
+        return Pieces("text/event-stream", write)
+
+    async def _records(self, events: Events) -> None:
+        reader, seen, count = AuditReader(self._house.state), 0, _FIRST
+        while True:
+            found = await asyncio.to_thread(_last, reader, count)
+            fresh = [record for record in found if record["number"] > seen]
+            if fresh:
+                seen, count = fresh[-1]["number"], _MOST
+                await events.send("records", {"records": displayed(fresh)})
+            await asyncio.sleep(_RECORDS_S)
+
+    async def _approvals(self, events: Events) -> None:
+        async for pending in self._house.gateway.desk.watch():
+            await events.send("approvals", {"requests": [one.as_shown() for one in pending]})
+
+    async def _sandboxes(self, events: Events) -> None:
+        while True:
+            living = sandboxes.live(self._house.gateway)
+            rows = await asyncio.to_thread(lambda: sandboxes.rows(self._house.state, sandboxes.used(living)))  # noqa: B023
+            await events.send("sandboxes", {"sandboxes": displayed(rows)})
+            await asyncio.sleep(_SANDBOXES_S)
+
+
+def _last(reader: AuditReader, count: int) -> list[dict[str, Any]]:
+    try:
+        return reader.last(count)
+    except CrabpotError:
+        return []  # A log that cannot be read is told by those who ask for it.

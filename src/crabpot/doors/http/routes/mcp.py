@@ -1,0 +1,119 @@
+"""MCP as streamable HTTP, at /mcp: the token says whose tools they are, and a header where that leaves a choice."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST
+from starlette.routing import Route
+
+from crabpot.doors.http.access.limits import MOST_JSON
+from crabpot.doors.mcp.server import Caller, Tools
+from crabpot.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import Message, Receive, Scope, Send
+
+    from crabpot.doors.http.access.principals import Principal
+    from crabpot.doors.http.context import House
+
+PATH = "/mcp"
+SESSION = "crabpot-session"
+
+_MAIN = "agent:main:main"
+# The protocol's own sessions, of one principal; it may hold more only while there is a request in each of them.
+_MOST_SESSIONS = 64
+_HELD = b"mcp-session-id"
+
+
+class Mcp:
+    """The endpoint, and the manager of its clients, which must run while requests are served."""
+
+    def __init__(self, house: House) -> None:
+        tools = Tools(gateway=house.gateway, calls=house.calls, caller=_caller, recorded=house.recorded)
+        self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
+        self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def route(self) -> Route:
+        """Give the route to add to the application."""
+        return Route(PATH, endpoint=self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request. The manager keeps each client's session to the principal that began it."""
+        principal: Principal = scope["state"]["principal"]
+        whose = AccessToken(token=principal.name, client_id=principal.name, scopes=[], subject=principal.name)
+        scope = {**scope, "user": AuthenticatedUser(whose)}
+        held = self._held[principal.name]
+        within = _held_by(scope["headers"])
+        begun = None
+
+        async def heard(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start" and within is None:
+                begun = _held_by(message["headers"])
+                if begun is not None:
+                    held[begun] += 1
+            await send(message)
+
+        if within is not None and within in held:
+            # Behind the others: the least recently used is the first to go.
+            held[within] = held.pop(within) + 1
+        try:
+            await self.manager.handle_request(scope, receive, heard)
+        finally:
+            for one in (within, begun):
+                if one is not None and one in held:
+                    held[one] -= 1
+        await self._end_oldest(held, scope)
+
+    async def _end_oldest(self, held: Counter[str], scope: Scope) -> None:
+        """End sessions that a principal left open, beyond what it may hold; a client that comes back begins anew."""
+        idle = [one for one, requests in held.items() if not requests]
+        for one in idle[: max(0, len(held) - _MOST_SESSIONS)]:
+            del held[one]
+            headers = [(_HELD, one.encode()), (b"accept", b"application/json, text/event-stream")]
+            await self.manager.handle_request({**scope, "method": "DELETE", "headers": headers}, _nothing, _unheard)
+
+
+def _held_by(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    return next((value.decode("latin-1") for name, value in headers if name.lower() == _HELD), None)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _unheard(_message: Message) -> None:
+    pass
+
+
+def _caller(context: Any) -> Caller:
+    """Say on whose behalf a request comes; each is judged by itself, whatever session of the protocol it is in."""
+    request = context.request
+    state = request.scope["state"]
+    principal: Principal = state["principal"]
+    usual = _MAIN if principal.operates else principal.only_session()
+    session = request.headers.get(SESSION, usual)
+    if session is None:
+        raise MCPError(code=INVALID_REQUEST, message="say which session: the header Crabpot-Session")
+    try:
+        may = principal.may_use(session)
+    except SessionError as error:
+        raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+    if not may:
+        raise MCPError(code=INVALID_REQUEST, message=f"the token {principal.name} is not for this session")
+    return Caller(
+        session=session,
+        sender=principal.sender,
+        name=principal.name,
+        elicits=principal.elicits,
+        host_allowed=principal.host_allowed,
+        gone=state["gone"],
+    )

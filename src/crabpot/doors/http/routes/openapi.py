@@ -1,0 +1,109 @@
+"""What the routes say of themselves: schemas of bodies and answers, from the catalogue of tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi.openapi.utils import get_openapi
+
+from crabpot import __version__
+from crabpot.doors.http.access import refusals
+from crabpot.doors.tool import RESULT as WHOLE_RESULT
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from crabpot.doors.tool import Tool
+
+    Schema = dict[str, Any]
+
+RESULT: Schema = {"$ref": "#/components/schemas/Result"}
+TEXT: Schema = {"type": "string"}
+_EVENT: Schema = {
+    "type": "object",
+    "properties": {"event": {"type": "string", "enum": ["output", "result"]}, "data": TEXT},
+    "required": ["event", "data"],
+}
+_REFUSAL: Schema = {"$ref": "#/components/schemas/Refusal"}
+
+# What any request may be told, whatever it asks for.
+_ALWAYS = {
+    400: "It was not written rightly",
+    401: "There is no such token",
+    403: "It is not for this principal, or the policy denies it",
+    413: "Its body is too large",
+    421: "It was sent to a name that is not ours",
+    429: "Too many requests: come back after Retry-After seconds",
+    503: "Too many connections, or the gateway is ending",
+}
+
+
+def answers(content: Schema | None, **more: str) -> dict[int | str, dict[str, Any]]:
+    """Describe what a route answers: the good case, and every refusal. `s404="…"` adds one."""
+    told: dict[int | str, dict[str, Any]] = {200: {"description": "Done"}}
+    if content is not None:
+        told[200]["content"] = content
+    for status, description in {**_ALWAYS, **{int(name[1:]): said for name, said in more.items()}}.items():
+        told[status] = {"description": description, "content": json_of(_REFUSAL)}
+    # The server itself answers beyond the limit of connections.
+    told[503]["content"] = {**json_of(_REFUSAL), "text/plain": {"schema": TEXT}}
+    return told
+
+
+def results(tool: Tool | None) -> dict[int | str, dict[str, Any]]:
+    """Describe what a call answers: a result, also where the status says that it was refused or could not be run."""
+    schema = RESULT if tool is None else tool.output_schema()
+    streamed = {"text/event-stream": {"schema": _EVENT}}
+    told = answers({**json_of(schema), **streamed})
+    either = {"anyOf": [RESULT, _REFUSAL]}
+    for status in (400, 403, 503):
+        told[status]["content"] = {**told[status]["content"], **json_of(either), **streamed}
+    told[408] = {"description": "Its body did not come", "content": json_of(_REFUSAL)}
+    told[415] = {"description": "Its body is not JSON", "content": json_of(_REFUSAL)}
+    told[500] = {"description": "The gateway could not run it", "content": {**json_of(either), **streamed}}
+    return told
+
+
+def json_of(schema: Schema) -> Schema:
+    """Say that it comes as JSON."""
+    return {"application/json": {"schema": schema}}
+
+
+def body_of(tool: Tool | None) -> Schema:
+    """Describe the arguments of a call. Null means "not given", so an optional argument may be null."""
+    schema: Schema = {"type": "object"}
+    if tool is not None:
+        schema = tool.input_schema()
+        schema["properties"] = {
+            name: one if name in tool.required else _or_null(one) for name, one in schema["properties"].items()
+        }
+    return {"requestBody": {"content": json_of(schema), "required": bool(tool and tool.required)}}
+
+
+def _or_null(schema: Schema) -> Schema:
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    made = {**schema, "type": [*kinds, *([] if "null" in kinds else ["null"])]}
+    return made | {"enum": [*made["enum"], None]} if "enum" in made else made
+
+
+def described(app: FastAPI) -> Schema:
+    """Give the whole description, once."""
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title="Crabpot",
+            version=__version__,
+            description="A sandbox for AI agents' tool calls. Every route is a door of the same gateway.",
+            routes=app.routes,
+        )
+        components = made.setdefault("components", {})
+        components["schemas"] = {"Result": WHOLE_RESULT, "Refusal": refusals.SHAPE}
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        made["security"] = [{"token": []}]
+        for methods in made["paths"].values():
+            for operation in methods.values():
+                # What does not validate is refused as anything else that was not written rightly.
+                operation["responses"].pop("422", None)
+        app.openapi_schema = made
+    return app.openapi_schema

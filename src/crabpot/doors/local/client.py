@@ -1,0 +1,140 @@
+"""The other end of `crabpot serve`: a gateway that lives in another process, called the same way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from crabpot.doors.local.questions import Answerer
+from crabpot.doors.local.server import SOCKET_NAME, fingerprint, reachable, same_user
+from crabpot.errors import CrabpotError, SandboxLost
+from crabpot.model import Failure, Place, ToolResult
+from crabpot.sandboxes.streams import Streams
+from crabpot.wire.calls import Wire
+from crabpot.wire.channel import Channel
+from crabpot.wire.replies import BadReply, check
+from crabpot.wire.stream import GRACE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The server keeps the limits; these only bound what one answer may hold here.
+_OUTPUT = 1 << 30
+_LONGEST_S = 30 * 24 * 3600.0
+_CONNECT_S = 5.0
+
+
+class _ServeWire(Wire[ToolResult]):
+    """The wire to a gateway of the same user: its answers are results, whatever their code, and it may ask."""
+
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        super().__init__(channel, grace_s=grace_s)
+        self.answerer = Answerer(self.send)
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a question, or a frame that belongs to a call."""
+        if header.get("op") in ("ask", "withdraw"):
+            self.answerer.take(header, payload)
+        else:
+            super().take(header, payload)
+
+    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> ToolResult:
+        """Read a result."""
+        reply = check(header, payload, stdout, stderr)
+        place, took = header.get("place", "none"), header.get("duration_ms", 0)
+        if place not in tuple(Place) or type(took) not in (int, float):
+            raise BadReply("a result that no gateway of this version gives")
+        return ToolResult(
+            id=str(header.get("call", header.get("id"))),
+            success=reply.success,
+            stdout=reply.stdout,
+            stderr=reply.stderr,
+            exit_code=reply.exit_code,
+            error=None if reply.error is None else Failure(code=reply.error[0], message=reply.error[1]),
+            truncated=reply.truncated,
+            data=reply.data,
+            place=Place(place),
+            duration_ms=float(took),
+        )
+
+
+class RemoteGateway:
+    """Calls a gateway that serves."""
+
+    def __init__(self, wire: _ServeWire) -> None:
+        self._wire = wire
+
+    def decides_by(self, config: str | None) -> bool:
+        """Tell whether it runs on this very configuration, as it is written now."""
+        return self._wire.ready.get("config") == fingerprint(config)
+
+    async def call(
+        self,
+        session: str,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        /,
+        *,
+        sender: str | None = None,
+        streams: Streams | None = None,
+    ) -> ToolResult:
+        """Take one call to the other process and wait for its result."""
+        more: dict[str, Any] = {"session": session} if sender is None else {"session": session, "sender": sender}
+        given = streams or Streams()
+        if given.approver is not None:
+            self._wire.answerer.approver = given.approver
+            more["asks"] = True
+        return await self._call(tool, args or {}, more, given)
+
+    async def offered(self, session: str) -> list[dict[str, Any]]:
+        """Ask which tools the session may use, as `doors.tools` describes them."""
+        return list(await self.inquire("tools", session=session))
+
+    async def inquire(self, inquiry: str, **args: Any) -> Any:
+        """Ask what is not a tool call."""
+        result = await self._call("", args, {"inquiry": inquiry}, Streams())
+        if result.error is not None:
+            raise CrabpotError(result.error.message)
+        return (result.data or {}).get("answer")
+
+    async def _call(self, tool: str, args: Mapping[str, Any], more: Mapping[str, Any], streams: Streams) -> ToolResult:
+        try:
+            return await self._wire.call(
+                tool,
+                args,
+                timeout_s=_LONGEST_S,
+                source=streams.source,
+                sink=streams.sink,
+                resizes=streams.resizes,
+                more=more,
+            )
+        except SandboxLost as error:
+            raise CrabpotError(f"the gateway that serves went away: {error}") from None
+
+    async def close(self) -> None:
+        """Leave; the gateway goes on."""
+        await self._wire.answerer.close()
+        self._wire.lose("the client left")
+
+
+async def connect(state: str, *, timeout_s: float = _CONNECT_S) -> RemoteGateway | None:
+    """Reach the gateway that serves this state folder, or None."""
+    path = os.path.join(state, SOCKET_NAME)
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(timeout_s)
+        with reachable(path) as address:
+            sock.connect(address)
+    except OSError:
+        sock.close()
+        return None
+    if not same_user(sock):
+        sock.close()
+        raise CrabpotError(f"{path} belongs to another user")
+    sock.setblocking(False)
+    hello = {"op": "hello", "limits": {"output": _OUTPUT}}
+    with contextlib.suppress(CrabpotError):
+        return RemoteGateway(await _ServeWire.connect(Channel(sock=sock), hello, timeout_s=timeout_s))
+    return None

@@ -1,0 +1,227 @@
+"""One client of a gateway that serves, and its calls.
+
+Clients speak the frames of the wire, so that streaming, flow control and cancellation are the same on both hops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from crabpot.doors.local.questions import Asker
+from crabpot.errors import CrabpotError, SessionError
+from crabpot.runner.core.frames import FrameError, FrameReader, encode
+from crabpot.sandboxes.streams import Streams
+from crabpot.wire.flow import Intake, Window, pieces
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from crabpot.doors.local.server import Inquiries
+    from crabpot.gateway import Gateway
+    from crabpot.model import ToolResult
+
+_READ = 256 * 1024
+# More text than this goes ahead of the result: escaped into JSON it may grow sixfold, beyond a line.
+_TEXT_IN_RESULT = 128 * 1024
+_MOST_CALLS = 256
+_LONGEST_ID = 64
+_LONGEST_SESSION = 4096
+
+
+class Connection:
+    """One client; when it goes, its calls are cancelled."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        inquiries: Inquiries,
+        ready: Mapping[str, Any],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._gateway = gateway
+        self._inquiries = inquiries
+        self._ready = dict(ready)
+        self._reader = reader
+        self._writer = writer
+        self._calls: dict[str, _ClientCall] = {}
+        self._frames = FrameReader()
+        self.asker = Asker(self.send)
+
+    async def run(self) -> None:
+        """Serve until the client goes, or breaks the protocol."""
+        try:
+            while data := await self._reader.read(_READ):
+                for header, payload in self._frames.feed(data):
+                    self._take(header, payload)
+                    if "op" not in header:
+                        # A call: the next one of this client begins when every other client has had its turn.
+                        await asyncio.sleep(0)
+                # From one that reads no answers nothing more is taken: they would wait in our memory.
+                await self._writer.drain()
+        except (FrameError, ConnectionError):
+            pass
+        finally:
+            tasks = [call.task for call in self._calls.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take(self, header: dict[str, Any], payload: bytes) -> None:
+        kind, call_id = header.get("op"), header.get("id")
+        if kind == "hello":
+            self.send(self._ready)
+            return
+        if not isinstance(call_id, str) or not 0 < len(call_id) <= _LONGEST_ID:
+            raise FrameError("a frame without an id")
+        if kind == "answer":
+            self.asker.take(header)
+            return
+        call = self._calls.get(call_id)
+        if kind is None:
+            if call is not None or len(self._calls) >= _MOST_CALLS:
+                raise FrameError("an id that is in use, or too many calls at once")
+            self._start(call_id, header)
+        elif call is not None:
+            call.take(kind, header, payload)
+
+    def _start(self, call_id: str, header: dict[str, Any]) -> None:
+        call = _ClientCall(self, call_id, header)
+        self._calls[call_id] = call
+        call.task = asyncio.create_task(self._run(call, header))
+        call.task.add_done_callback(lambda _: self._calls.pop(call_id, None))
+
+    async def _run(self, call: _ClientCall, header: dict[str, Any]) -> None:
+        try:
+            await self._answer(call, header)
+        except SessionError as error:
+            call.fail("invalid_arguments", str(error))
+        except CrabpotError as error:
+            call.fail("internal", str(error))
+        except ConnectionError:
+            pass  # The client left while it was being answered.
+        except asyncio.CancelledError:
+            call.fail("cancelled", "the call was cancelled")
+        except Exception as error:  # noqa: BLE001  a fault in one call must not leave its client waiting for ever
+            call.fail("internal", f"{type(error).__name__}: {error}")
+
+    async def _answer(self, call: _ClientCall, header: dict[str, Any]) -> None:
+        args, session, sender = header.get("args"), header.get("session"), header.get("sender")
+        args = args if isinstance(args, dict) else {}
+        if "inquiry" in header:
+            answer = await self._inquiries(str(header["inquiry"]), args)
+            self.send({"id": call.id, "success": True, "data": {"answer": answer}})
+            return
+        if not isinstance(session, str) or len(session) > _LONGEST_SESSION:
+            raise SessionError(f"a session key is text of at most {_LONGEST_SESSION} characters")
+        if sender is not None and (not isinstance(sender, str) or len(sender) > _LONGEST_SESSION):
+            raise SessionError(f"a sender is text of at most {_LONGEST_SESSION} characters")
+        tool = str(header.get("tool"))
+        await call.answer(await self._gateway.call(session, tool, args, sender=sender, streams=call.streams()))
+
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        """Send one frame; a client that has gone misses it."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(header, payload))
+
+    async def drain(self) -> None:
+        """Wait until the client has read most of what was sent."""
+        await self._writer.drain()
+
+
+class _ClientCall:
+    """One call of a client, and its flow in both directions."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, connection: Connection, call_id: str, header: dict[str, Any]) -> None:
+        self.id = call_id
+        self._connection = connection
+        self._stream = header.get("stream") is True
+        self._asks = header.get("asks") is True
+        self._input: asyncio.Queue[bytes | None] | None = asyncio.Queue() if header.get("input") is True else None
+        self._fed = False
+        self._resizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue(1)
+        self._intake = Intake(lambda size: connection.send({"op": "ack", "id": call_id, "n": size}))
+        self._window = Window()
+
+    def streams(self) -> Streams:
+        """Connect the call to its client."""
+        return Streams(
+            source=None if self._input is None else self._pieces(self._input),
+            sink=self._send_output if self._stream else None,
+            resizes=self._resizes if self._stream else None,
+            approver=self._connection.asker if self._asks else None,
+        )
+
+    def take(self, kind: Any, header: dict[str, Any], payload: bytes) -> None:
+        """Take a frame that belongs to the call."""
+        if kind == "cancel":
+            self.task.cancel()
+        elif kind == "input" and self._input is not None:
+            if payload:
+                self._intake.arrived(len(payload))
+                self._input.put_nowait(payload)
+            if header.get("eof") is True and not self._fed:
+                self._fed = True
+                self._input.put_nowait(None)
+        elif kind == "ack":
+            self._window.acknowledged(header.get("n"))
+        elif kind == "resize" and type(header.get("rows")) is int and type(header.get("cols")) is int:
+            if self._resizes.full():
+                self._resizes.get_nowait()
+            self._resizes.put_nowait((header["rows"], header["cols"]))
+        else:
+            raise FrameError("a frame of no known kind")
+
+    async def _pieces(self, queue: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+        while (piece := await queue.get()) is not None:
+            yield piece
+            self._intake.took(len(piece))
+
+    async def _send_output(self, stream: str, data: bytes) -> None:
+        """Send output at the pace of the client."""
+        for piece in pieces(data) if data else ():
+            await self._window.take(len(piece))
+            self._connection.send({"op": "output", "id": self.id, "stream": stream}, piece)
+        await self._connection.drain()
+
+    async def answer(self, result: ToolResult) -> None:
+        """Send the result; what would not fit into a line goes ahead of it, or beside it."""
+        shaped = result.as_json()
+        stdout, stderr = result.stdout.encode("utf-8", "replace"), result.stderr.encode("utf-8", "replace")
+        if len(stdout) + len(stderr) > _TEXT_IN_RESULT:
+            await self._send_output("stdout", stdout)
+            await self._send_output("stderr", stderr)
+            shaped["stdout"] = shaped["stderr"] = ""
+        content = _content(shaped["data"])
+        if content:
+            del shaped["data"]["content"]
+        try:
+            self._connection.send({**shaped, "id": self.id, "call": result.id}, content)
+        except FrameError as error:
+            self.fail("output_limit", f"the result cannot be sent: {error}", place=result.place.value, call=result.id)
+
+    def fail(self, code: str, message: str, **more: Any) -> None:
+        """Answer that there is no result."""
+        error = {"code": code, "message": message}
+        with contextlib.suppress(ConnectionError):
+            self._connection.send({"id": self.id, "success": False, "error": error, **more})
+
+
+def _content(data: dict[str, Any] | None) -> bytes:
+    """Give a result's content as the bytes that come back as the very same text, or nothing."""
+    text = None if data is None else data.get("content")
+    if data is None or not isinstance(text, str):
+        return b""
+    if data.get("encoding") != "base64":
+        return text.encode("utf-8", "replace")
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return raw if base64.b64encode(raw).decode("ascii") == text else b""

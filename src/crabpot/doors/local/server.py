@@ -1,0 +1,124 @@
+"""`crabpot serve`: one long-lived gateway behind a Unix socket of the same user."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+from crabpot.config.load import read_text
+from crabpot.doors.local.connection import Connection
+from crabpot.errors import CrabpotError
+from crabpot.state.ownership import take
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+    from crabpot.gateway import Gateway
+
+    Inquiries = Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
+
+SOCKET_NAME = "serve.sock"
+
+_LONGEST_ADDRESS = 107
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+class AlreadyServing(CrabpotError):
+    """Another gateway listens on this state folder's socket."""
+
+
+@contextlib.asynccontextmanager
+async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: str | None = None) -> AsyncIterator[str]:
+    """Listen, for as long as the context lasts; `inquiries` answers what is not a tool call."""
+    connections: set[asyncio.Task[None]] = set()
+    ready = {"op": "ready", "protocol": 1, "config": fingerprint(config)}
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        try:
+            if same_user(writer.get_extra_info("socket")):
+                await Connection(gateway, inquiries, ready, reader, writer).run()
+        except asyncio.CancelledError:
+            pass  # We end it ourselves, below; asyncio's own callback takes a cancelled task for a fault.
+        finally:
+            connections.discard(task)
+            writer.close()
+
+    with _only_one(state), listening(os.path.join(state, SOCKET_NAME)) as listener:
+        server = await asyncio.start_unix_server(accept, sock=listener)
+        try:
+            yield os.path.join(state, SOCKET_NAME)
+        finally:
+            server.close()
+            for task in connections:
+                task.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
+
+
+def fingerprint(config: str | None) -> str:
+    """Tell configurations apart: a client must not be answered by one that is not its own."""
+    if config is None:
+        return "defaults"
+    return hashlib.sha256(os.fsencode(config) + b"\0" + read_text(config).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def _only_one(state: str) -> Iterator[None]:
+    """Hold the state folder. A lock, not a look at the socket: two that start at once would both find none."""
+    take(state)
+    folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyServing(f"a gateway already serves {state}") from None
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def listening(path: str) -> Iterator[socket.socket]:
+    """Bind the socket, private from its first moment. One that is there already is a dead gateway's."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        before = os.umask(0o177)
+        try:
+            with reachable(path) as address:
+                listener.bind(address)
+        finally:
+            os.umask(before)
+        listener.setblocking(False)
+        try:
+            yield listener
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+@contextlib.contextmanager
+def reachable(path: str) -> Iterator[str]:
+    """Give an address for a socket: the kernel takes 107 bytes, and through its open folder every path is short."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        yield path
+        return
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
+
+
+def same_user(sock: socket.socket) -> bool:
+    """Tell whether the other end runs as this user; the kernel says so, not the peer."""
+    _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return bool(uid == os.geteuid())

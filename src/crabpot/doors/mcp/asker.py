@@ -1,0 +1,64 @@
+"""Which of a client's calls is used to ask it: the one that the request is about, else the latest that runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crabpot.decide import commands
+
+if TYPE_CHECKING:
+    from crabpot.approvals.requests import Answer, Request
+    from crabpot.doors.mcp.running import Running
+    from crabpot.doors.mcp.server import Caller
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clients:
+    """The calls that run, through which their clients can be asked. Each client hears of its own session alone."""
+
+    _running: list[Running] = field(default_factory=list)
+    _asked: set[str] = field(default_factory=set)
+
+    def follow(self, running: Running) -> None:
+        """Ask through this call too, until it ends."""
+        self._running.append(running)
+        running.task.add_done_callback(lambda _: self._running.remove(running))
+
+    async def ask(self, caller: Caller, request: Request) -> Answer | None:
+        """Ask the caller; None if it has no call to be asked through, or is being asked already.
+
+        Several calls of one sandbox hear of each request.
+        """
+        chosen = self._choose(caller, request)
+        if chosen is None or request.id in self._asked:
+            return None
+        self._asked.add(request.id)
+        try:
+            return await chosen.ask(request)
+        finally:
+            self._asked.discard(request.id)
+
+    def _choose(self, caller: Caller, request: Request) -> Running | None:
+        able = [one for one in self._running if one.caller == caller and one.can_be_asked]
+        about = [one for one in able if _argv(one.args.get("command")) == request.argv]
+        return next(reversed(about or able), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An approver: one caller, asked through whichever of its calls runs."""
+
+    clients: Clients
+    caller: Caller
+
+    async def ask(self, request: Request) -> Answer | None:
+        """Ask it."""
+        return await self.clients.ask(self.caller, request)
+
+
+def _argv(command: Any) -> tuple[str, ...] | None:
+    try:
+        return commands.parse(command).argv if isinstance(command, str) else None
+    except commands.NotSimple:
+        return None

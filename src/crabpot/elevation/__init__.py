@@ -1,1 +1,0 @@
-"""WHEN: one command may leave the sandbox for the host."""

@@ -1,0 +1,112 @@
+"""A command on the host and the sandbox that called it, by turns: while the one moves, the other stands still.
+
+A shim inside wants the command's output as it comes, so that its sandbox cannot stand still until the end. But whatever
+moves inside could change the folder under the command. So the command is stopped while the sandbox takes and gives, and
+all that was looked at before the start is looked at again before the command goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from crabpot.backends.linux import freezing
+from crabpot.errors import HostRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+# The command's turns grow to the last figure: most commands end in their first.
+_TURNS_S = (0.1, 0.1, 0.2, 0.4)
+_SANDBOXS_TURN_S = 0.02
+# Longer, while output waits for somebody inside to read it.
+_LONGEST_S = 0.5
+_POLL_S = 0.002
+_STOP_S = 2.0
+# Who still waits uninterruptibly after so many looks waits for a process that is stopped.
+_WAITING_ROUNDS = 25
+
+
+class Freezable(Protocol):
+    """A sandbox that can be made to stand still."""
+
+    async def freeze(self) -> None:
+        """Stop it."""
+
+    async def thaw(self) -> None:
+        """Let it go on."""
+
+
+class Turns:
+    """Those of one command and one sandbox, which is frozen when this begins and when it ends."""
+
+    def __init__(
+        self,
+        sandbox: Freezable,
+        check: Callable[[], Awaitable[None]],
+        *,
+        waits: Callable[[], bool],
+    ) -> None:
+        self._sandbox = sandbox
+        self._check = check
+        self._waits = waits
+
+    async def take(self, pid: int) -> None:
+        """Alternate until cancelled. HostRefused, with the command killed, if what it rests on changed in between."""
+        for count in range(1 << 62):
+            await asyncio.sleep(_TURNS_S[min(count, len(_TURNS_S) - 1)])
+            try:
+                await _stop(pid)
+                await self._sandboxs_turn()
+                await self._check()
+            except BaseException:
+                # Cancelled, too: who hangs up after a change must not have the command go on in it for a moment.
+                _kill_below(pid)
+                raise
+            finally:
+                with suppress(PermissionError):
+                    freezing.go_on(pid)
+
+    async def _sandboxs_turn(self) -> None:
+        await self._sandbox.thaw()
+        try:
+            began = time.monotonic()
+            await asyncio.sleep(_SANDBOXS_TURN_S)
+            while self._waits() and time.monotonic() - began < _LONGEST_S:  # noqa: ASYNC110  acknowledged elsewhere
+                await asyncio.sleep(_POLL_S)
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self._sandbox.freeze()))
+
+
+async def _stop(pid: int) -> None:
+    """Stop a process and all below it; one that cannot be stopped ends the command."""
+    deadline, waiting = time.monotonic() + _STOP_S, 0
+    while left := _stopping(pid):
+        waiting = waiting + 1 if left == {"D"} else 0
+        if waiting >= _WAITING_ROUNDS:
+            return
+        if time.monotonic() > deadline:
+            raise HostRefused("conflict", "the command could not be stopped while its sandbox moved")
+        await asyncio.sleep(_POLL_S)
+
+
+def _stopping(pid: int) -> set[str]:
+    try:
+        return freezing.stop(pid)
+    except PermissionError:
+        # It became another user's, as by sudo.
+        return {"?"}
+
+
+def _kill_below(pid: int) -> None:
+    """Kill all that is below a stopped process; that one lives to collect them."""
+    for one in freezing.below(pid):
+        if one.pid != pid:
+            try:
+                os.kill(one.pid, signal.SIGKILL)
+            except OSError:
+                continue

@@ -1,1 +1,0 @@
-"""WHERE: the host, or a sandbox and what shares it. Pure."""

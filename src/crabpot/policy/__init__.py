@@ -1,1 +1,0 @@
-"""WHICH: the tools a session may use. Pure."""

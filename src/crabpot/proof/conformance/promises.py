@@ -1,0 +1,66 @@
+"""What a promise is, and the words in which one is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from crabpot.model import ToolResult
+    from crabpot.proof.conformance.harness import Ground
+
+    Check = Callable[[Ground], Awaitable[None]]
+
+
+class Broken(AssertionError):
+    """A promise that was not kept: what was expected, and what came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """One behaviour. `sandbox_only` says that it means nothing on the host, where nothing is confined."""
+
+    name: str
+    check: Check
+    sandbox_only: bool = False
+
+
+class Chapter:
+    """The promises about one thing. Decorates a check, whose name is the promise: `@promise`."""
+
+    def __init__(self, *, sandbox_only: bool = False) -> None:
+        self.promises: list[Promise] = []
+        self._sandbox_only = sandbox_only
+
+    def __call__(self, check: Check) -> Check:
+        """Take a check in."""
+        self.promises.append(Promise(name=check.__name__, check=check, sandbox_only=self._sandbox_only))
+        return check
+
+
+def same(what: str, came: object, expected: object) -> None:
+    """Expect one value."""
+    if came != expected:
+        raise Broken(f"{what}: {came!r} came, {expected!r} was expected")
+
+
+def true(what: str, holds: object) -> None:
+    """Expect something to hold."""
+    if not holds:
+        raise Broken(f"{what}: it is {holds!r}")
+
+
+def good(result: ToolResult) -> dict[str, Any]:
+    """Expect a call to succeed, and give its data."""
+    if not result.success or result.error is not None:
+        raise Broken(f"a call failed: {result.error or result.exit_code}: {result.stderr[-300:]}")
+    return dict(result.data or {})
+
+
+def bad(result: ToolResult, *codes: str) -> str:
+    """Expect a call to fail with one of these codes, and give its message."""
+    if result.success or result.error is None or result.error.code not in codes:
+        raise Broken(f"{' or '.join(codes)} was expected; success {result.success}, error {result.error}")
+    return result.error.message

@@ -1,0 +1,82 @@
+"""Carry attacks out, one after the other, and say what came of each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from crabpot.proof.verify.bait import laid_out
+from crabpot.proof.verify.catalogue import chosen
+from crabpot.proof.verify.claims import Finding, NotCarriedOut, Opened
+from crabpot.proof.verify.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    from crabpot.gateway import Gateway
+    from crabpot.proof.verify.claims import Claim
+
+# No attack needs longer; one that does is not carried out.
+_LONGEST_S = 90.0
+
+
+@asynccontextmanager
+async def targets(
+    open_gateway: Callable[[], Gateway],
+    session: str = "agent:main:verify",
+    other: str = "agent:main:verify-neighbour",
+    *,
+    guarded: tuple[str, ...] = (),
+) -> AsyncIterator[Target]:
+    """Lay out the bait, then open a gateway, and give a session of it to attack, with a neighbour."""
+    async with laid_out() as bait:
+        gateway = open_gateway()
+        try:
+            yield Target(gateway, session, bait, other=Target(gateway, other, bait), guarded=guarded)
+        finally:
+            await gateway.close()
+
+
+async def verify(
+    target: Target,
+    *,
+    only: Collection[str] | None = None,
+    begins: Callable[[Claim], None] | None = None,
+    progress: Callable[[Finding], None] | None = None,
+) -> list[Finding]:
+    """Attack, and give one finding for each claim: those named in `only` (claims or groups), or all.
+
+    A session on the host is refused: there is nothing to break out of, and the attacks would hit the host.
+    """
+    _ = target.spec
+    findings = []
+    for claim in chosen(only):
+        if begins is not None:
+            begins(claim)
+        finding = await carry_out(claim, target)
+        findings.append(finding)
+        if progress is not None:
+            progress(finding)
+    return findings
+
+
+async def carry_out(claim: Claim, target: Target) -> Finding:
+    """Carry out the attack of one claim."""
+    if given_away := target.gives_away(claim):
+        return Finding(claim=claim, result=Opened(by=given_away), seconds=0.0)
+    began = time.perf_counter()
+    result: Finding | None = None
+    try:
+        async with asyncio.timeout(_LONGEST_S):
+            outcome = await claim.attack(target)
+        degraded = None if outcome.held else await target.degraded(claim.excused_by)
+        result = Finding(claim=claim, result=outcome, seconds=time.perf_counter() - began, degraded=degraded)
+    except NotCarriedOut as error:
+        reason = error
+    except TimeoutError:
+        reason = NotCarriedOut(f"the attack did not end within {_LONGEST_S:g} s")
+    except Exception as error:  # noqa: BLE001  a mistake in one attack must not hide what the others found
+        reason = NotCarriedOut(f"{type(error).__name__}: {error}")
+    return result or Finding(claim=claim, result=reason, seconds=time.perf_counter() - began)

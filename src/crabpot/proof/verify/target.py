@@ -1,0 +1,238 @@
+"""What is attacked: one session of a gateway, and a second one beside it for claims about neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from typing import TYPE_CHECKING, Any
+
+from crabpot.approvals.desk import Desk
+from crabpot.approvals.requests import Answer
+from crabpot.backends.base import greeting
+from crabpot.config.load import from_text
+from crabpot.config.places import find_config
+from crabpot.decide import placement, sessions
+from crabpot.decide.elevation import Way, ways
+from crabpot.decide.patterns import matches
+from crabpot.host_commands.plan import Host, check
+from crabpot.proof.verify.claims import NotCarriedOut, Outcome
+from crabpot.proof.verify.impostor import Impostor
+from crabpot.proof.verify.programs import program, read_report
+from crabpot.spec import hardening
+from crabpot.spec.network import proxy_environment
+from crabpot.spec.seccomp.numbers import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.approvals.requests import Request
+    from crabpot.gateway import Gateway
+    from crabpot.host_commands.plan import Plan
+    from crabpot.model import ToolResult
+    from crabpot.proof.verify.bait import Bait
+    from crabpot.proof.verify.claims import Claim
+    from crabpot.proof.verify.programs import Report
+    from crabpot.settings import AgentSettings, Limits, Settings
+    from crabpot.spec.spec import SandboxSpec
+
+_TIMEOUT_S = 20.0
+_LINE_POLLS, _LINE_POLL_S = 200, 0.05
+
+
+def _way(argv: tuple[str, ...]) -> Way:
+    """Return a way out for a command that no pattern of the session's takes."""
+    return Way(pattern=f"{argv[0]} *", source="crabpot verify", approval=True, enabled=True)
+
+
+class Agreeing:
+    """An operator who agrees to everything, in one way."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def ask(self, _request: Request) -> Answer | None:
+        """Agree."""
+        return self._answer
+
+
+class Target:
+    """A session, attacked only in the ways that its agent has: tool calls through the gateway."""
+
+    def __init__(
+        self, gateway: Gateway, session: str, bait: Bait, *, other: Target | None = None, guarded: tuple[str, ...] = ()
+    ) -> None:
+        self.gateway = gateway
+        self.session = session
+        self.bait = bait
+        self.guarded = guarded
+        self._other = other
+        key = sessions.parse(session, default_agent=gateway.settings.default_agent)
+        self.agent: AgentSettings = gateway.settings.agent(key.agent)
+        self._placed = placement.decide(key, self.agent).answer
+
+    @property
+    def other(self) -> Target:
+        """The neighbour: a session of the same gateway with a sandbox of its own."""
+        if self._other is None:
+            raise NotCarriedOut("this claim needs a second sandbox, and there is none")
+        return self._other
+
+    @property
+    def limits(self) -> Limits:
+        """What the sandbox may use."""
+        return self.agent.sandbox.limits
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """The description of the sandbox; a session on the host has none."""
+        if self._placed.scope_key is None:
+            raise NotCarriedOut(f"{self.session} runs on the host")
+        return self.gateway.execution.describe(self.agent, self._placed.scope_key)[0]
+
+    @property
+    def workspace(self) -> str:
+        """Where its own folder is, as it sees it itself."""
+        return self.agent.workspace if self._placed.scope_key is None else hardening.WORKSPACE
+
+    @property
+    def proxy_variables(self) -> tuple[str, ...]:
+        """What the environment has beside the configured: the way to the gateway's own proxy, where there is one."""
+        if self._placed.scope_key is None or not self.spec.network.proxied:
+            return ()
+        return tuple(proxy_environment(self.spec.network))
+
+    @property
+    def has_image(self) -> bool:
+        """Whether its system comes from an image, rather than being the host's own programs."""
+        return self._placed.scope_key is not None and self.spec.backend == "docker"
+
+    def gives_away(self, claim: Claim) -> str | None:
+        """Say how the configuration itself opens what a claim is about; None if the claim is made."""
+        kind = self.spec.network.kind if self._placed.scope_key is not None else "none"
+        return f"network is {kind}, as configured: this is not claimed" if kind in claim.open_on else None
+
+    async def degraded(self, clause: str | None) -> str | None:
+        """Say how the backend announced that it keeps only a part of a clause here; None if it keeps all of it."""
+        if clause is None or self._placed.scope_key is None:
+            return None
+        _, clauses = await self.gateway.execution.registry.clauses(self.spec)
+        return next((one.how for one in clauses if one.name == clause and one.state == "degraded"), None)
+
+    def load(self, text: str) -> Settings:
+        """Read a configuration as the gateway would; ConfigError if it is refused."""
+        return from_text(text, None, self.gateway.execution.around, self.gateway.execution.environ)
+
+    def find(self, environ: Mapping[str, str], home: str) -> str | None:
+        """Look for a configuration as a gateway that is started here would."""
+        return find_config(None, environ, home)
+
+    def hash_of(self, spec: SandboxSpec) -> str:
+        """Give what tells one sandbox from another."""
+        return spec.hash
+
+    def desk(self) -> Desk:
+        """Open a desk over the gateway's own approvals, as another process of the operator's would; close it."""
+        return Desk(self.gateway.execution.around.state)
+
+    async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
+        """Plan a command for the host as a request of this session would; HostRefused says why not."""
+        execution = self.gateway.execution
+        host = Host(settings=self.gateway.settings, around=execution.around, environ=execution.environ)
+        way = next((way for way in ways(self.agent) if matches(way.pattern, argv)), None)
+        return await host.prepare(argv, self.agent, self.spec, way or _way(argv), cwd=cwd)
+
+    async def look_again(self, plan: Plan) -> None:
+        """Look at a plan once more as it is done just before its start; HostRefused if something has changed."""
+        await check(plan)
+
+    async def call(self, tool: str, **args: Any) -> ToolResult:
+        """Call a tool as the agent would."""
+        return await self.gateway.call(self.session, tool, args)
+
+    async def shell(self, command: str, *, timeout_s: float = _TIMEOUT_S, **args: Any) -> ToolResult:
+        """Run shell text inside."""
+        return await self.call("exec", command=command, timeout=timeout_s, **args)
+
+    async def leave(self, command: str, *, answer: Answer | None = None) -> ToolResult:
+        """Ask for a command on the host, where a pattern takes it and an operator agrees, or answers so."""
+        agreeing = Agreeing(answer or Answer(allowed=True, by="crabpot verify"))
+        detach = self.gateway.desk.attach(agreeing, scope_key=self.spec.scope_key)
+        try:
+            return await self.shell(command)
+        finally:
+            detach()
+
+    async def must_run(self, command: str, **args: Any) -> str:
+        """Run shell text that prepares an attack, and give what it printed; if it fails there is no attack."""
+        result = await self.shell(command, **args)
+        if not result.success:
+            said = result.error.message if result.error else result.stderr.strip()
+            raise NotCarriedOut(f"`{command:.60}` failed inside: {said:.200}")
+        return result.stdout
+
+    async def program(
+        self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any
+    ) -> ToolResult:
+        """Run a hostile program inside, whatever becomes of it."""
+        text = program(source, {"numbers": dict(numbers(platform.machine())), **given})
+        if not tty:
+            return await self.shell("exec python3 -I -", timeout_s=timeout_s, stdin=text)
+        # A terminal has no end of input but by a key, and would echo the program back.
+        await self.call("write", path=".hostile.py", content=text)
+        return await self.shell("exec python3 -I .hostile.py", timeout_s=timeout_s, tty=True)
+
+    async def python(self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any) -> Report:
+        """Run a hostile program that must live to tell."""
+        return read_report(await self.program(source, timeout_s=timeout_s, tty=tty, **given))
+
+    async def attack(self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any) -> Outcome:
+        """Run a hostile program; the claim stands if it gained nothing."""
+        report = await self.python(source, timeout_s=timeout_s, tty=tty, **given)
+        return Outcome(held=report.got is None, tried=report.tried, came_back=report.got or report.refused)
+
+    async def start(self, command: str) -> str:
+        """Start a background process that an attack needs, and give its id."""
+        started = await self.call("exec", command=command, background=True)
+        if not started.success or started.data is None:
+            raise NotCarriedOut(f"`{command:.60}` did not start inside: {started.error}")
+        return str(started.data["process"])
+
+    async def line_from(self, process: str) -> str:
+        """Wait for the first line that a background process prints."""
+        said = ""
+        for _ in range(_LINE_POLLS):
+            polled = await self.call("process", action="poll", id=process)
+            said += polled.stdout
+            if said.endswith("\n"):
+                return said.strip()
+            if not polled.data or not polled.data.get("running"):
+                break
+            await asyncio.sleep(_LINE_POLL_S)
+        raise NotCarriedOut(f"a background process said nothing: {polled.stderr.strip()[-200:]}")
+
+    async def end(self, process: str) -> None:
+        """End a background process."""
+        await self.call("process", action="kill", id=process)
+
+    async def stop(self) -> None:
+        """End the sandbox; the next call gets a fresh one over the same workspace."""
+        if self._placed.scope_key is not None:
+            await self.gateway.execution.fleet.stop((self._placed.where, self._placed.scope_key))
+
+    async def replace_runner(self, script: str) -> None:
+        """Put a program of the attacker's where the gateway has this session's runner."""
+        await self.stop()
+        spec, key = self.spec, self._placed.scope_key
+        assert key is not None
+
+        async def open_() -> Impostor:
+            return Impostor(script, greeting(spec))
+
+        version = self.hash_of(spec)
+        fleet = self.gateway.execution.fleet
+        await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune, agent=self.agent.id)
+
+    async def answers(self) -> bool:
+        """Tell whether the sandbox does what it is asked."""
+        result = await self.shell("echo alive", timeout_s=10.0)
+        return result.success and result.stdout == "alive\n"

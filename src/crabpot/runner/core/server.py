@@ -1,0 +1,286 @@
+"""The runner: takes frames off the wire, starts calls, and routes what follows to them until the stream ends."""
+
+from __future__ import annotations
+
+import posix
+import sys
+
+from ..exec import shell
+from ..exec.reaper import Reaper
+from ..upcalls.outgoing import Upcalls
+from .call import Call
+from .failure import ToolError, as_tool_error
+from .frames import FrameError
+from .hello import PROTOCOL, Hello, apply_limits
+from .landlock import confine
+from .loop import Loop
+from .prctl import forbid_privileges, shield_and_adopt
+from .signals import signal
+from .tools import Tools, is_truncated
+from .wire import Wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ..exec.process import Processes
+
+_STDERR = 2
+_PASSED_ON = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def ready() -> dict[str, Any]:
+    """The answer to hello."""
+    version = "%d.%d.%d" % sys.version_info[:3]
+    return {
+        "op": "ready",
+        "protocol": PROTOCOL,
+        "pid": posix.getpid(),
+        "python": version,
+        "uid": posix.getuid(),
+    }
+
+
+class Runner:
+    """One wire, one sandbox, and the calls that are under way."""
+
+    hello: Hello
+    reaper: Reaper
+
+    def __init__(
+        self, reader: int, writer: int, tools: Tools, *, loop: Loop | None = None, kind: type[Wire] = Wire
+    ) -> None:
+        self.tools = tools
+        self.loop = loop or Loop()
+        self._calls: dict[str, Call] = {}
+        self._context: Any = None
+        self._processes: Processes | None = None
+        self._wire = kind(self.loop, reader, writer, self._greet)
+        self._wire.on_relief = self._relieve
+        self.upcalls = Upcalls(self._wire)
+        self._operations: dict[str, Callable[[dict[str, Any], bytes], None]] = {
+            "input": self._input,
+            "cancel": self._cancel,
+            "resize": self._resize,
+            "signal": self._signal,
+            "ack": self._ack,
+            "data": self.upcalls.data,
+            "reply": self.upcalls.reply,
+        }
+
+    @property
+    def context(self) -> Any:
+        """What the file tools know of the sandbox; made when the first of them is called."""
+        if self._context is None:
+            self._context = self.tools.context(self.hello.workspace, self.hello.roots)
+        return self._context
+
+    @property
+    def processes(self) -> Processes:
+        """The commands in the background; most sandboxes never have one."""
+        if self._processes is None:
+            from ..exec.process import Processes  # noqa: PLC0415
+
+            self._processes = Processes(self.reaper, self.hello.output_limit)
+        return self._processes
+
+    def run(self) -> str:
+        """Serves until the stream ends, then ends all that was started; what was wrong with the stream, or nothing."""
+        try:
+            self.loop.run()
+        finally:
+            if hasattr(self, "reaper"):
+                self.reaper.kill_everything()
+        return self._wire.lost_because or ""
+
+    # --- frames -------------------------------------------------------------------------------------------------
+
+    def _greet(self, header: dict[str, Any], _payload: bytes) -> None:
+        # Not before it is greeted, so that a gateway of the same user can look at what is mounted; nothing runs yet.
+        shield_and_adopt()
+        self.hello = Hello(header)
+        apply_limits(self.hello)
+        if self.hello.writable:
+            forbid_privileges()
+            listed = self.hello.readable
+            confine(
+                self.hello.writable,
+                readable=("/",) if listed is None else listed,
+                walkable=() if listed is None else ("/",),
+                offline=self.hello.offline,
+            )
+        self.reaper = Reaper(self.loop, contained=self.hello.contained)
+        self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
+        if self.hello.proxy is not None:
+            from ..upcalls.proxy import Proxy  # noqa: PLC0415
+
+            Proxy(self, self.hello.proxy)
+        self._wire.handle = self._handle
+        if self.hello.shims:
+            from ..upcalls import shims  # noqa: PLC0415
+
+            shims.listen(self.loop, self.upcalls)
+        self._wire.send(ready())
+
+    def _handle(self, header: dict[str, Any], payload: bytes) -> None:
+        operation = header.get("op")
+        if operation is None:
+            self._start(Call(header, self._wire, self._ended))
+            return
+        handler = self._operations.get(operation) if type(operation) is str else None
+        if handler is None:
+            raise FrameError("an operation that does not exist")
+        handler(header, payload)
+
+    def _signalled(self, numbers: bytes) -> None:
+        if any(number in numbers for number in _END_SIGNALS):
+            self._wire.lose("")
+        self.reaper.collect()
+
+    def _relieve(self) -> None:
+        for call in list(self._calls.values()):
+            if call.job is not None:
+                call.job.relieved()
+        self.upcalls.relieved()
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def _start(self, call: Call) -> None:
+        if call.id in self._calls:
+            # Answered as a call of its own, so that the one that is under way keeps its place.
+            Call({"id": call.id}, self._wire, lambda _: None).fail(
+                ToolError("invalid_arguments", "a call with this id is under way")
+            )
+            return
+        self._calls[call.id] = call
+        try:
+            call.check()
+            self._dispatch(call)
+        except Exception as error:  # noqa: BLE001
+            call.fail(as_tool_error(error))
+
+    def _dispatch(self, call: Call) -> None:
+        name = call.tool
+        if name == "exec":
+            shell.start(call, self)
+        elif name == "run":
+            from ..exec import program  # noqa: PLC0415
+
+            program.start(call, self)
+        elif name == "process":
+            from ..exec import process  # noqa: PLC0415
+
+            process.start(call, self)
+        elif (name == "read" and call.stream) or (name == "write" and call.input):
+            from ..files import transfer  # noqa: PLC0415
+
+            call.job = transfer.Download(call, self) if name == "read" else transfer.Upload(call, self)
+        elif name in self.tools.inline:
+            result = self.tools.function(name)(call.args, self.context)
+            truncated = is_truncated(result)
+            call.finish(data=result.get("data"), truncated=truncated, payload=result.get("payload", b""))
+        elif name in self.tools.forked:
+            from .forked import Forked  # noqa: PLC0415
+
+            call.job = Forked(call, self, name)
+        else:
+            raise ToolError("not_found", "no tool is called %r" % name)
+
+    def _ended(self, call: Call) -> None:
+        del self._calls[call.id]
+
+    def _find(self, header: dict[str, Any]) -> Call | None:
+        """The call of a frame, or None: what was sent before the gateway knew of its end is no mistake."""
+        call_id = header.get("id")
+        if type(call_id) is not str:
+            raise FrameError("an operation without an id")
+        return self._calls.get(call_id)
+
+    def _input(self, header: dict[str, Any], payload: bytes) -> None:
+        call = self._find(header)
+        if call is None:
+            return
+        if payload:
+            call.receive(payload)
+        if header.get("eof") is True and call.job is not None:
+            call.job.feed_end()
+
+    def _cancel(self, header: dict[str, Any], _payload: bytes) -> None:
+        call = self._find(header)
+        if call is not None:
+            call.cancel()
+
+    def _resize(self, header: dict[str, Any], _payload: bytes) -> None:
+        call = self._find(header)
+        rows, cols = header.get("rows"), header.get("cols")
+        if not (shell.is_side(rows) and shell.is_side(cols)):
+            raise FrameError("a terminal size that is none")
+        if call is not None and call.job is not None:
+            call.job.resize(rows, cols)  # type: ignore[arg-type]
+
+    def _signal(self, header: dict[str, Any], _payload: bytes) -> None:
+        call = self._find(header)
+        name = header.get("signal")
+        number = getattr(signal, "SIG" + name, None) if type(name) is str and name in _PASSED_ON else None
+        if number is None:
+            raise FrameError("a signal that is not passed on")
+        if call is not None and call.job is not None:
+            call.job.signal(number)
+
+    def _ack(self, header: dict[str, Any], _payload: bytes) -> None:
+        size = header.get("n")
+        if type(size) is not int or size < 0:
+            raise FrameError("an acknowledgement of nothing")
+        if "up" in header:
+            self.upcalls.ack(header, size)
+            return
+        call = self._find(header)
+        if call is not None:
+            call.acknowledged(size)
+
+
+def _take_wire(argv: list[str]) -> tuple[int, int]:
+    """The two directions of the wire, as descriptors that no child inherits; all others that came along are closed."""
+    if argv and not (argv[1:] and "".join(argv[1:]).isdigit()):
+        raise SystemExit("usage: runner [--fd N]")
+    null = 0
+    while null <= _STDERR:  # 0 to 2 are taken first, so that the pipes of children come to lie above them.
+        null = posix.open("/dev/null", posix.O_RDWR)
+    reader, writer = (posix.dup(int(argv[1])) for _ in "rw") if argv else (posix.dup(0), posix.dup(1))
+    for fd in (0, 1):  # What prints must not print into the wire.
+        posix.dup2(null, fd)
+    close_all_but(reader, writer)
+    return reader, writer
+
+
+def close_all_but(*kept: int) -> None:
+    """Closes what came along, except for standard input and output and `kept`."""
+    for name in posix.listdir("/proc/self/fd"):
+        if int(name) > _STDERR and int(name) not in kept:
+            try:
+                posix.close(int(name))
+            except OSError:
+                continue  # The one that the listing itself used.
+
+
+def prepare_process() -> None:
+    """Makes this process fit to start others: signals are as they should be."""
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def main(argv: list[str], tools: Tools | None = None) -> int:
+    """The program."""
+    if argv and argv[0] != "--fd":
+        from ..socket import listening  # noqa: PLC0415
+
+        return listening.main(argv)
+    reader, writer = _take_wire(argv)
+    prepare_process()
+    reason = Runner(reader, writer, tools or Tools()).run()
+    if reason:
+        posix.write(_STDERR, b"crabpot runner: %s\n" % reason.encode("utf-8", "replace"))
+    return 1 if reason else 0

@@ -1,0 +1,87 @@
+"""Which tools there are and how each of them runs. The modules behind them are imported when first used."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any, Callable, Protocol
+
+    Function = Callable[[dict[str, Any], Any], dict[str, Any]]
+
+    class Writer(Protocol):
+        """Takes the content of a file piece by piece; it is there whole after `commit`, and not at all before."""
+
+        def write(self, data: bytes) -> object:
+            """The next piece."""
+
+        def commit(self) -> dict[str, Any]:
+            """All of it has come: what the tool says about the file."""
+            ...
+
+        def abort(self) -> None:
+            """No more comes."""
+
+
+class Tools:
+    """The tools of every sandbox. Another table in its place is how the server is tested by itself."""
+
+    # Short, so that they run between two rounds of the loop.
+    inline: tuple[str, ...] = ("read", "write", "edit", "ls", "apply_patch")
+    # May take for ever (a pattern that backtracks, a huge folder), so that they run in a process that can be ended.
+    forked: tuple[str, ...] = ("grep", "glob")
+
+    def function(self, name: str) -> Function:
+        """The function of an inline or forked tool."""
+        if name == "apply_patch":
+            from ..files import patch  # noqa: PLC0415
+
+            return patch.apply_patch
+        if name in ("grep", "glob"):
+            # Both before the fork: a child that had to import `re` first would take ten times as long.
+            import re  # noqa: F401, PLC0415
+
+            from ..search import search_tools  # noqa: PLC0415
+
+            return search_tools.grep if name == "grep" else search_tools.glob
+        from ..files import file_tools  # noqa: PLC0415
+
+        return file_tools.TOOLS[name]
+
+    def context(self, workspace: str, roots: tuple[str, ...]) -> Any:
+        """What file tools need to know about the sandbox."""
+        # Not by way of `files`: a sandbox that only ever runs commands never loads the file tools.
+        from ..files.context import Context  # noqa: PLC0415
+
+        return Context(workspace, roots)
+
+    def open_directory(self, context: Any, path: str) -> int:
+        """A descriptor of a folder that a command may start in."""
+        from ..files.context import open_directory  # noqa: PLC0415
+
+        return open_directory(context, path)
+
+    def stream_read(self, args: dict[str, Any], context: Any) -> Generator[bytes, None, dict[str, Any]]:
+        """A file in pieces, and at its end what a whole read says about it."""
+        from ..files import file_tools  # noqa: PLC0415
+
+        return file_tools.stream_read(args, context)
+
+    def input_writer(self, args: dict[str, Any], context: Any) -> Writer:
+        """A file that is about to be written from the input of a call."""
+        from ..files import file_tools  # noqa: PLC0415
+
+        return file_tools.InputWriter(args, context)
+
+
+class SharedTools(Tools):
+    """The same where many clients share the runner: whatever reads as much as an agent left there may take long."""
+
+    inline = ("write",)
+    forked = ("read", "edit", "ls", "apply_patch", "grep", "glob")
+
+
+def is_truncated(result: dict[str, Any]) -> bool:
+    """Whether a tool left something out of its result."""
+    data = result.get("data")
+    return bool(result.get("truncated") or (type(data) is dict and data.get("truncated")))

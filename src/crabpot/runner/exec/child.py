@@ -1,0 +1,184 @@
+"""One running command: its process tree, and the pumping of its three descriptors."""
+
+from __future__ import annotations
+
+import posix
+
+from ..core.loop import READ, WRITE
+from . import spawn
+from .tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from .reaper import Reaper
+    from .spawn import Spawned
+
+_READ_SIZE = 64 << 10
+# A pipe holds at most this much unless root enlarged it: what a command wrote before it ended is all in there.
+_DRAIN = 1 << 20
+_END_OF_FILE = b"\x04"
+
+
+class Child:
+    """Tells `on_output(stream, data)` what it writes and `on_gone()` when nothing is left of it."""
+
+    def __init__(
+        self,
+        reaper: Reaper,
+        start: Callable[[], Spawned],
+        *,
+        on_output: Callable[[str, bytes], None],
+        on_gone: Callable[[], None],
+        on_consumed: Callable[[int], None],
+    ) -> None:
+        spawned = start()
+        self._loop = reaper.loop
+        self._reaper = reaper
+        self._on_output = on_output
+        self._on_gone = on_gone
+        self._on_consumed = on_consumed
+        self._outputs = {"stdout": spawned.stdout, "stderr": spawned.stderr}
+        self._stdin = spawned.stdin
+        self._keep = spawned.keep
+        self._pending: list[memoryview] = []
+        self._pending_size = 0
+        self._ending = False
+        self._line_open = False
+        self.paused = False
+        for fd in (spawned.stdin, spawned.stdout, spawned.stderr, spawned.keep):
+            if fd >= 0:
+                self._loop.own(fd)
+        self.tree = Tree(reaper, spawned.pid, on_exit=self._drain, on_gone=self._close)
+        self.resume()
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether it runs on a pseudo-terminal."""
+        return self._keep >= 0
+
+    @property
+    def unread_input(self) -> int:
+        """How much input waits for the command to read it."""
+        return self._pending_size
+
+    # --- output -------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Reads no more of its output: the kernel then makes it wait."""
+        self.paused = True
+        for fd in self._outputs.values():
+            if fd >= 0:
+                self._loop.unwatch(fd)
+
+    def resume(self) -> None:
+        """Reads its output as it comes."""
+        self.paused = False
+        for name, fd in self._outputs.items():
+            if fd >= 0:
+                self._loop.watch(fd, READ, self._stdout_ready if name == "stdout" else self._stderr_ready)
+
+    def _stdout_ready(self) -> None:
+        self._read("stdout")
+
+    def _stderr_ready(self) -> None:
+        self._read("stderr")
+
+    def _read(self, name: str) -> int:
+        fd = self._outputs[name]
+        if fd < 0:
+            return 0
+        try:
+            data = posix.read(fd, _READ_SIZE)
+        except BlockingIOError:
+            return 0
+        except OSError:  # EIO is how a terminal says that nobody has it open any more.
+            data = b""
+        if data:
+            self._on_output(name, data)
+            return len(data)
+        self._outputs[name] = -1
+        self._loop.close_soon(fd)
+        if not self.tree.exited:
+            # Mostly it ended with this, and its exit status is there before the signal that announces it.
+            self._reaper.collect()
+        return 0
+
+    def _drain(self) -> None:
+        for name in self._outputs:
+            left = _DRAIN
+            while left > 0 and self._outputs[name] >= 0:
+                size = self._read(name)
+                left -= size or left
+
+    # --- input --------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Gives it `data` to read; tells `on_consumed` once it is in its pipe, or nobody is there to read it."""
+        if self._stdin < 0 or self._ending:
+            self._on_consumed(len(data))
+            return
+        self._pending.append(memoryview(data))
+        self._pending_size += len(data)
+        if len(self._pending) == 1:
+            self._write()
+
+    def end_input(self) -> None:
+        """Closes its standard input once all of `feed` is read."""
+        if self._stdin >= 0 and not self._ending:
+            if self.on_terminal:
+                # A terminal takes the character for the end only on an empty line; on a begun one, the second time.
+                self._pending.append(memoryview(_END_OF_FILE * 2 if self._line_open else _END_OF_FILE))
+            self._ending = True
+            self._write()
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Gives its terminal a new size."""
+        if self.on_terminal:
+            spawn.set_size(self._keep, rows, cols)
+
+    def _write(self) -> None:
+        while self._pending:
+            piece = self._pending[0]
+            try:
+                size = posix.write(self._stdin, piece)
+            except BlockingIOError:
+                self._loop.watch(self._stdin, WRITE, self._write)
+                return
+            except OSError:
+                self._drop_input()
+                return
+            if size:
+                self._line_open = piece[size - 1] != ord("\n")
+            if size == len(piece):
+                del self._pending[0]
+            else:
+                self._pending[0] = piece[size:]
+            self._count(size)
+        self._loop.unwatch(self._stdin)
+        if self._ending and not self.on_terminal:
+            self._drop_input()
+
+    def _drop_input(self) -> None:
+        if self._stdin >= 0:
+            self._loop.close_soon(self._stdin)
+            self._stdin = -1
+        self._pending = []
+        self._count(self._pending_size)
+
+    def _count(self, size: int) -> None:
+        counted = min(size, self._pending_size)
+        self._pending_size -= counted
+        if counted:
+            self._on_consumed(counted)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        self._drop_input()
+        for fd in (*self._outputs.values(), self._keep):
+            if fd >= 0:
+                self._loop.close_soon(fd)
+        self._outputs = dict.fromkeys(self._outputs, -1)
+        self._on_gone()

@@ -1,0 +1,76 @@
+"""What the kernel says about the processes of this machine, and signals that reach only the process that was meant."""
+
+from __future__ import annotations
+
+import posix
+
+from ..core.signals import signal
+
+
+def parent_of(pid: int) -> int:
+    """The parent of `pid`, or 0 when there is no such process.
+
+    A leader that ended while its threads go on looks like a zombie, so that the state is not asked: who is listed, is.
+    """
+    try:
+        fd = posix.open("/proc/%d/stat" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        line = posix.read(fd, 1024)
+    except OSError:
+        return 0
+    finally:
+        posix.close(fd)
+    # A process chooses its own name, brackets and spaces included: what follows the last one is the kernel's.
+    fields = line[line.rfind(b")") + 1 :].split(None, 2)
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def parents() -> dict[int, int]:
+    """Every visible process with its parent, newest first: what keeps forking to stay ahead is met while it lives.
+
+    /proc/<pid>/task/<tid>/children would cost less, but many kernels lack it, and it skips entries when processes end.
+    """
+    pids = sorted((int(name) for name in posix.listdir("/proc") if name.isdigit()), reverse=True)
+    found = {pid: parent_of(pid) for pid in pids}
+    return {pid: parent for pid, parent in found.items() if parent}
+
+
+def below(tops: list[int], family: dict[int, int]) -> dict[int, int]:
+    """`tops` and all that descends from them, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in family.items():
+        children.setdefault(parent, []).append(pid)
+    tree: dict[int, int] = {}
+    todo = list(tops)
+    for pid in todo:
+        if pid not in tree:
+            tree[pid] = family[pid]
+            todo.extend(children.get(pid, ()))
+    return tree
+
+
+def send(pid: int, parent: int, number: int) -> None:
+    """Signals `pid` if it still is the child of `parent` (or ours, who inherit it), never who took over its number."""
+    fd = -1
+    try:
+        fd = posix.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except (OSError, AttributeError):
+        fd = -1  # A kernel before 5.3 or a filter: the moment between check and signal stays.
+    try:
+        # Asked after the descriptor was opened: either this is the process that it holds, or that one is gone and the
+        # signal reaches nobody.
+        if parent_of(pid) not in (parent, posix.getpid()):
+            return
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, number)
+        else:
+            posix.kill(pid, number)
+    except OSError:
+        return  # It ended, or another user's privileges are out of our reach.
+    finally:
+        if fd >= 0:
+            posix.close(fd)

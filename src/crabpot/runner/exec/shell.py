@@ -1,0 +1,223 @@
+"""The tool `exec`: shell text becomes a process tree with a time limit, bounded output and one true exit code."""
+
+from __future__ import annotations
+
+import posix
+
+from ..core.call import Job
+from ..core.failure import ToolError, encode_text, from_os_error
+from ..core.frames import FrameError
+from ..core.hello import environment
+from ..core.signals import name_of
+from . import spawn
+from .child import Child
+from .output import BothEnds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ..core.call import Call
+    from ..core.server import Runner
+    from .spawn import Spawned
+
+# Beyond this, or 64 times what is kept, the command does nothing but burn the machine.
+_FLOOD = 64 << 20
+_FLOOD_FACTOR = 64
+_DEFAULT_TERM = b"xterm-256color"
+_MAX_SIDE = 1000
+
+
+_ARGUMENTS = ("command", "cwd", "timeout", "env", "stdin", "background", "tty")
+_TAKES = "command, cwd?, timeout?, env?, stdin?, background?, tty?"
+
+
+def start(call: Call, runner: Runner) -> None:
+    """Starts the command of an `exec` call, in its foreground or as a background process."""
+    stdin, launch = prepare(call, runner)
+    if call.args.get("background"):
+        call.finish(data={"process": runner.processes.start(call.args["command"], launch, stdin)})
+        return
+    # A person reads a terminal as it comes, and paces it; hours of an interactive shell are not a flood.
+    paced = call.stream and bool(call.args.get("tty"))
+    call.job = Foreground(call, runner, launch, stdin=stdin, paced=paced)
+
+
+def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
+    """Checks the arguments of an `exec` call and enters its folder: the text for stdin, and what starts it there."""
+    args = call.args
+    for name in args:
+        if name not in _ARGUMENTS:
+            raise ToolError("invalid_arguments", "exec has no argument %.80r; it takes %s" % (name, _TAKES))
+    if args.get("command") is None:
+        raise ToolError("invalid_arguments", "exec needs the argument command; it takes %s" % _TAKES)
+    command = _text(args.get("command"), "command")
+    if b"\0" in command:
+        raise ToolError("invalid_arguments", "command has a NUL byte")
+    if type(args.get("background")) not in (bool, type(None)):
+        raise ToolError("invalid_arguments", "background is neither true nor false")
+    stdin = None if args.get("stdin") is None else _text(args["stdin"], "stdin")
+    size = _terminal_size(args.get("tty"))
+    argv = [*runner.hello.shell, b"-c", command]
+    try:
+        env = {**runner.hello.env, **environment(args["env"])} if args.get("env") is not None else runner.hello.env
+    except FrameError as error:
+        raise ToolError("invalid_arguments", str(error)) from error
+    cwd = args.get("cwd")
+    if cwd == "":
+        raise ToolError("invalid_arguments", 'cwd is empty; the workspace itself is "."')
+    enter(call.cwd if cwd is None else cwd, runner)
+    if size is None:
+        piped = stdin is not None or call.input or bool(args.get("background"))
+        return stdin, lambda: spawn.spawn(argv, env, stdin=piped)
+    env = {b"TERM": _DEFAULT_TERM, **env}
+    rows, cols = size
+    return stdin, lambda: spawn.spawn_on_terminal(argv, env, rows, cols)
+
+
+class Foreground(Job):
+    """A command whose end is the end of the call. `paced`: all its output goes out, as fast as it is taken."""
+
+    def __init__(
+        self, call: Call, runner: Runner, launch: Callable[[], Spawned], *, stdin: bytes | None, paced: bool
+    ) -> None:
+        # Started before anything else is set up: the shell loads while the rest is done.
+        self._child = Child(
+            runner.reaper,
+            launch,
+            on_output=self._output,
+            on_gone=self._gone,
+            on_consumed=call.consumed if call.input else _ignore,
+        )
+        self._call = call
+        self._loop = runner.loop
+        self._error: ToolError | None = None
+        self._seen = 0
+        limit: int | None = runner.hello.output_limit
+        self._flood: int | None = max(_FLOOD, _FLOOD_FACTOR * runner.hello.output_limit)
+        if paced:
+            limit = self._flood = None
+        self._kept = {
+            name: BothEnds(limit, live=self._live(name) if call.stream else None) for name in ("stdout", "stderr")
+        }
+        if call.timeout_s is not None:
+            self._loop.set_timer(self, call.timeout_s, self._timed_out)
+        if stdin is not None and not call.input:
+            self._child.feed(stdin)
+            self._child.end_input()
+
+    def _live(self, name: str) -> Callable[[bytes], None]:
+        return lambda data: self._call.push(name, data)
+
+    def _output(self, name: str, data: bytes) -> None:
+        self._seen += len(data)
+        self._kept[name].add(data)
+        if self._flood is not None and self._seen > self._flood:
+            self._end(ToolError("output_limit", "more than %d bytes of output" % self._flood), at_once=True)
+        elif self._call.stream and not self._call.has_room:
+            self._child.pause()
+
+    def relieved(self) -> None:
+        """Goes on reading once what was read has found a way out."""
+        if self._child.paused and self._call.has_room:
+            self._child.resume()
+
+    def feed(self, data: bytes) -> None:
+        """Input of the call is the command's."""
+        self._child.feed(data)
+
+    def feed_end(self) -> None:
+        """Nor does the command get more."""
+        self._child.end_input()
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Passed on to the command's terminal."""
+        self._child.resize(rows, cols)
+
+    def signal(self, number: int) -> None:
+        """Goes to the command and what shares its process group, as from a terminal."""
+        tree = self._child.tree
+        if not tree.exited:
+            try:
+                posix.killpg(tree.pid, number)
+            except OSError:
+                return  # It is not its user's to signal any more, as after setuid.
+
+    def cancel(self) -> None:
+        """Ends the command as its time limit would."""
+        self._end(ToolError("cancelled", "the call was cancelled"), at_once=False)
+
+    def _timed_out(self) -> None:
+        self._end(
+            ToolError("timeout", "the time limit of %g s was reached" % (self._call.timeout_s or 0)),
+            at_once=False,
+        )
+
+    def _end(self, error: ToolError, *, at_once: bool) -> None:
+        if self._error is not None or self._child.tree.exited:
+            return
+        self._error = error
+        if at_once:
+            self._child.tree.kill()
+        else:
+            self._child.tree.terminate()
+
+    def _gone(self) -> None:
+        self._loop.clear_timer(self)
+        tree = self._child.tree
+        error = self._error
+        if tree.stuck and error is None:
+            error = ToolError("internal", "processes of this command could not be ended")
+        self._call.finish(
+            stdout=self._kept["stdout"].rest(),
+            stderr=self._kept["stderr"].rest(),
+            exit_code=None if error else tree.exit_code,
+            error=error,
+            truncated=any(kept.truncated for kept in self._kept.values()),
+            data={"signal": name_of(tree.signal)} if tree.signal and not error else None,
+        )
+
+
+def _text(value: object, name: str) -> bytes:
+    if type(value) is not str:
+        raise ToolError("invalid_arguments", "%s is not a string" % name)
+    return encode_text(value, name)
+
+
+def _terminal_size(tty: Any) -> tuple[int, int] | None:
+    if tty is None or tty is False:
+        return None
+    size = {"rows": 24, "cols": 80} if tty is True else tty
+    if type(size) is not dict or not all(is_side(size.get(side)) for side in ("rows", "cols")):
+        raise ToolError("invalid_arguments", "tty is neither true nor {rows, cols}")
+    return size["rows"], size["cols"]
+
+
+def is_side(value: object) -> bool:
+    """Whether a terminal can be so many characters long."""
+    return type(value) is int and 0 < value <= _MAX_SIDE
+
+
+def enter(cwd: object, runner: Runner) -> None:
+    """Goes where the command starts. The runner itself has no use for its current folder, and stays there."""
+    if cwd is None or cwd == runner.hello.workspace:
+        try:
+            posix.chdir(runner.hello.workspace)
+        except OSError as error:
+            raise from_os_error(error, runner.hello.workspace) from error
+        return
+    if type(cwd) is not str:
+        raise ToolError("invalid_arguments", "cwd is not a string")
+    if "\0" in cwd:
+        raise ToolError("invalid_arguments", "cwd has a NUL byte")
+    fd = runner.tools.open_directory(runner.context, cwd)
+    try:
+        posix.fchdir(fd)
+    except OSError as error:
+        raise from_os_error(error, cwd) from error
+    finally:
+        posix.close(fd)
+
+
+def _ignore(_size: int) -> None:
+    """Text that came with the call was never flow-controlled."""

@@ -1,0 +1,161 @@
+"""Starts one command: new session, default signals, and three descriptors of its own, which are all that it gets."""
+
+from __future__ import annotations
+
+import errno
+import posix
+
+from ..core.failure import ToolError, from_os_error
+from ..core.signals import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+# Python ignores these two in the runner, and an ignored signal stays ignored across exec; `yes | head` would not end.
+_DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
+_FAILURES = {errno.EAGAIN: "process_limit"}
+_COULD_NOT_START = 126
+
+
+class Spawned:
+    """A started process and our ends of its descriptors; -1 where there is none."""
+
+    __slots__ = ("keep", "pid", "stderr", "stdin", "stdout")
+
+    def __init__(self, *, pid: int, stdin: int, stdout: int, stderr: int, keep: int) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self.keep = keep
+
+
+def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: bytes | None = None) -> Spawned:
+    """Starts `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null.
+
+    `program` is the file to start where that is not what `argv` begins with.
+    """
+
+    def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
+        actions: list[Any] = [
+            (posix.POSIX_SPAWN_DUP2, child_stdout, 1),
+            (posix.POSIX_SPAWN_DUP2, child_stderr, 2),
+        ]
+        if child_stdin >= 0:
+            actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
+        else:
+            actions.append((posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0))
+        return _start(program or argv[0], argv, env, actions)
+
+    return _on_pipes(begin, stdin=stdin)
+
+
+def spawn_forked(body: Callable[[], None], *, stdin: bool, let_go: Callable[[], None]) -> Spawned:
+    """Starts a copy of the runner that has `body` to do, which ends by becoming a program."""
+
+    def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
+        try:
+            pid = posix.fork()
+        except OSError as error:
+            failure = from_os_error(error, "cannot start a command")
+            raise ToolError(_FAILURES.get(error.errno or 0, failure.code), failure.message) from error
+        if pid != 0:
+            return pid
+        try:
+            let_go()
+            for number in (*_DEFAULT_AGAIN, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            posix.setsid()
+            null = posix.open("/dev/null", posix.O_RDONLY) if child_stdin < 0 else child_stdin
+            for standard, fd in enumerate((null, child_stdout, child_stderr)):
+                posix.dup2(fd, standard)
+            body()
+        except Exception as error:  # noqa: BLE001  nothing of the parent's may run on in here
+            posix.write(2, b"crabpot runner: cannot start: %s\n" % repr(error).encode("utf-8", "replace"))
+        finally:
+            posix._exit(_COULD_NOT_START)  # noqa: SLF001
+
+    return _on_pipes(begin, stdin=stdin)
+
+
+def _on_pipes(begin: Callable[[int, int, int], int], *, stdin: bool) -> Spawned:
+    """Makes the pipes, has `begin(stdin, stdout, stderr)` start a process on their far ends, and keeps ours."""
+    fds: list[int] = []
+    try:
+        # Only our ends are non-blocking: a child may open its own pipe again by /proc/self/fd and drain it behind our
+        # back, and would have us wait for ever.
+        stdout, child_stdout = _pipe(fds)
+        stderr, child_stderr = _pipe(fds)
+        posix.set_blocking(stdout, False)
+        posix.set_blocking(stderr, False)
+        child_stdin = ours = -1
+        if stdin:
+            child_stdin, ours = _pipe(fds)
+            posix.set_blocking(ours, False)
+        pid = begin(child_stdin, child_stdout, child_stderr)
+    except BaseException:
+        for fd in fds:
+            posix.close(fd)
+        raise
+    for fd in (child_stdout, child_stderr, child_stdin):
+        if fd >= 0:
+            posix.close(fd)
+    return Spawned(pid=pid, stdin=ours, stdout=stdout, stderr=stderr, keep=-1)
+
+
+def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, cols: int) -> Spawned:
+    """Starts `argv` on a pseudo-terminal of its own, as the leader of its session."""
+    fds: list[int] = []
+    try:
+        try:
+            master, slave = posix.openpty()
+            fds = [master, slave]
+            name = posix.ttyname(slave)
+        except OSError as error:
+            raise ToolError("internal", "no pseudo-terminal: %s" % error.strerror) from error
+        set_size(master, rows, cols)
+        posix.set_blocking(master, False)
+        stdin = posix.dup(master)
+        fds.append(stdin)
+        actions: list[Any] = [
+            # Opened, not inherited: what a session leader opens first becomes its controlling terminal.
+            (posix.POSIX_SPAWN_OPEN, 0, name, posix.O_RDWR, 0),
+            (posix.POSIX_SPAWN_DUP2, 0, 1),
+            (posix.POSIX_SPAWN_DUP2, 0, 2),
+        ]
+        pid = _start(argv[0], argv, env, actions)
+    except BaseException:
+        for fd in fds:
+            posix.close(fd)
+        raise
+    # The slave stays open here: a program that closes its terminal and opens it again must not look as if it had ended.
+    return Spawned(pid=pid, stdin=stdin, stdout=master, stderr=-1, keep=slave)
+
+
+def set_size(terminal: int, rows: int, cols: int) -> None:
+    """Tells a terminal its size, and its foreground processes that it changed."""
+    import fcntl  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+    import termios  # noqa: PLC0415
+
+    size = b"".join(number.to_bytes(2, sys.byteorder) for number in (rows, cols, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+
+def _pipe(fds: list[int]) -> tuple[int, int]:
+    try:
+        pair = posix.pipe2(posix.O_CLOEXEC)
+    except OSError as error:
+        raise from_os_error(error, "cannot start a command") from error
+    fds.extend(pair)
+    return pair
+
+
+def _start(program: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
+    try:
+        # vfork beneath: no page table is copied, and the refusals of exec come back as errors, not as exit codes.
+        return posix.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=_DEFAULT_AGAIN)
+    except OSError as error:
+        failure = from_os_error(error, "cannot start %s" % argv[0].decode("utf-8", "replace"))
+        raise ToolError(_FAILURES.get(error.errno or 0, failure.code), failure.message) from error

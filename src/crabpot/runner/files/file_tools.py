@@ -1,0 +1,179 @@
+"""The file tools: read, write, edit and ls, and the two that move files of any size (stream_read, InputWriter)."""
+
+from __future__ import annotations
+
+import posix
+from _stat import S_ISDIR, S_ISLNK, S_ISREG
+
+from ..core import arguments
+from ..core.arguments import invalid
+from ..core.budget import Budget
+from ..core.failure import ToolError
+from .atomic import Addition, Replacement
+from .context import Context, entry_bytes, failed, open_directory
+from .reading import read, stream_read
+from .target import Target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["TOOLS", "Context", "InputWriter", "edit", "ls", "open_directory", "read", "stream_read", "write"]
+
+EDIT_LIMIT = 16 << 20
+MAX_ENTRIES = 2000
+
+_PATH = {"path": arguments.path}
+_WRITE_OPTIONS = {"encoding": arguments.choice("utf-8", "base64"), "append": arguments.flag}
+
+
+def write(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Replaces, creates or (append) extends a file, with the folders that it needs."""
+    values = arguments.take("write", args, {**_PATH, "content": arguments.text}, _WRITE_OPTIONS)
+    content: str = values.pop("content")
+    data = _from_base64(content) if values["encoding"] == "base64" else content.encode()
+    writer = InputWriter(values, ctx)
+    try:
+        writer.write(data)
+        return {"data": writer.commit()}
+    finally:
+        writer.abort()
+
+
+def _from_base64(content: str) -> bytes:
+    import binascii  # noqa: PLC0415
+
+    compact = "".join(content.split())
+    try:
+        data = binascii.a2b_base64(compact)
+    except ValueError as error:
+        raise invalid(f"content is not base64: {error}") from None
+    # The decoder skips what it does not know; what comes back otherwise was not base64.
+    if binascii.b2a_base64(data, newline=False).decode() != compact:
+        raise invalid("content is not base64: it holds characters outside of its alphabet, or wrong padding")
+    return data
+
+
+class InputWriter:
+    """A `write` whose content comes as raw bytes, piece by piece, in constant memory.
+
+    Nothing is visible before commit() unless `append` was asked for; abort() takes everything back, and after commit()
+    does nothing.
+    """
+
+    def __init__(self, args: dict[str, Any], ctx: Context) -> None:
+        values = arguments.take("write", args, _PATH, _WRITE_OPTIONS)
+        self._target = Target(ctx, values["path"], make=True)
+        try:
+            self._file = (
+                Addition(self._target) if values["append"] else Replacement(self._target, self._target.previous)
+            )
+        except ToolError:
+            self._target.close()
+            raise
+
+    def write(self, data: bytes) -> None:
+        """Adds `data` to what will be the file."""
+        self._file.write(data)
+
+    def commit(self) -> dict[str, Any]:
+        """Makes it the file; the data of the result."""
+        data = self._file.commit()
+        self._target.close()
+        return data
+
+    def abort(self) -> None:
+        """Leaves nothing behind; after commit() it does nothing."""
+        if self._target.folder >= 0:
+            self._file.abort()
+            self._target.close()
+
+
+def edit(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Replaces `old`, which must stand in the file once unless `all` is true; endings, mark and mode stay."""
+    from . import text  # noqa: PLC0415  # only an edit needs it
+
+    required = {**_PATH, "old": arguments.text, "new": arguments.text}
+    values = arguments.take("edit", args, required, {"all": arguments.flag})
+    old, new = values["old"].encode(), values["new"].encode()
+    if not old:
+        raise invalid("old is empty; it must be the text to replace (write makes a new file)")
+    if old == new:
+        raise invalid("old and new are the same; nothing would change")
+    target = Target(ctx, values["path"])
+    try:
+        if target.previous is None:
+            raise ToolError("not_found", f"{target.place.shown}: there is no such file")
+        mark, body = text.split_bom(target.read(EDIT_LIMIT))
+        if mark and old.startswith(mark):
+            old, new = old[len(mark) :], new.removeprefix(mark)
+        occurrences = text.Occurrences(body, old) if old else None
+        if occurrences is None or not occurrences.count:
+            raise ToolError("no_match", f"{target.place.shown} does not hold the text in old; white space counts")
+        if occurrences.count > 1 and not values["all"]:
+            raise ToolError(
+                "ambiguous_match",
+                f"old stands {occurrences.count} times in {target.place.shown}; add lines around it, or set all",
+            )
+        changed, count = occurrences.replaced(new)
+        replacement = Replacement(target, target.previous)
+        try:
+            replacement.write(mark + changed)
+            target.check_unchanged()
+            replacement.commit()
+        finally:
+            replacement.abort()
+    finally:
+        target.close()
+    return {"data": {"replacements": count}}
+
+
+def ls(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """The entries of a folder by name, MAX_ENTRIES at most; `modified` in seconds since 1970."""
+    values = arguments.take("ls", args, {}, {**_PATH, "all": arguments.flag})
+    place = ctx.locate(values["path"] or ".")
+    fd = ctx.open(place, posix.O_RDONLY | posix.O_DIRECTORY)
+    try:
+        names: list[bytes] = []
+        truncated = False
+        with posix.scandir(fd) as entries:
+            for entry in entries:
+                if values["all"] or not entry.name.startswith("."):
+                    names.append(entry_bytes(entry.name))
+                    # A folder of a million entries must not become a list of a million.
+                    if len(names) >= 4 * MAX_ENTRIES:
+                        names = sorted(names)[:MAX_ENTRIES]
+                        truncated = True
+        names.sort()
+        truncated = truncated or len(names) > MAX_ENTRIES
+        budget = Budget()
+        listed: list[dict[str, Any]] = []
+        for name in names[:MAX_ENTRIES]:
+            described = _describe(name, fd)
+            if described is not None and not budget.take(described["name"]):
+                truncated = True
+                break
+            listed += [described] if described else []
+    except OSError as error:
+        raise failed(error, place) from None
+    finally:
+        posix.close(fd)
+    return {"data": {"entries": listed, "truncated": truncated}}
+
+
+def _describe(name: bytes, folder: int) -> dict[str, Any] | None:
+    try:
+        state = posix.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None  # It went away since it was listed.
+    mode = state.st_mode
+    kind = "file" if S_ISREG(mode) else "directory" if S_ISDIR(mode) else "link" if S_ISLNK(mode) else "other"
+    return {
+        "name": name.decode("utf-8", "replace"),
+        "type": kind,
+        "size": state.st_size,
+        "modified": round(state.st_mtime, 3),
+    }
+
+
+TOOLS = {"read": read, "write": write, "edit": edit, "ls": ls}

@@ -1,0 +1,5 @@
+"""The tools grep and glob: walking a tree, ignoring, matching.
+
+May import: `core`, `files`.
+Must never enter: a search in the runner's own process.
+"""

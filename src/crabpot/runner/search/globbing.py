@@ -1,0 +1,103 @@
+"""Matches path patterns part by part while a tree is walked, so that only folders that can hold a match are entered."""
+
+from __future__ import annotations
+
+from ..core.arguments import invalid
+from .wildcard import expand_braces, translate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from re import Pattern
+    from typing import Callable
+
+    # How far each reading of the pattern has come: its number and the part that comes next.
+    State = frozenset[tuple[int, int]]
+
+_MAX_READINGS = 1000
+_FOLDERS = None
+
+
+class Glob:
+    """A pattern of the glob tool. `**` is any number of folders; what begins with a dot is found by a dot only."""
+
+    def __init__(self, pattern: str) -> None:
+        readings = expand_braces(pattern, _MAX_READINGS)
+        if readings is None:
+            raise invalid(f"the braces of the pattern make more than {_MAX_READINGS} patterns")
+        self._readings = [_compile(reading) for reading in readings]
+        self.folders = pattern.endswith("/")
+        self.start = self._close({(number, 0) for number in range(len(self._readings))})
+
+    def step(self, state: State, name: bytes, folder: bool, _taken_back: bool) -> State | None:  # noqa: FBT001
+        """The state after one more part of a path; None if no path that begins so can match."""
+        text = name.decode("utf-8", "surrogateescape")
+        hidden = text.startswith(".")
+        reached: set[tuple[int, int]] = set()
+        for number, at in state:
+            parts = self._readings[number]
+            if at == len(parts):
+                continue
+            part = parts[at]
+            if part is _FOLDERS:
+                if not hidden and folder:
+                    reached.add((number, at))
+                if not hidden and at == len(parts) - 1:
+                    reached.add((number, len(parts)))
+            elif part(text):
+                reached.add((number, at + 1))
+        return self._close(reached) if reached else None
+
+    def matches(self, state: State) -> bool:
+        """Whether the path that led to this state matches."""
+        return any(at == len(self._readings[number]) for number, at in state)
+
+    def _close(self, reached: set[tuple[int, int]]) -> State:
+        todo = list(reached)
+        for number, at in todo:
+            parts = self._readings[number]
+            if at < len(parts) - 1 and parts[at] is _FOLDERS and (number, at + 1) not in reached:
+                reached.add((number, at + 1))
+                todo.append((number, at + 1))
+        return frozenset(reached)
+
+
+def path_filter(pattern: str | None) -> Callable[[bytes], bool]:
+    """The filter of grep's `glob`: by name, or by path where the pattern has a slash; `!` in front turns it round."""
+    if pattern is None:
+        return lambda _path: True
+    wanted = not pattern.startswith("!")
+    bare = pattern if wanted else pattern[1:]
+    by_path = "/" in bare.rstrip("/")
+    regex = _regex(bare.lstrip("/"), braces=True)
+
+    def accepts(path: bytes) -> bool:
+        text = path.decode("utf-8", "surrogateescape")
+        return bool(regex.fullmatch(text if by_path else text.rpartition("/")[2])) is wanted
+
+    return accepts
+
+
+def _compile(reading: str) -> list[Callable[[str], bool] | None]:
+    if reading.startswith("/"):
+        raise invalid("the pattern is absolute; name the folder as path, and the pattern relative to it")
+    parts = [part for part in reading.split("/") if part not in ("", ".")]
+    if not parts:
+        raise invalid('the pattern is empty; "**" stands for every file')
+    if ".." in parts:
+        raise invalid("the pattern holds a .. part; name the folder as path instead")
+    return [_FOLDERS if part == "**" else _part(part) for part in parts]
+
+
+def _part(part: str) -> Callable[[str], bool]:
+    regex = _regex(part, braces=False)
+    dotted = part.startswith((".", "\\."))
+    return lambda name: (dotted or not name.startswith(".")) and regex.fullmatch(name) is not None
+
+
+def _regex(pattern: str, *, braces: bool) -> Pattern[str]:
+    import re  # noqa: PLC0415  # only a search needs it
+
+    expression = translate(pattern, braces=braces)
+    if expression is None:
+        raise invalid(f"{pattern!r:.80} is not a path pattern: a bracket, brace or backslash in it is not closed")
+    return re.compile(expression, re.DOTALL)

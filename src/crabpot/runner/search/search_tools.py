@@ -1,0 +1,161 @@
+"""The tools grep and glob: what they take, where they look, what they give back."""
+
+from __future__ import annotations
+
+import posix
+from _stat import S_ISDIR, S_ISREG
+
+from ..core import arguments
+from ..core.budget import Budget
+from ..files.context import READ_ONLY, not_regular
+from .globbing import Glob, path_filter
+from .lines import Matcher
+from .ripgrep import find_program, list_candidates
+from .walk import Walk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator
+
+    from ..files.context import Context, Place
+
+MAX_MATCHES = 1000
+MAX_PATHS = 10_000
+MAX_CONTEXT = 20
+LINE_LIMIT = 2000
+
+_GREP_OPTIONS = {
+    "path": arguments.path,
+    "glob": arguments.text,
+    "context": arguments.whole(0, MAX_CONTEXT),
+    "ignore_case": arguments.flag,
+    "limit": arguments.whole(1, MAX_MATCHES),
+}
+# What a glob may consist of to mean the same to ripgrep, for which `?` is one byte and not one character.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*")
+
+
+def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[str, Any]:
+    """Matching lines by path and number, from files that are neither ignored nor hidden nor binary.
+
+    The pattern is Python's `re`. ripgrep, where there is one, only says which files need no look; what matches is
+    always decided here, on files opened link-free below the folder. A file that `path` itself names is searched
+    whatever the rules say.
+    """
+    values = arguments.take("grep", args, {"pattern": arguments.text}, _GREP_OPTIONS)
+    matcher = Matcher(values["pattern"], ignore_case=bool(values["ignore_case"]))
+    accepts = path_filter(values["glob"])
+    results = _Results(matcher, values["context"] or 0, values["limit"] or 100)
+    place = ctx.locate(values["path"] or ".")
+    fd = ctx.open(place, READ_ONLY)
+    try:
+        state = posix.fstat(fd)
+        if S_ISREG(state.st_mode):
+            results.search(fd, ctx.show(place.absolute))
+        elif S_ISDIR(state.st_mode):
+            walk = Walk(ctx, place, fd, _skip_hidden)
+            program = find_program() if ripgrep else None
+            for path in _narrowed(program, walk, fd, matcher, values["glob"]) or _all_files(walk):
+                if accepts(path):
+                    _search_file(walk, path, results, ctx.show(_join(place, path)))
+                if results.truncated:
+                    break
+        else:
+            raise not_regular(state, place)
+    finally:
+        posix.close(fd)
+    return {"data": {"matches": results.matches, "truncated": results.truncated}}
+
+
+def _skip_hidden(state: Any, name: bytes, _folder: bool, taken_back: bool) -> Any:  # noqa: FBT001
+    # As ripgrep has it, a `!` rule brings back even a hidden name.
+    return state if taken_back or not name.startswith(b".") else None
+
+
+def _all_files(walk: Walk) -> Iterator[bytes]:
+    return (found.path for found in walk.entries(True) if found.regular)
+
+
+def _narrowed(program: bytes | None, walk: Walk, fd: int, matcher: Matcher, glob: str | None) -> Iterable[bytes] | None:
+    """The files that ripgrep could not rule out, in the order of all files; None without its help."""
+    if program is None or matcher.widened is None:
+        return None
+    name_glob = glob if glob is not None and _PLAIN.issuperset(glob) else None
+    candidates = list_candidates(program, fd, matcher.widened, name_glob)
+    if candidates is None:
+        return None
+    return iter([path for path in sorted(candidates) if walk.holds(path, True)])
+
+
+def _search_file(walk: Walk, path: bytes, results: _Results, shown: str) -> None:
+    try:
+        fd = walk.open(path)
+    except OSError:
+        return  # Gone, swapped for something else, or not ours to read.
+    try:
+        results.search(fd, shown)
+    except OSError:
+        return
+    finally:
+        posix.close(fd)
+
+
+class _Results:
+    """Collects the matches of one file after the other, up to the limit or what a frame can carry."""
+
+    def __init__(self, matcher: Matcher, context: int, limit: int) -> None:
+        self._matcher = matcher
+        self._context = context
+        self._limit = limit
+        self._budget = Budget()
+        self.matches: list[dict[str, Any]] = []
+        self.truncated = False
+
+    def search(self, fd: int, path: str) -> None:
+        for hit in self._matcher.hits(fd, self._context):
+            text = _cut(hit.text)
+            before, after = [_cut(line) for line in hit.before], [_cut(line) for line in hit.after]
+            if len(self.matches) == self._limit or not self._budget.take(path, text, *before, *after):
+                self.truncated = True
+                return
+            self.matches.append({"path": path, "line": hit.number, "text": text, "before": before, "after": after})
+
+
+def _cut(line: str) -> str:
+    line = line[:LINE_LIMIT]
+    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _join(place: Place, path: bytes) -> bytes:
+    return place.absolute.rstrip(b"/") + b"/" + path
+
+
+def glob(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Paths that match, newest first; files and links, or, with a slash at the pattern's end, folders."""
+    options = {"path": arguments.path, "limit": arguments.whole(1, MAX_PATHS)}
+    values = arguments.take("glob", args, {"pattern": arguments.text}, options)
+    pattern = Glob(values["pattern"])
+    limit = values["limit"] or 1000
+    place = ctx.locate(values["path"] or ".")
+    fd = ctx.open(place, posix.O_RDONLY | posix.O_DIRECTORY)
+    newest: list[tuple[int, bytes]] = []
+    truncated = False
+    try:
+        for found in Walk(ctx, place, fd, pattern.step).entries(pattern.start, stamped=True):
+            if found.folder is pattern.folders and pattern.matches(found.state):
+                newest.append((-found.modified_ns, found.path))
+                # Only the newest count, so that a tree of millions of files needs no list of millions.
+                if len(newest) > 4 * limit:
+                    newest, truncated = sorted(newest)[:limit], True
+    finally:
+        posix.close(fd)
+    newest.sort()
+    budget = Budget()
+    paths: list[str] = []
+    for _, path in newest[:limit]:
+        shown = ctx.show(_join(place, path))
+        if not budget.take(shown):
+            truncated = True
+            break
+        paths.append(shown)
+    return {"data": {"paths": paths, "truncated": truncated or len(newest) > limit}}

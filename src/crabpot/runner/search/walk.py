@@ -1,0 +1,176 @@
+"""Goes through the files below a folder in the order of their paths, without those that .gitignore rules leave out.
+
+Links are never followed: every folder and file is opened from the folder that the search began in, link-free.
+"""
+
+from __future__ import annotations
+
+import posix
+from _stat import S_ISREG
+
+from ..files.beneath import Anchor
+from ..files.context import READ_ONLY, entry_bytes
+from .ignore import SIZE_LIMIT, Rules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator
+
+    from ..files.context import Context, Place
+
+    # Each file of rules, what a path needs before it to begin at that file, and how much of the path is dropped.
+    Chain = tuple[tuple[Rules, str, int], ...]
+    # From a folder's state, an entry's name, whether it is a folder and whether a `!` rule took it back:
+    # the entry's state, or None to leave it out.
+    Step = Callable[[Any, bytes, bool, bool], Any]
+
+_LIST = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC
+
+
+class Found:
+    """An entry: its path from where the search began, and when it was changed if that was asked for."""
+
+    __slots__ = ("folder", "modified_ns", "path", "regular", "state")
+
+    def __init__(self, path: bytes, state: Any, *, folder: bool, regular: bool, modified_ns: int) -> None:
+        self.path = path
+        self.state = state
+        self.folder = folder
+        self.regular = regular
+        self.modified_ns = modified_ns
+
+
+class Walk:
+    """What a search sees below one folder; `step` has the last word on every entry that no rule leaves out."""
+
+    def __init__(self, ctx: Context, place: Place, folder: int, step: Step) -> None:
+        self._opener = ctx.opener
+        self._place = place
+        self._base = Anchor(place.absolute, folder, confined=True)
+        self._step = step
+        self._chains: dict[bytes, Chain | None] = {b"": self._extend(self._inherited(), b"")}
+
+    def open(self, path: bytes) -> int:
+        """A descriptor of a regular file that was found; OSError if it is none any more."""
+        fd = self._opener.open(self._base, path, READ_ONLY, follow=False)
+        if not S_ISREG(posix.fstat(fd).st_mode):
+            posix.close(fd)
+            raise OSError(0, "not a regular file")
+        return fd
+
+    def entries(self, start: Any, *, stamped: bool = False) -> Iterator[Found]:
+        """Everything in the order of the paths' bytes, a folder before what is in it."""
+        open_folders = [self._list(b"", self._chains[b""] or (), start, stamped=stamped)]
+        while open_folders:
+            for found, chain in open_folders[-1]:
+                yield found
+                if found.folder:
+                    open_folders.append(self._list(found.path, chain, found.state, stamped=stamped))
+                    break
+            else:
+                open_folders.pop()
+
+    def holds(self, path: bytes, start: Any) -> bool:
+        """Whether entries() would come to a file of this path."""
+        folder, _, name = path.rpartition(b"/")
+        chain = self._chain_of(folder, start)
+        return chain is not None and self._judge(chain, path, name, start, folder=False) is not None
+
+    def _chain_of(self, folder: bytes, start: Any) -> Chain | None:
+        # Upwards to what is known, then down again: a loop, since a tree may be deeper than Python recurses.
+        unknown = []
+        while folder not in self._chains:
+            unknown.append(folder)
+            folder = folder.rpartition(b"/")[0]
+        chain = self._chains[folder]
+        for below in reversed(unknown):
+            name = below.rpartition(b"/")[2]
+            if chain is not None:
+                admitted = self._judge(chain, below, name, start, folder=True) is not None
+                chain = self._extend(chain, below) if admitted else None
+            self._chains[below] = chain
+        return chain
+
+    def _list(self, path: bytes, chain: Chain, state: Any, *, stamped: bool) -> Iterator[tuple[Found, Chain]]:
+        try:
+            fd = self._opener.open(self._base, path, _LIST, follow=False)
+        except OSError:
+            return iter(())  # Gone, swapped for a link, or not ours to read.
+        listed: list[tuple[bytes, Found]] = []
+        if path:
+            chain = self._extend(chain, path)
+        try:
+            with posix.scandir(fd) as entries:
+                for entry in entries:
+                    name = entry_bytes(entry.name)
+                    folder = entry.is_dir(follow_symlinks=False)
+                    verdict = self._judge(chain, _join(path, name), name, state, folder=folder)
+                    if verdict is None:
+                        continue
+                    regular = entry.is_file(follow_symlinks=False)
+                    modified_ns = _modified_ns(entry) if stamped else 0
+                    found = Found(_join(path, name), verdict, folder=folder, regular=regular, modified_ns=modified_ns)
+                    # With the slash a folder sorts to where the paths inside of it belong.
+                    listed.append((name + b"/" if folder else name, found))
+        except OSError:
+            pass  # The folder was removed while it was read; what was listed so far stands.
+        finally:
+            posix.close(fd)
+        listed.sort(key=_by_name)
+        return iter([(found, chain) for _, found in listed])
+
+    def _judge(self, chain: Chain, path: bytes, name: bytes, state: Any, *, folder: bool) -> Any:
+        if name == b".git":
+            return None
+        ignored: bool | None = None
+        if chain:
+            text, last = path.decode("latin-1"), name.decode("latin-1")
+            for rules, lead, drop in reversed(chain):
+                ignored = rules.verdict(lead + text[drop:], last, folder=folder)
+                if ignored is not None:
+                    break
+        return None if ignored else self._step(state, name, folder, ignored is False)
+
+    def _extend(self, chain: Chain, folder: bytes) -> Chain:
+        rules = self._read_rules(_join(self._place.relative, folder))
+        return chain if rules is None else (*chain, (rules, "", len(folder) + 1 if folder else 0))
+
+    def _inherited(self) -> Chain:
+        """The rules of the folders above the one that is searched, up to its root."""
+        if not self._place.anchor.confined:
+            return ()
+        chain: list[tuple[Rules, str, int]] = []
+        parts = self._place.relative.split(b"/") if self._place.relative else []
+        for depth in range(len(parts)):
+            rules = self._read_rules(b"/".join(parts[:depth]))
+            if rules is not None:
+                chain.append((rules, b"/".join([*parts[depth:], b""]).decode("latin-1"), 0))
+        return tuple(chain)
+
+    def _read_rules(self, folder: bytes) -> Rules | None:
+        """The rules in a folder of the root; here a link is followed, as far as it stays inside."""
+        try:
+            fd = self._opener.open(self._place.anchor, _join(folder, b".gitignore"), READ_ONLY)
+        except OSError:
+            return None
+        try:
+            return Rules(posix.read(fd, SIZE_LIMIT)) if S_ISREG(posix.fstat(fd).st_mode) else None
+        except OSError:
+            return None
+        finally:
+            posix.close(fd)
+
+
+def _join(folder: bytes, name: bytes) -> bytes:
+    return folder + b"/" + name if folder and name else folder or name
+
+
+def _modified_ns(entry: posix.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime_ns
+    except OSError:
+        return 0  # It went away since it was listed.
+
+
+def _by_name(listed: tuple[bytes, Found]) -> bytes:
+    return listed[0]

@@ -1,0 +1,246 @@
+"""The private folders that outlive their sandboxes: who they belong to, when they were used, and when they go."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot.errors import SandboxUnavailable
+from crabpot.state.ownership import make_own
+from crabpot.state.removal import remove_mapped_tree, remove_tree
+from crabpot.state.untrusted import open_regular, read_handle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from crabpot.settings import Prune, Settings
+    from crabpot.spec.spec import SandboxSpec
+
+FOLDER = "sandboxes"
+_NOTE = ".json"
+# A session key has 4096 characters at most, which JSON may spell sixfold.
+_LARGEST_NOTE = 64 * 1024
+# On its way out: what a removal that was interrupted left is found by this, and nothing else is called so.
+_GONE = ".gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One private folder and the note beside it, which the sandbox cannot reach."""
+
+    name: str
+    scope_key: str
+    agent: str
+    created: float
+    used: float
+    folder: str
+
+
+class Hold:
+    """Keeps one folder from being pruned by another process while a sandbox uses it."""
+
+    def __init__(self, handle: int, folder: str) -> None:
+        self._handle = handle
+        self._folder = folder
+
+    def pass_on(self, spec: SandboxSpec, agent: str) -> bool:
+        """Make a folder that was held alone the private one of a spec, and share it; False if there already is one."""
+        if os.path.lexists(spec.workspace):
+            return False
+        written = _note(spec, agent)
+        # In one piece, and over all of what was there: whoever is killed here must leave a note that can be read.
+        os.pwrite(self._handle, written.ljust(os.fstat(self._handle).st_size), 0)
+        try:
+            # The same file by a second name, so the lock holds from the first moment that another gateway finds it.
+            os.link(self._folder + _NOTE, spec.workspace + _NOTE)
+        except FileExistsError:
+            return False
+        try:
+            # The mount inside is of the folder itself, not of its name, and goes along.
+            os.rename(self._folder, spec.workspace)
+        except OSError:
+            os.unlink(spec.workspace + _NOTE)
+            raise
+        os.unlink(self._folder + _NOTE)
+        self._folder = spec.workspace
+        fcntl.flock(self._handle, fcntl.LOCK_SH)
+        return True
+
+    def abandon(self) -> None:
+        """Let go of it because its sandbox did not open, and leave nothing of a folder that has nothing in it."""
+        # Whoever else holds it keeps it, and so do files that an earlier sandbox left.
+        with suppress(OSError):
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                os.rmdir(self._folder)
+            os.unlink(self._folder + _NOTE)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of it; safe to call twice."""
+        if self._handle >= 0:
+            os.utime(self._handle)
+            os.close(self._handle)
+            self._handle = -1
+
+
+def is_stale(prune: Prune, *, used: float, made: float, now: float) -> bool:
+    """Tell whether something was idle, or is old, beyond what the configuration keeps."""
+    return now - used > prune.idle_hours * 3600 or now - made > prune.max_age_days * 86400
+
+
+async def hold(state: str, spec: SandboxSpec, agent: str) -> Hold:
+    """Note whose folder this is, and that it is in use; wait if it is just being removed."""
+    return await _hold(state, spec, agent, fcntl.LOCK_SH)
+
+
+async def hold_alone(state: str, spec: SandboxSpec, agent: str) -> Hold:
+    """The same for one that nobody else is to use until it is passed on."""
+    return await _hold(state, spec, agent, fcntl.LOCK_EX)
+
+
+async def _hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold:
+    while True:
+        held = _try_to_hold(state, spec, agent, lock)
+        if held is not None:
+            return held
+        await asyncio.sleep(0.005)
+
+
+def _note(spec: SandboxSpec, agent: str) -> bytes:
+    return json.dumps({"scope_key": spec.scope_key, "agent": agent, "created": time.time()}).encode()
+
+
+def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold | None:
+    folder = os.path.join(state, FOLDER)
+    make_own(state)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    note = os.path.join(folder, spec.name + _NOTE)
+    _write_once(note, _note(spec, agent))
+    try:
+        handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, lock | fcntl.LOCK_NB)
+        # A note that was unlinked between its opening and the lock holds nothing.
+        if os.fstat(handle).st_nlink:
+            _check_owner(note, spec)
+            os.utime(handle)
+            return Hold(handle, note.removesuffix(_NOTE))
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def _check_owner(note: str, spec: SandboxSpec) -> None:
+    """A name holds 32 bits of its key's digest: another session's key can be made to have the same one."""
+    kept = _read(note)
+    if kept is None or kept.scope_key != spec.scope_key:
+        owner = "somebody else" if kept is None else repr(kept.scope_key)
+        raise SandboxUnavailable(f"the folder {spec.name} belongs to {owner}; give this session another key")
+
+
+def _write_once(note: str, written: bytes) -> None:
+    """Make the note whole or not at all: two gateways may be at it at once."""
+    if os.path.exists(note):
+        return
+    draft = f"{note}.{os.urandom(4).hex()}"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(written)
+        with suppress(FileExistsError):
+            os.link(draft, note)
+    finally:
+        os.unlink(draft)
+
+
+def listed(state: str) -> Iterator[Kept]:
+    """List what is kept, by name."""
+    for path in _entries(state, _NOTE):
+        kept = _read(path)
+        if kept is not None:
+            yield kept
+
+
+def _entries(state: str, ending: str) -> list[str]:
+    folder = os.path.join(state, FOLDER)
+    try:
+        return [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if entry.endswith(ending)]
+    except FileNotFoundError:
+        return []
+
+
+def _read(path: str) -> Kept | None:
+    try:
+        handle = open_regular(path)
+        try:
+            note: dict[str, Any] = json.loads(read_handle(handle, path, most=_LARGEST_NOTE))
+            used = os.fstat(handle).st_mtime
+        finally:
+            os.close(handle)
+        folder = path.removesuffix(_NOTE)
+        return Kept(
+            name=os.path.basename(folder),
+            scope_key=str(note["scope_key"]),
+            agent=str(note["agent"]),
+            created=float(note["created"]),
+            used=used,
+            folder=folder,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def prune(state: str, settings: Settings, *, now: float) -> list[Kept]:
+    """Remove the folders that are stale by their agent's settings; one in use is left alone."""
+
+    def stale(kept: Kept) -> bool:
+        keep = settings.agent(kept.agent).sandbox.prune
+        return is_stale(keep, used=kept.used, made=kept.created, now=now)
+
+    return remove(state, stale)
+
+
+def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
+    """Remove the folders that `wanted` names and nobody uses."""
+    taken = [kept for kept in listed(state) if wanted(kept) and _take_away(kept)]
+    for path in _entries(state, _GONE):
+        # What cannot be removed now is tried again by the next pruning.
+        with suppress(OSError):
+            try:
+                remove_tree(path)
+            except PermissionError:
+                remove_mapped_tree(path)
+    return taken
+
+
+def _take_away(kept: Kept) -> bool:
+    """Rename the folder and unlink its note under the lock; the long part of removing it needs none."""
+    note = kept.folder + _NOTE
+    try:
+        handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(FileNotFoundError):
+            os.rename(kept.folder, f"{kept.folder}.{os.urandom(4).hex()}{_GONE}")
+        os.unlink(note)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True

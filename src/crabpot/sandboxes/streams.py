@@ -1,0 +1,35 @@
+"""What a door connects to a call, and how much of its output passed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crabpot.approvals.desk import Approver
+    from crabpot.wire.calls import Resizes, Source
+    from crabpot.wire.in_flight import Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """What a door connects to a call: its input, who takes its output, its terminal's sizes, and whom to ask."""
+
+    source: Source | None = None
+    sink: Sink | None = None
+    resizes: Resizes | None = None
+    approver: Approver | None = None
+
+    def counted(self, sizes: dict[str, int]) -> Streams:
+        """Give the same, and add to `sizes` the bytes of each stream: what a sink took is in no result."""
+        return self if self.sink is None else replace(self, sink=counting(self.sink, sizes))
+
+
+def counting(sink: Sink, sizes: dict[str, int]) -> Sink:
+    """Give a sink that adds to `sizes` how many bytes of each stream `sink` was handed."""
+
+    async def take(stream: str, data: bytes) -> None:
+        sizes[stream] = sizes.get(stream, 0) + len(data)
+        await sink(stream, data)
+
+    return take

@@ -1,0 +1,5 @@
+"""Whose turn it is: shares of threads and room that no agent can take from the others, and an event loop on demand.
+
+May import: decide and below.
+Must never enter: what the work is about.
+"""

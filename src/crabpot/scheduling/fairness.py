@@ -1,0 +1,109 @@
+"""Room that no agent can take from the others: so much for a scope, an agent, all agents, and the gateway itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from crabpot.decide.scope import ACTING_FOR
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crabpot.decide.scope import Principal
+
+Job = TypeVar("Job")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """How many at once: for one scope, for one agent, for all agents together, and for the gateway itself."""
+
+    scope: int
+    agent: int
+    agents: int
+    own: int
+
+
+@dataclass(slots=True)
+class Line(Generic[Job]):
+    """What has room and what waits for it, each by whose it is. Those who wait are served in turn."""
+
+    allowed: Allowance
+    inside: Counter[Any] = field(default_factory=Counter)
+    waiting: dict[Principal | None, deque[Job]] = field(default_factory=dict)
+
+    def join(self, whose: Principal | None, job: Job) -> None:
+        """Wait behind what is there for the same scope."""
+        self.waiting.setdefault(whose, deque()).append(job)
+
+    def next(self) -> Job | None:
+        """Let the first in that has room; whoever was served last goes behind all others."""
+        for whose, jobs in self.waiting.items():
+            if self.full(whose) is None:
+                job = jobs.popleft()
+                del self.waiting[whose]
+                if jobs:
+                    self.waiting[whose] = jobs
+                self.enter(whose)
+                return job
+        return None
+
+    def enter(self, whose: Principal | None) -> None:
+        """Take room."""
+        self.inside.update(_counted(whose))
+
+    def leave(self, whose: Principal | None) -> None:
+        """Give it back."""
+        for key in _counted(whose):
+            self.inside[key] -= 1
+            if not self.inside[key]:
+                del self.inside[key]
+
+    def full(self, whose: Principal | None) -> str | None:
+        """Say who has taken all the room that this one may have, or None."""
+        if whose is None:
+            return "the gateway" if self.inside[None] >= self.allowed.own else None
+        allowed = (self.allowed.agents, self.allowed.agent, self.allowed.scope)
+        takers = ("all agents together", f"the agent {whose.agent}", whose.scope_key)
+        full = [self.inside[key] >= most for key, most in zip(_counted(whose), allowed, strict=True)]
+        return next((taker for taker, is_full in zip(takers, full, strict=True) if is_full), None)
+
+
+def _counted(whose: Principal | None) -> tuple[Any, ...]:
+    """Give what one counts as: one of all agents', of this agent's, of this scope's; or the gateway's own."""
+    return (None,) if whose is None else ("agents", whose.agent, whose)
+
+
+class Slots:
+    """Turns at something of which there is only so much, for tasks of one loop."""
+
+    def __init__(self, allowed: Allowance) -> None:
+        self._line: Line[tuple[Principal | None, asyncio.Future[None]]] = Line(allowed)
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Have a turn for as long as a block lasts, on behalf of whoever the caller acts for."""
+        whose = ACTING_FOR.get()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.join(whose, (whose, turn))
+        self._serve()
+        try:
+            await turn
+            yield
+        finally:
+            # One that was cancelled before its turn came has nothing to give back.
+            if not turn.cancelled():
+                self._line.leave(whose)
+                self._serve()
+
+    def _serve(self) -> None:
+        while (found := self._line.next()) is not None:
+            whose, turn = found
+            if turn.done():
+                self._line.leave(whose)
+            else:
+                turn.set_result(None)

@@ -1,0 +1,103 @@
+"""Worker threads that no agent can take from the others: each scope, and each agent, has an allowance of its own.
+
+A thread that waits for ever cannot be ended. So it is counted against whoever it works for, and the rest of the pool
+goes on; what is beyond an allowance waits in its own line.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from crabpot.decide.scope import ACTING_FOR
+from crabpot.scheduling.fairness import Allowance, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crabpot.decide.scope import Principal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# How long an end waits for threads that are at work. One that is stuck would keep it waiting for ever.
+_PATIENCE_S = 5.0
+
+
+_WORKERS = Allowance(scope=4, agent=16, agents=64, own=16)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    whose: Principal | None
+    future: Future[Any]
+    work: Callable[[], Any]
+
+    def run(self) -> None:
+        if self.future.set_running_or_notify_cancel():
+            try:
+                self.future.set_result(self.work())
+            except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the answer
+                self.future.set_exception(error)
+
+
+class FairThreads(ThreadPoolExecutor):
+    """An executor that asks for whom each job is (`acting_for`). Event loops take nothing but a ThreadPoolExecutor.
+
+    Its threads are daemons: the interpreter does not wait for one that is stuck.
+    """
+
+    def __init__(self, allowed: Allowance = _WORKERS, *, name: str = "crabpot-worker") -> None:
+        super().__init__(1)
+        self._name = name
+        self._line: Line[_Job] = Line(allowed)
+        self._turn = threading.Condition()
+        self._ready: SimpleQueue[_Job] = SimpleQueue()
+        self._idle = 0
+        self._closed = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have a thread do this, on behalf of whoever the caller acts for."""
+        job = _Job(ACTING_FOR.get(), Future(), partial(fn, *args, **kwargs))
+        with self._turn:
+            if self._closed:
+                raise RuntimeError("the threads have ended")
+            self._line.join(job.whose, job)
+            self._dispatch()
+        return job.future
+
+    def _dispatch(self) -> None:
+        while (job := self._line.next()) is not None:
+            self._ready.put(job)
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            job = self._ready.get()
+            whose = job.whose
+            job.run()
+            # What it held must not live on until the next one comes.
+            del job
+            with self._turn:
+                self._line.leave(whose)
+                self._idle += 1
+                self._dispatch()
+                self._turn.notify_all()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  the base's
+        """Take no more, drop what waits, and wait a moment for what is at work: not for what is stuck."""
+        with self._turn:
+            self._closed = True
+            dropped = [job for jobs in self._line.waiting.values() for job in jobs]
+            self._line.waiting.clear()
+            for job in dropped:
+                job.future.cancel()
+            if wait:
+                self._turn.wait_for(lambda: not self._line.inside, _PATIENCE_S)

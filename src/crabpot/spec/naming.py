@@ -1,0 +1,15 @@
+"""The name of a sandbox: what people, files and containers call it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_SHOWN = 32
+
+
+def sandbox_name(scope_key: str) -> str:
+    """Name a sandbox: readable, safe as a file and container name, and distinct."""
+    shown = re.sub(r"[^a-z0-9._-]", "-", scope_key[:_SHOWN])
+    digest = hashlib.sha256(scope_key.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"crabpot-{shown}-{digest[:8]}"

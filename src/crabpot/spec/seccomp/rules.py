@@ -1,0 +1,137 @@
+"""Owns the shape of system call rules, and the answer that they give to one call."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOW_WORD = 0xFFFF_FFFF
+MAX_ARGS = 6
+
+# An x32 call is an x86_64 call with this bit in its number: the same kernel functions under other numbers,
+# which a deny-list of the plain numbers would miss.
+X32_BIT = 0x4000_0000
+
+# A tracer outside the sandbox skips a call by setting its number to -1: no x32 call, and no reason to kill.
+SKIPPED = 0xFFFF_FFFF
+
+
+class Answer(enum.IntEnum):
+    """What the kernel does with a call; the value is what a seccomp filter returns to say so."""
+
+    KILL_PROCESS = 0x8000_0000
+    """The whole process dies of SIGSYS."""
+    EPERM = 0x0005_0001
+    """The call fails: not permitted."""
+    ENOSYS = 0x0005_0026
+    """The call fails as if this kernel did not have it."""
+    EPROTONOSUPPORT = 0x0005_005D
+    """socket() fails as if the protocol's module were not there."""
+    EAFNOSUPPORT = 0x0005_0061
+    """socket() fails as if the address family were not there."""
+    ALLOW = 0x7FFF_0000
+    """The call is made."""
+
+    @property
+    def errno(self) -> int:
+        """The errno that the caller sees. Others than the E… answers have none; 0 would read as success."""
+        if not self.name.startswith("E"):
+            raise ValueError(f"{self.name} makes a call fail with no errno")
+        return self.value & 0xFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bits:
+    """One test of one argument: `args[index] & mask == value`.
+
+    Only the low 32 bits can be named. Every argument tested here is a 32-bit one to the kernel, which drops
+    the upper half of the register. A filter that compares all 64 bits lets TIOCSTI through as 0x1_0000_5412
+    (CVE-2019-10063), and refuses honest callers that leave rubbish or a sign up there.
+    """
+
+    index: int
+    value: int
+    mask: int = LOW_WORD
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < MAX_ARGS or self.mask & ~LOW_WORD or self.value & ~self.mask:
+            raise ValueError(f"not a test of the low 32 bits of an argument: {self}")
+
+    def holds(self, args: tuple[int, ...]) -> bool:
+        """Tell whether a call with these arguments passes this test."""
+        return args[self.index] & self.mask == self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """The answer to calls whose arguments pass every test."""
+
+    when: tuple[Bits, ...]
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A call whose answer hangs on its arguments: that of the first arm that applies."""
+
+    arms: tuple[Arm, ...]
+    otherwise: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One system call as the kernel shows it to a filter (struct seccomp_data)."""
+
+    arch: int
+    nr: int
+    args: tuple[int, ...] = (0,) * MAX_ARGS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All rules of a sandbox, by name of call. A name in several sets gets the strictest of its answers."""
+
+    allowed: frozenset[str]
+    guarded: Mapping[str, Guard] = field(default_factory=lambda: MappingProxyType({}))
+    refused: frozenset[str]
+    absent: frozenset[str]
+
+    def of(self, name: str) -> Answer | Guard:
+        """Find what these rules say of a call; what they do not name is not there."""
+        if name in self.refused:
+            return Answer.EPERM
+        if name in self.absent:
+            return Answer.ENOSYS
+        if name in self.guarded:
+            return self.guarded[name]
+        return Answer.ALLOW if name in self.allowed else Answer.ENOSYS
+
+    def refusing(self, *names: str) -> Rules:
+        """Make stricter rules: these, with more calls refused."""
+        return replace(self, refused=self.refused | frozenset(names))
+
+
+def decide(rules: Rules, machine: str, call: Call) -> Answer:
+    """Answer one call on a machine ("x86_64", "aarch64").
+
+    A foreign entry point (32-bit, x32) kills instead of failing: no honest program reaches one by accident, a
+    32-bit program whose every call fails would spin or crash far from the cause, and libseccomp, which makes
+    Docker's filters, kills too.
+    """
+    by_number = names(machine)
+    if call.arch != AUDIT_ARCHES[machine]:
+        return Answer.KILL_PROCESS
+    if machine == "x86_64" and X32_BIT <= call.nr != SKIPPED:
+        return Answer.KILL_PROCESS
+    rule = rules.of(by_number.get(call.nr, ""))
+    if isinstance(rule, Answer):
+        return rule
+    applying = (arm.answer for arm in rule.arms if all(bits.holds(call.args) for bits in arm.when))
+    return next(applying, rule.otherwise)

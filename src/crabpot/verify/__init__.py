@@ -1,1 +1,0 @@
-"""The attacks: one function for each claim, whose name is the claim."""

@@ -1,0 +1,257 @@
+"""Calls over a stream of frames: many in flight, answered once, streamed, cancelled, never waited for in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from crabpot.errors import SandboxLost
+from crabpot.runner.core.frames import FrameError, encode
+from crabpot.wire.flow import Window, pieces
+from crabpot.wire.in_flight import InFlight
+from crabpot.wire.replies import Reply, check_runner
+from crabpot.wire.stream import GRACE_S, FrameStream, fail
+from crabpot.wire.upcalls import Conversations
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping
+
+    from crabpot.wire.channel import Channel
+    from crabpot.wire.in_flight import Sink
+
+    Source = AsyncIterator[bytes]
+    Resizes = asyncio.Queue[tuple[int, int]]
+    Signals = AsyncIterator[str]
+
+Answer = TypeVar("Answer")
+
+# Only an answer holds what a tool found; greetings, questions and all that follows them are a few words.
+SHORT_LINE = 4 << 10
+_ANSWER = b'{"id":'
+
+# No terminal is longer or wider for a runner, whatever a window manager says.
+LONGEST_SIDE = 1000
+
+
+class Wire(FrameStream, Generic[Answer]):
+    """The calling end of a stream."""
+
+    @abstractmethod
+    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Answer:
+        """Read an answer; what came ahead of it in frames of its own is given beside it."""
+
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        super().__init__(channel, grace_s=grace_s)
+        self._calls: dict[str, InFlight[Answer]] = {}
+        self._count = 0
+        self._still_until = 0.0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @property
+    def busy(self) -> int:
+        """How many calls are in flight."""
+        return len(self._calls)
+
+    async def quiet(self) -> None:
+        """Wait until no call is in flight."""
+        await self._quiet.wait()
+
+    def freeze(self) -> None:
+        """The other side stands still: no answer is late until it goes on."""
+        self._still_until = math.inf
+
+    def thaw(self) -> None:
+        """It goes on, and has its grace again for what it should have ended meanwhile."""
+        self._still_until = self.loop.time() + self.grace_s
+
+    async def call(  # noqa: PLR0913  a call's three streams are optional and independent
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        *,
+        timeout_s: float,
+        source: Source | None = None,
+        sink: Sink | None = None,
+        resizes: Resizes | None = None,
+        signals: Signals | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header."""
+        # A runner that reads nothing would have the frames of all its calls wait in our memory.
+        if not self.writable.is_set():
+            await self.writable.wait()
+        if self.lost is not None:
+            raise SandboxLost(self.lost)
+        self._count += 1
+        header = {"id": str(self._count), "tool": tool, "args": args, "timeout": timeout_s}
+        if more is not None:
+            header.update(more)
+        if sink is not None:
+            header["stream"] = True
+        if source is not None:
+            header["input"] = True
+        try:
+            frame = encode(header)
+        except FrameError as error:
+            return self.read_answer(_unsendable(error), b"", b"", b"")
+        call = InFlight[Answer](str(self._count), sink, keep=self.keep, acknowledge=self._acknowledge)
+        call.answer = self.loop.create_future()
+        call.timer = self.loop.call_later(timeout_s + self.grace_s, self._overdue, call, timeout_s)
+        self._calls[call.id] = call
+        self._quiet.clear()
+        self.write(frame)
+        if source is None and sink is None and resizes is None and signals is None:
+            return await self._answer(call)
+        pumps = [
+            *([] if resizes is None else [self._resize(call, resizes)]),
+            *([] if signals is None else [self._signal(call, signals)]),
+        ]
+        return await self._answer_streamed(call, source, sink, pumps)
+
+    async def _answer(self, call: InFlight[Answer]) -> Answer:
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            await self._cancel(call)
+            raise
+
+    async def _cancel(self, call: InFlight[Answer]) -> None:
+        """Tell the runner, and wait for the call's end: a caller that has gone must leave nothing running."""
+        if call.id not in self._calls:
+            return
+        call.answer = self.loop.create_future()
+        call.timer.cancel()
+        call.timer = self.loop.call_later(self.grace_s, self._overdue, call, None)
+        call.discard()
+        self.send({"op": "cancel", "id": call.id})
+        with suppress(SandboxLost):
+            await call.answer
+
+    def _overdue(self, call: InFlight[Answer], timeout_s: float | None) -> None:
+        if call.behind or self.loop.time() < self._still_until:
+            # Its end may be waiting behind output that our own side is slow to take; and what is frozen ends nothing.
+            call.timer = self.loop.call_later(self.grace_s, self._overdue, call, timeout_s)
+            return
+        since = "it was cancelled" if timeout_s is None else f"its time limit of {timeout_s:g} s"
+        self.lose(f"the runner did not end a call within {self.grace_s:g} s after {since}")
+
+    async def _answer_streamed(
+        self, call: InFlight[Answer], source: Source | None, sink: Sink | None, pumps: list[Coroutine[Any, Any, None]]
+    ) -> Answer:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                pump = None if sink is None else tasks.create_task(call.pump(sink))
+                others = [tasks.create_task(one) for one in pumps]
+                if source is not None:
+                    call.input = Window()
+                    others.append(tasks.create_task(self._feed(call, call.input, source)))
+                try:
+                    answer = await self._answer(call)
+                    call.end_output()
+                    if pump is not None:
+                        await pump
+                finally:
+                    for task in others if pump is None else (*others, pump):
+                        task.cancel()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return answer
+
+    async def _feed(self, call: InFlight[Answer], window: Window, source: Source) -> None:
+        """Send a call's input no faster than the runner takes it."""
+        try:
+            async for data in source:
+                for piece in pieces(data):
+                    await window.take(len(piece))
+                    await self.writable.wait()
+                    self.send({"op": "input", "id": call.id}, piece)
+        finally:
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
+        self.send({"op": "input", "id": call.id, "eof": True})
+
+    async def _resize(self, call: InFlight[Answer], resizes: Resizes) -> None:
+        while True:
+            rows, cols = (max(1, min(side, LONGEST_SIDE)) for side in await resizes.get())
+            self.send({"op": "resize", "id": call.id, "rows": rows, "cols": cols})
+
+    async def _signal(self, call: InFlight[Answer], signals: Signals) -> None:
+        async for name in signals:
+            self.send({"op": "signal", "id": call.id, "signal": name})
+
+    def _acknowledge(self, call_id: str, size: int) -> None:
+        self.send({"op": "ack", "id": call_id, "n": size})
+
+    # --- what the stream calls ------------------------------------------------------------------------------------
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a frame that belongs to a call; there is no other."""
+        kind, call_id = header.get("op"), header.get("id")
+        call = self._calls.get(call_id) if type(call_id) is str else None
+        if call is None:
+            raise FrameError("a frame for no call that is in flight")
+        if kind is None:
+            answer = self.read_answer(header, payload, call.kept("stdout"), call.kept("stderr"))
+            del self._calls[call.id]
+            call.timer.cancel()
+            if not self._calls:
+                self._quiet.set()
+            if not call.answer.done():
+                call.answer.set_result(answer)
+        elif kind == "output":
+            call.receive(header.get("stream"), payload)
+        elif kind == "ack" and call.input is not None:
+            call.input.acknowledged(header.get("n"))
+        else:
+            raise FrameError("a frame of no known kind")
+
+    def give_up(self, reason: str) -> None:
+        """End every call that is in flight."""
+        calls, self._calls = self._calls, {}
+        self._quiet.set()
+        for call in calls.values():
+            call.timer.cancel()
+            if not call.answer.done():
+                fail(call.answer, reason)
+
+
+class RunnerWire(Wire[Reply]):
+    """The wire to a runner, whose every answer is checked, and which may begin conversations of its own."""
+
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        super().__init__(channel, grace_s=grace_s)
+        self.conversations = Conversations(self)
+
+    def admit(self, line: bytearray) -> None:
+        """Refuse a long line that is no answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed.
+
+        What calls itself an answer and is something else is parsed once, and held by nobody.
+        """
+        if len(line) > SHORT_LINE and not line.startswith(_ANSWER):
+            raise FrameError(f"a line of more than {SHORT_LINE} bytes that is no answer")
+
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a frame of a conversation, or of a call."""
+        if "up" in header:
+            self.conversations.take(header, payload)
+        else:
+            super().take(header, payload)
+
+    def give_up(self, reason: str) -> None:
+        """End every call, and every conversation."""
+        super().give_up(reason)
+        self.conversations.give_up()
+
+    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
+        """Check an answer field by field."""
+        return check_runner(header, payload, stdout, stderr)
+
+
+def _unsendable(error: FrameError) -> dict[str, Any]:
+    message = f"the arguments cannot travel in one frame: {error}"
+    return {"success": False, "error": {"code": "invalid_arguments", "message": message}}

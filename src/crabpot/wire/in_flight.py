@@ -1,0 +1,114 @@
+"""One call in flight: its answer, and its output on the way to whoever takes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from crabpot.runner.core.frames import FrameError
+from crabpot.wire.flow import Intake, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Sink = Callable[[str, bytes], Awaitable[None]]
+
+Answer = TypeVar("Answer")
+
+_STREAMS = ("stdout", "stderr", "content")
+# From here on pieces are joined: a window full of single bytes would take a hundred times its size in memory.
+_MANY = 64
+
+
+class InFlight(Generic[Answer]):
+    """Lives from its frame until its answer. Without a sink its output is kept for the answer, up to a limit."""
+
+    answer: asyncio.Future[Answer]
+    timer: asyncio.TimerHandle
+
+    def __init__(self, call_id: str, sink: Sink | None, *, keep: int, acknowledge: Callable[[str, int], None]) -> None:
+        self.id = call_id
+        self.input: Window | None = None
+        self._keep = keep
+        self._acknowledge = acknowledge
+        self._intake: Intake | None = None
+        self._kept: dict[str, bytearray] = {}
+        self._queue: deque[tuple[str, bytes | bytearray]] = deque()
+        self._arrived: asyncio.Event | None = asyncio.Event() if sink is not None else None
+        self._ended = False
+        self._discards = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether it is the sink that output waits for."""
+        return bool(self._queue)
+
+    def receive(self, stream: Any, data: bytes) -> None:
+        """Take output; FrameError on what was not asked for or is more than was allowed."""
+        if stream not in _STREAMS:
+            raise FrameError("output of no known stream")
+        if self._intake is None:
+            # Not by way of this object: in a circle its output would stay until the collector comes by.
+            self._intake = Intake(partial(self._acknowledge, self.id))
+        self._intake.arrived(len(data))
+        if self._arrived is not None and not self._discards:
+            self._enqueue(stream, data)
+            self._arrived.set()
+            return
+        self._intake.took(len(data))
+        if self._discards:
+            return
+        if stream == "content":
+            raise FrameError("content that was not asked for")
+        self._kept.setdefault(stream, bytearray()).extend(data)
+        if sum(map(len, self._kept.values())) > self._keep:
+            raise FrameError("more output than the limit lets a result have")
+
+    def _enqueue(self, stream: str, data: bytes) -> None:
+        queue = self._queue
+        # Joined to the last piece of its stream, which is never the first of all: that one is in the sink's hands.
+        for at in range(-1, -4, -1) if len(queue) >= _MANY else ():
+            if queue[at][0] == stream:
+                joined = queue[at][1]
+                if isinstance(joined, bytes):
+                    joined = bytearray(joined)
+                    queue[at] = (stream, joined)
+                joined += data
+                return
+        queue.append((stream, data))
+
+    async def pump(self, sink: Sink) -> None:
+        """Hand output on at the pace of whoever takes it, until there is no more."""
+        assert self._arrived is not None
+        while True:
+            while self._queue:
+                stream, data = self._queue[0]
+                await sink(stream, bytes(data))
+                if self._discards:
+                    return
+                self._queue.popleft()
+                assert self._intake is not None
+                self._intake.took(len(data))
+            if self._ended:
+                return
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def end_output(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        if self._arrived is not None:
+            self._arrived.set()
+
+    def discard(self) -> None:
+        """Nobody wants its output any more; it is still acknowledged, since its end comes behind it."""
+        self._discards = True
+        if self._intake is not None:
+            self._intake.took(sum(len(data) for _, data in self._queue))
+        self._queue.clear()
+
+    def kept(self, stream: str) -> bytes:
+        """Give what was kept of a stream."""
+        return bytes(self._kept.get(stream, b""))

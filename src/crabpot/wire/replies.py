@@ -1,0 +1,117 @@
+"""A runner's answer, checked field by field: codes and text cross the wire, never types."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot.runner.core.frames import FrameError
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+CODES = frozenset(
+    "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_file exists "
+    "permission_denied read_only no_match ambiguous_match conflict outside timeout cancelled output_limit memory_limit "
+    "process_limit disk_limit sandbox_lost sandbox_unavailable internal".split()
+)
+
+# What a runner may claim of its own calls. Who decided, and whether the sandbox lives, only the gateway knows.
+FROM_RUNNER = CODES - {"denied", "approval_denied", "approval_timeout", "sandbox_lost", "sandbox_unavailable"}
+
+_HIGHEST_EXIT = 255
+# No tool's data is a quarter as deep; what is deeper would exhaust the stack of whoever writes it as JSON again.
+_DEEPEST = 32
+
+
+class BadReply(FrameError):
+    """An answer that no runner of ours gives; the sandbox that sent it is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a runner said of one call."""
+
+    success: bool
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    error: tuple[str, str] | None
+    truncated: bool
+    data: dict[str, Any] | None
+
+
+def check_runner(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
+    """Read a runner's answer, which may not speak for the gateway, nor say that a failure went well."""
+    reply = check(header, payload, stdout, stderr, codes=FROM_RUNNER)
+    if reply.success and (reply.error is not None or reply.exit_code):
+        raise BadReply("success contradicts the rest of it")
+    return reply
+
+
+def check(
+    header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes, *, codes: AbstractSet[str] = CODES
+) -> Reply:
+    """Read an answer; `stdout` and `stderr` are what came ahead of it in frames of their own."""
+    data = header.get("data")
+    if data is not None and type(data) is not dict:
+        raise BadReply("data is not an object")
+    exit_code = header.get("exit_code")
+    if exit_code is not None and (type(exit_code) is not int or not 0 <= exit_code <= _HIGHEST_EXIT):
+        raise BadReply("exit_code is not a number from 0 to 255")
+    data = None if data is None else clean(data)
+    if payload:
+        data = {} if data is None else data
+        data["content"] = _content(data.get("encoding"), payload)
+    return Reply(
+        success=_flag(header.get("success"), "success"),
+        stdout=_text(header.get("stdout", ""), stdout),
+        stderr=_text(header.get("stderr", ""), stderr),
+        exit_code=exit_code,
+        error=_error(header.get("error"), codes),
+        truncated=_flag(header.get("truncated", False), "truncated"),
+        data=data,
+    )
+
+
+def _content(encoding: Any, payload: bytes) -> str:
+    if encoding == "base64":
+        return base64.b64encode(payload).decode("ascii")
+    return payload.decode("utf-8", "replace")
+
+
+def _flag(value: Any, name: str) -> bool:
+    if type(value) is not bool:
+        raise BadReply(f"{name} is not true or false")
+    return value
+
+
+def _error(value: Any, codes: AbstractSet[str]) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    code = value.get("code") if type(value) is dict else None
+    if type(code) is not str or code not in codes:
+        raise BadReply("error has no code that may be given")
+    return code, _text(value.get("message", ""))
+
+
+def _text(value: Any, ahead: bytes = b"") -> str:
+    if type(value) is not str:
+        raise BadReply("text is not a string")
+    cleaned: str = clean(value)
+    return ahead.decode("utf-8", "replace") + cleaned if ahead else cleaned
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """Replace halves of surrogate pairs, which JSON can spell and no door could print or send on."""
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if kind is not dict and kind is not list:
+        return value
+    if depth >= _DEEPEST:
+        raise BadReply(f"data nested deeper than {_DEEPEST}")
+    if kind is dict:
+        return {clean(key): clean(item, depth + 1) for key, item in value.items()}
+    return [clean(item, depth + 1) for item in value]

@@ -1,0 +1,152 @@
+"""A stream of frames to the other side: greeting it, writing to it, and losing it. What arrives on it is hostile."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+from crabpot.errors import SandboxLost, SandboxUnavailable
+from crabpot.runner.core.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crabpot.wire.channel import Channel
+
+PROTOCOL = 1
+
+# After its own time limit a runner has this long to end the call before the gateway ends the sandbox.
+GRACE_S = 5.0
+
+_READ = 128 * 1024
+
+
+class FrameStream(asyncio.BufferedProtocol):
+    """Lives from the greeting until it is lost, which happens once, for a reason that can be told."""
+
+    @abstractmethod
+    def take(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take one frame; FrameError loses the stream."""
+
+    @abstractmethod
+    def give_up(self, reason: str) -> None:
+        """Tell whoever waits that nothing more comes."""
+
+    def admit(self, line: bytearray) -> None:
+        """Look at a line before it is parsed; FrameError loses the stream."""
+
+    def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.grace_s = grace_s
+        self.keep = 0
+        self.lost: str | None = None
+        self.ready: dict[str, Any] = {}
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._channel = channel
+        self._reader = FrameReader(self.admit)
+        # Read into again and again: to allocate so much for every short frame costs more than the rest of reading it.
+        self._scratch = memoryview(bytearray(_READ))
+        self._transport: asyncio.Transport | None = None
+        self._greeted: asyncio.Future[dict[str, Any]] = self.loop.create_future()
+
+    @classmethod
+    async def connect(
+        cls, channel: Channel, hello: Mapping[str, Any], *, timeout_s: float, grace_s: float = GRACE_S
+    ) -> Self:
+        """Greet the other side and wait until it is ready."""
+        made = cls(channel, grace_s=grace_s)
+        # A result holds both streams up to the limit, and the mark of what was cut.
+        made.keep = 2 * hello["limits"]["output"] + ACK_EVERY
+        try:
+            async with asyncio.timeout(timeout_s):
+                await made.loop.create_connection(lambda: made, sock=channel.sock)
+                if channel.ready is None:
+                    made.send(dict(hello))
+                else:
+                    made._greeted.set_result(channel.ready)
+                made.ready = await made._greeted
+            if type(made.ready.get("protocol")) is not int or made.ready["protocol"] != PROTOCOL:
+                made.lose("the runner speaks another protocol")
+        except TimeoutError:
+            made.lose(f"the runner did not answer within {timeout_s:g} s")
+        except (FrameError, OSError) as error:
+            made.lose(f"it could not be greeted: {error}")
+        except SandboxLost:
+            pass
+        except BaseException:
+            made.lose("its opening was given up")
+            raise
+        if made.lost is not None:
+            raise SandboxUnavailable(f"the sandbox did not start: {made.lost}")
+        return made
+
+    def lose(self, reason: str) -> None:
+        """Give the other side up: nothing more is read from it or sent to it."""
+        if self.lost is not None:
+            return
+        self.lost = reason
+        self.writable.set()
+        if not self._greeted.done():
+            fail(self._greeted, reason)
+        self.give_up(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        """Send one frame; FrameError if it is too large to be one."""
+        self.write(encode(header, payload))
+
+    def write(self, frame: bytes) -> None:
+        """Send what is encoded already."""
+        if self.lost is None and self._transport is not None:
+            self._transport.write(frame)
+
+    # --- what asyncio calls ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=4 * MAX_PAYLOAD)
+        if self.lost is not None:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side ended, or its sandbox did."""
+        self.lose(f"its stream ended{f': {exc}' if exc else ''}")
+
+    def pause_writing(self) -> None:
+        """The kernel takes no more for now."""
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self.writable.set()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Say where to read to."""
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take frames. The first thing on the stream that is not to the letter is the last that is read."""
+        if self.lost is not None:
+            return
+        data = self._scratch[:nbytes]
+        try:
+            plain = self._channel.decode(bytes(data)) if self._channel.decode else data
+            for header, payload in self._reader.feed(plain):
+                if header.get("op") == "ready" and not self._greeted.done():
+                    self._greeted.set_result(header)
+                else:
+                    self.take(header, payload)
+        except FrameError as error:
+            self.lose(f"it broke the wire: {error}")
+
+
+def fail(future: asyncio.Future[Any], reason: str) -> None:
+    """End a wait with SandboxLost."""
+    future.set_exception(SandboxLost(reason))
+    # Whoever waits gets it; asking once keeps asyncio from logging one that nobody waits for.
+    future.exception()

@@ -1,0 +1,67 @@
+"""The page and its plots: what is committed is what the committed results give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench import page, plots
+from bench.figures import Comparison, Curve, Report, Series
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def generated():
+    results = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    return page.files([Report.from_json(one) for one in results])
+
+
+def test_the_committed_page_and_plots_are_what_the_committed_results_give(generated):
+    assert {name for name, text in generated.items() if (DOCS / name).read_text(encoding="utf-8") != text} == set()
+
+
+def test_no_plot_is_left_over_from_an_earlier_run(generated):
+    assert {f"benchmarks/{file.name}" for file in (DOCS / "benchmarks").iterdir()} == set(generated) - {"benchmarks.md"}
+
+
+def test_every_plot_is_whole_and_every_picture_of_the_readme_is_there(generated):
+    for name, text in generated.items():
+        if name.endswith(".svg"):
+            assert ET.fromstring(text).tag.endswith("svg")
+    shown = [
+        part.split(")")[0] for part in (ROOT / "README.md").read_text(encoding="utf-8").split("](docs/benchmarks/")[1:]
+    ]
+    assert shown, "the readme shows some"
+    assert all((DOCS / "benchmarks" / name).exists() for name in shown)
+
+
+def test_a_peer_that_could_not_take_part_is_named_with_its_reason():
+    peers = {"docker CLI": {"absent": "no | engine <here>", "beyond": "runs any image"}}
+    text = page.files([Report(machine={"user": "root"}, peers=peers)])["benchmarks.md"]
+    assert "| docker CLI | could not take part: no \\| engine &lt;here> | runs any image |" in text
+
+
+def test_bars_are_in_order_and_names_cannot_break_the_picture():
+    names = {"slow <b>&": 0.2, "crabpot": 0.0004, "bare spawn": 0.001}
+    series = tuple(Series(name=name, values=(value,)) for name, value in names.items())
+    drawn = ET.fromstring(plots.bars(Comparison(id="x", what="x", limit="bare spawn", series=series)))
+    texts = [node.text for node in drawn.iter() if node.tag.endswith("text")]
+    assert [text for text in texts if text in names] == ["crabpot", "bare spawn", "slow <b>&"]
+    widths = [float(node.get("width")) for node in drawn.iter() if node.tag.endswith("rect")]
+    assert widths == sorted(widths)
+    assert all(width > 0 for width in widths)
+
+
+def test_a_line_stays_within_the_picture():
+    points = tuple(
+        (x, Series(name="s", values=(y,), unit="calls/s")) for x, y in ((1, 900.0), (64, 5123.0), (500, 1.0))
+    )
+    drawn = ET.fromstring(plots.lines(Curve(id="x", what="x", along="callers", lines={"exec": points})))
+    places = [(float(node.get("cx")), float(node.get("cy"))) for node in drawn.iter() if node.tag.endswith("circle")]
+    assert len(places) == 3
+    assert all(0 < x < 760 and 40 < y < 300 for x, y in places)

@@ -1,0 +1,344 @@
+"""The desk: everybody is asked, the first answer counts and counts once, and silence is a denial."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from crabpot.approvals import desk as desks
+from crabpot.approvals.desk import Desk
+from crabpot.approvals.requests import Answer, denied
+from crabpot.approvals.store import FILE_NAME, Store, StoreUnavailable
+
+YES = Answer(allowed=True, by="test")
+NO = denied("test", "not today")
+
+
+class Waits:
+    """An approver that shows the question, and leaves the answer to others."""
+
+    def __init__(self):
+        self.asked, self.withdrawn = [], []
+
+    async def ask(self, request):
+        self.asked.append(request.id)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.withdrawn.append(request.id)
+
+
+async def test_the_first_answer_counts_and_the_others_are_asked_no_longer(desk, a_request, scripted):
+    waits = Waits()
+    async with desk(waits, scripted(YES)) as made:
+        request = a_request()
+        assert await made.decide(request) == YES
+        assert waits.asked == waits.withdrawn == [request.id]
+        assert made.pending() == []
+        assert not made.answer(request.id, NO)
+
+
+async def test_a_denial_carries_its_reason(desk, a_request, scripted):
+    async with desk(scripted(NO)) as made:
+        answer = await made.decide(a_request())
+        assert (answer.allowed, answer.reason, answer.code) == (False, "not today", "approval_denied")
+
+
+async def test_without_anybody_to_ask_it_is_denied_at_once(desk, a_request):
+    async with desk() as made:
+        answer = await made.decide(a_request())
+        assert (answer.allowed, answer.by) == (False, "nobody")
+
+
+@pytest.mark.parametrize("result", [None, RuntimeError("broke")])
+async def test_approvers_that_cannot_answer_deny_once_all_of_them_have_said_so(desk, a_request, scripted, result):
+    async with desk(scripted(result), scripted(result)) as made:
+        answer = await made.decide(a_request())
+        assert (answer.allowed, answer.by) == (False, "nobody")
+    async with desk(scripted(result), scripted(YES)) as made:
+        assert (await made.decide(a_request())).allowed
+
+
+async def test_the_first_requests_of_a_gateway_may_come_at_once(desk, a_request, kit):
+    for _ in range(5):
+        async with desk(Waits()) as made:
+            deciding = [asyncio.create_task(made.decide(a_request())) for _ in range(20)]
+            await kit.until(lambda: len(made.pending()) == 20)
+            for one in made.pending():
+                assert made.answer(one.id, YES)
+            assert all(answer.allowed for answer in await asyncio.gather(*deciding))
+
+
+async def test_the_deadline_is_a_denial_of_its_own_code(desk, a_request):
+    async with desk(Waits()) as made:
+        request = a_request(deadline=time.time() + 0.05)
+        answer = await made.decide(request)
+        assert (answer.allowed, answer.code) == (False, "approval_timeout")
+        assert not made.answer(request.id, YES)
+
+
+async def test_a_deadline_that_has_passed_asks_nobody(desk, a_request):
+    waits = Waits()
+    async with desk(waits) as made:
+        assert (await made.decide(a_request(deadline=time.time() - 1))).code == "approval_timeout"
+
+
+async def test_an_approver_for_one_scope_hears_of_that_scope_alone(desk, a_request, scripted, tmp_path):
+    theirs, ours = scripted(NO), scripted(YES)
+    async with desk() as made:
+        detach = made.attach(theirs, scope_key="another")
+        made.attach(ours, scope_key="ours")
+        assert (await made.decide(a_request(scope_key="ours"))).allowed
+        assert not theirs.asked
+        detach()
+        assert (await made.decide(a_request(scope_key="another"))).by == "nobody"
+
+
+async def test_whoever_comes_later_is_asked_what_still_waits(desk, a_request, scripted, kit):
+    async with desk(Waits()) as made:
+        deciding = asyncio.create_task(made.decide(a_request()))
+        await kit.until(made.pending)
+        made.attach(scripted(YES))
+        assert (await deciding).allowed
+
+
+async def test_pages_may_look_and_answer_from_threads_of_their_own(desk, a_request):
+    async with desk(Waits()) as made:
+        deciding = [asyncio.create_task(made.decide(a_request())) for _ in range(10)]
+        seen = []
+        while len(seen) < 10:
+            found = await asyncio.gather(*(asyncio.to_thread(made.pending) for _ in range(4)))
+            new = {one.id for one in found[0]} - set(seen)
+            assert all(await asyncio.gather(*(asyncio.to_thread(made.answer, one, YES) for one in new)))
+            seen += new
+        assert all(answer.allowed for answer in await asyncio.gather(*deciding))
+
+
+async def test_an_answer_stored_by_another_process_is_noticed(desk, a_request, kit):
+    async with desk(Waits()) as made:
+        request = a_request()
+        deciding = asyncio.create_task(made.decide(request))
+        await kit.until(made.pending)
+        elsewhere = Store(os.path.dirname(made.store.file))
+        assert [one.id for one in elsewhere.pending()] == [request.id]
+        assert elsewhere.answer(request.id, YES)
+        assert not elsewhere.answer(request.id, NO)
+        assert await deciding == YES
+        elsewhere.close()
+
+
+async def test_a_caller_that_leaves_takes_its_request_along(desk, a_request, kit):
+    async with desk(Waits()) as made:
+        request = a_request()
+        deciding = asyncio.create_task(made.decide(request))
+        await kit.until(made.pending)
+        deciding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await deciding
+        assert made.pending() == []
+        assert not made.answer(request.id, YES)
+
+
+async def test_a_desk_that_closes_denies_what_waits(desk, a_request, kit):
+    async with desk(Waits()) as made:
+        deciding = asyncio.create_task(made.decide(a_request()))
+        await kit.until(made.pending)
+    answer = await deciding
+    assert (answer.allowed, answer.by) == (False, "restart")
+
+
+async def test_changes_are_watched_from_here_and_from_elsewhere(desk, a_request, kit):
+    async with desk(Waits()) as made:
+        seen = []
+
+        async def look():
+            async for pending in made.watch():
+                seen.append([one.id for one in pending])  # noqa: PERF401  it is looked at meanwhile
+
+        looking = asyncio.create_task(look())
+        request = a_request()
+        deciding = asyncio.create_task(made.decide(request))
+        await kit.until(lambda: [request.id] in seen)
+        elsewhere = Store(os.path.dirname(made.store.file))
+        elsewhere.answer(request.id, YES)
+        elsewhere.close()
+        await deciding
+        await kit.until(lambda: seen[-1] == [])
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_request, scripted, kit, monkeypatch):
+    monkeypatch.setattr(desks, "_MOST_OF_A_SCOPE", 3)
+    async with desk(Waits()) as made:
+        waiting = [asyncio.create_task(made.decide(a_request())) for _ in range(3)]
+        await kit.until(lambda: len(made.pending()) == 3)
+        refused = await made.decide(a_request())
+        assert "too many" in refused.reason
+        made.attach(scripted(YES), scope_key="another")
+        assert (await made.decide(a_request(scope_key="another"))).allowed
+        for one in made.pending():
+            made.answer(one.id, NO)
+        await asyncio.gather(*waiting)
+
+
+async def test_many_scopes_of_one_agent_cannot_fill_the_desk(desk, a_request, kit, monkeypatch):
+    monkeypatch.setattr(desks, "_MOST_OF_AN_AGENT", 12)
+    async with desk(Waits()) as made:
+        flood = [asyncio.create_task(made.decide(a_request(scope_key=f"s{number}"))) for number in range(40)]
+        await kit.until(lambda: sum(task.done() for task in flood) == 40 - 12)
+        refused = next(task.result() for task in flood if task.done())
+        assert "requests of the agent main wait" in refused.reason
+        asked = asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs")))
+        await kit.until(lambda: len(pending := made.pending()) == 13 and any(one.agent == "other" for one in pending))
+        for one in made.pending():
+            made.answer(one.id, YES if one.agent == "other" else NO)
+        assert (await asked).allowed
+        await asyncio.gather(*flood)
+
+
+async def test_a_full_desk_still_takes_the_first_requests_of_who_has_few(desk, a_request, kit, monkeypatch):
+    monkeypatch.setattr(desks, "_MOST", 20)
+    async with desk(Waits()) as made:
+        flood = [asyncio.create_task(made.decide(a_request(agent=f"a{n % 2}", scope_key=f"s{n}"))) for n in range(40)]
+        await kit.until(lambda: sum(task.done() for task in flood) == 20)
+        asked = [asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs"))) for _ in range(10)]
+        await kit.until(lambda: sum(one.agent == "other" for one in made.pending()) == 8)
+        for one in made.pending():
+            made.answer(one.id, NO)
+        await asyncio.gather(*flood, *asked)
+
+
+async def test_a_store_that_cannot_be_written_lets_nothing_through(desk, a_request, scripted):
+    async with desk(scripted(YES)) as made:
+        made.store.announce()
+        with sqlite3.connect(made.store.file) as db:
+            db.execute("ALTER TABLE requests RENAME TO hidden")
+        db.close()
+        with pytest.raises(StoreUnavailable, match="cannot be written"):
+            await made.decide(a_request())
+
+
+async def test_the_store_is_private_whatever_the_umask(desk, a_request, scripted, tmp_path):
+    before = os.umask(0)
+    try:
+        async with desk(scripted(YES)) as made:
+            await made.decide(a_request())
+            for name in os.listdir(tmp_path / "state"):
+                assert stat.S_IMODE(os.stat(tmp_path / "state" / name).st_mode) == 0o600, name
+    finally:
+        os.umask(before)
+
+
+def test_a_link_in_the_place_of_the_store_is_refused(tmp_path):
+    (tmp_path / FILE_NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreUnavailable):
+        Store(str(tmp_path))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+ASKS_AND_DIES = """
+import asyncio, json, os, sys
+from crabpot.elevation.approvals import Desk
+from crabpot.elevation.requests import Request
+class Waits:
+    async def ask(self, request):
+        print("asked", flush=True)
+        await asyncio.Event().wait()
+async def main():
+    desk = Desk(sys.argv[1])
+    desk.attach(Waits())
+    await desk.decide(Request.from_json(json.loads(sys.argv[2])))
+asyncio.run(main())
+"""
+
+
+def test_what_a_dead_gateway_asked_is_denied_and_can_no_longer_be_answered(tmp_path, a_request):
+    state, first, second = str(tmp_path), a_request(), a_request()
+    for request in (first, second):
+        command = [sys.executable, "-c", ASKS_AND_DIES, state, json.dumps(request.as_json())]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as asking:
+            assert asking.stdout.readline() == b"asked\n"
+            operator = Store(state)
+            assert [one.id for one in operator.pending()] == [request.id]
+            asking.kill()
+            asking.wait()
+        if request is first:
+            assert not operator.answer(request.id, YES)
+        else:
+            restarted = Store(state)
+            restarted.announce()
+            restarted.close()
+        assert operator.pending() == []
+        ((answer,),) = operator.read("SELECT answer FROM requests WHERE id = ?", (request.id,))
+        assert json.loads(answer)["by"] == "restart"
+        operator.close()
+
+
+# --- 200 at once ----------------------------------------------------------------------------------------------------------
+
+
+def answer_all(state, name, ids, results):
+    """In a process of its own: answer every request, half of them with yes, and tell which of them counted."""
+    store = Store(state)
+    counted = []
+    for position, request_id in enumerate(ids):
+        allowed = (position + name) % 2 == 0
+        answer = Answer(allowed=True, by=f"process {name}") if allowed else denied(f"process {name}")
+        if store.answer(request_id, answer):
+            counted.append((request_id, allowed))
+    store.close()
+    results.put((name, counted))
+
+
+async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_runs_by_its_own_alone(
+    tmp_path, a_request, kit
+):
+    state = str(tmp_path / "state")
+    made = Desk(state)
+    made.attach(Waits())
+    started = []
+
+    async def call(request):
+        answer = await made.decide(request)
+        if answer.allowed:
+            started.append(request.id)
+        return request.id, answer
+
+    wanted = [a_request(argv=("git", "push", str(number))) for number in range(200)]
+    deciding = [asyncio.create_task(call(request)) for request in wanted]
+    await kit.until(lambda: len(made.pending()) == 200)
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    ids = [request.id for request in wanted]
+    orders = (ids, ids[::-1], ids[100:] + ids[:100], ids[::2] + ids[1::2])
+    racing = [
+        context.Process(target=answer_all, args=(state, name, order, results)) for name, order in enumerate(orders)
+    ]
+    for one in racing:
+        one.start()
+    decided = dict(await asyncio.gather(*deciding))
+    told = [await asyncio.to_thread(results.get) for _ in racing]
+    for one in racing:
+        await asyncio.to_thread(one.join)
+    counted = {}
+    for name, own in told:
+        for request_id, allowed in own:
+            assert request_id not in counted, "answered twice"
+            counted[request_id] = (name, allowed)
+    assert set(counted) == set(ids)
+    for request_id, answer in decided.items():
+        assert (answer.by, answer.allowed) == (f"process {counted[request_id][0]}", counted[request_id][1])
+    assert sorted(started) == sorted(request_id for request_id, (_, allowed) in counted.items() if allowed)
+    for request in wanted:
+        assert made.store.use(request) is None, "an answer is used once"
+    await made.close()

@@ -1,0 +1,318 @@
+"""One sandbox for each key, whoever asks, however many, and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+from crabpot.errors import SandboxLost, SandboxUnavailable
+from crabpot.model import Place
+from crabpot.sandboxes.fleet import Fleet
+from crabpot.settings import Prune
+
+KEY = (Place.SANDBOX, "agent:main:one")
+OTHER = (Place.SANDBOX, "agent:main:two")
+KEEP = Prune()
+
+
+class Opener:
+    """Opens doubles, when it is let, and remembers them."""
+
+    def __init__(self, kit, script=None, *, held=False):
+        self.kit = kit
+        self.script = script or kit.answering
+        self.gate = asyncio.Event()
+        if not held:
+            self.gate.set()
+        self.begun = 0
+        self.made = []
+        self.fault = None
+
+    async def __call__(self):
+        self.begun += 1
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        double = self.kit.Double(self.script)
+        self.made.append(double)
+        return double
+
+
+async def test_a_hundred_first_calls_at_once_open_one(kit):
+    fleet, opener = Fleet(), Opener(kit)
+    found = await asyncio.gather(*(fleet.acquire(KEY, "v1", opener, KEEP) for _ in range(100)))
+    assert len(set(map(id, found))) == 1
+    assert opener.begun == 1
+    assert fleet.find(KEY, "v1") is found[0]
+    await fleet.close()
+    assert opener.made[0].closed == 1
+
+
+async def test_keys_do_not_wait_for_each_other(kit):
+    fleet, slow, quick = Fleet(), Opener(kit, held=True), Opener(kit)
+    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", slow, KEEP))
+    await kit.until(lambda: slow.begun)
+    await fleet.acquire(OTHER, "v1", quick, KEEP)
+    assert not waiting.done()
+    slow.gate.set()
+    await waiting
+    assert len(fleet.listed()) == 2
+    await fleet.close()
+
+
+async def test_no_session_can_be_named_so_that_it_finds_the_hosts_runner(kit):
+    fleet, opener = Fleet(), Opener(kit)
+    await fleet.acquire((Place.HOST, "main"), "v1", opener, KEEP)
+    assert fleet.find((Place.SANDBOX, "main"), "v1") is None
+    await fleet.close()
+
+
+async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_anew(kit):
+    fleet, opener = Fleet(), Opener(kit, held=True)
+    opener.fault = SandboxUnavailable("no user namespaces here")
+    waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(10)]
+    await kit.until(lambda: opener.begun)
+    opener.gate.set()
+    for ended in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(ended, SandboxUnavailable)
+    assert opener.begun == 1
+    opener.fault = None
+    await fleet.acquire(KEY, "v1", opener, KEEP)
+    await fleet.close()
+
+
+async def test_a_failure_that_nobody_waited_for_is_not_logged(kit):
+    fleet, opener = Fleet(), Opener(kit, held=True)
+    opener.fault = SandboxUnavailable("too late to matter")
+    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
+    await kit.until(lambda: opener.begun)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    opener.gate.set()
+    await kit.until(lambda: not fleet._opening)
+    await fleet.close()
+
+
+async def test_a_runner_that_never_answers_is_ended_before_the_error_is_told(kit):
+    fleet, opener = Fleet(start_s=0.1), Opener(kit, lambda peer: peer.take("hello"))
+    with pytest.raises(SandboxUnavailable, match="did not answer within"):
+        await fleet.acquire(KEY, "v1", opener, KEEP)
+    assert opener.made[0].closed == 1
+    assert fleet.listed() == []
+    await fleet.close()
+
+
+async def test_a_caller_that_gives_up_does_not_take_the_sandbox_from_the_others(kit):
+    fleet, opener = Fleet(), Opener(kit, held=True)
+    waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(3)]
+    await kit.until(lambda: opener.begun)
+    waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    opener.gate.set()
+    first, second = await asyncio.gather(*waiting[1:])
+    assert first is second
+    assert opener.begun == 1
+    await fleet.close()
+
+
+async def test_if_all_give_up_the_sandbox_is_still_there_for_the_next(kit):
+    fleet, opener = Fleet(), Opener(kit, held=True)
+    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
+    await kit.until(lambda: opener.begun)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    opener.gate.set()
+    await kit.until(fleet.listed)
+    assert fleet.find(KEY, "v1") is not None
+    await fleet.close()
+    assert opener.made[0].closed == 1
+
+
+def gated(gate):
+    def script(peer):
+        peer.greet()
+        header, _ = peer.take()
+        assert gate.recv(1)
+        peer.send({"id": header["id"], "success": True, "stdout": "finished in peace\n"})
+
+    return script
+
+
+async def test_a_new_version_replaces_the_old_one_once_its_calls_have_ended(kit):
+    ours, theirs = socket.socketpair()
+    fleet, old, new = Fleet(), Opener(kit, gated(theirs)), Opener(kit)
+    first = await fleet.acquire(KEY, "v1", old, KEEP)
+    call = asyncio.create_task(first.wire.call("exec", {}, timeout_s=60))
+    await kit.until(lambda: first.wire.busy)
+    second = await fleet.acquire(KEY, "v2", new, KEEP)
+    assert second is not first
+    assert fleet.listed() == [second]
+    assert (await second.wire.call("exec", {}, timeout_s=60)).stdout == "fine\n"
+    assert old.made[0].closed == 0
+    ours.send(b"!")
+    assert (await call).stdout == "finished in peace\n"
+    await kit.until(lambda: old.made[0].closed)
+    assert new.made[0].closed == 0
+    await fleet.close()
+    ours.close()
+    theirs.close()
+
+
+async def test_those_who_want_different_versions_at_once_each_get_their_own(kit):
+    fleet, opener = Fleet(), Opener(kit)
+    wanted = [f"v{number % 3}" for number in range(30)]
+    found = await asyncio.gather(*(fleet.acquire(KEY, version, opener, KEEP) for version in wanted))
+    assert [live.version for live in found] == wanted
+    await fleet.close()
+    assert all(double.closed for double in opener.made)
+
+
+async def test_a_lost_one_is_replaced_on_the_next_call_and_ended(kit):
+    def breaks(peer):
+        peer.greet()
+        peer.take()
+        peer.raw(b"nonsense\n")
+
+    fleet, bad, good = Fleet(), Opener(kit, breaks), Opener(kit)
+    live = await fleet.acquire(KEY, "v1", bad, KEEP)
+    with pytest.raises(SandboxLost):
+        await live.wire.call("exec", {}, timeout_s=60)
+    assert live.lost
+    assert fleet.find(KEY, "v1") is None
+    assert fleet.listed() == []
+    fresh = await fleet.acquire(KEY, "v1", good, KEEP)
+    assert fresh is not live
+    await kit.until(lambda: bad.made[0].closed)
+    await fleet.close()
+
+
+async def test_to_forget_a_lost_one_never_touches_the_one_that_took_its_place(kit):
+    """Two calls are lost in one sandbox; the slower of the two hears of it when a third is already in the next."""
+    fleet, opener = Fleet(), Opener(kit)
+    lost = await fleet.acquire(KEY, "v1", opener, KEEP)
+    lost.wire.lose("killed")
+    fleet.forget(lost)
+    fresh = await fleet.acquire(KEY, "v1", opener, KEEP)
+    fleet.forget(lost)
+    assert fleet.find(KEY, "v1") is fresh
+    assert (await fresh.wire.call("exec", {}, timeout_s=60)).success
+    await kit.until(lambda: opener.made[0].closed)
+    await fleet.close()
+
+
+async def test_stop_ends_a_sandbox_and_the_calls_in_it(kit):
+    fleet, opener = Fleet(), Opener(kit, lambda peer: peer.greet())
+    live = await fleet.acquire(KEY, "v1", opener, KEEP)
+    call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=60))
+    await kit.until(lambda: live.wire.busy)
+    assert await fleet.stop(KEY)
+    with pytest.raises(SandboxLost, match="it was closed"):
+        await call
+    assert opener.made[0].closed == 1
+    assert not await fleet.stop(KEY)
+    await fleet.close()
+
+
+async def test_reaping_ends_the_stale_and_the_lost_but_none_that_is_busy(kit):
+    fleet = Fleet()
+    openers = {name: Opener(kit, lambda peer: peer.greet()) for name in ("stale", "busy", "lost", "fresh")}
+    lives = {}
+    for name, opener in openers.items():
+        lives[name] = await fleet.acquire((Place.SANDBOX, name), "v1", opener, KEEP)
+    call = asyncio.create_task(lives["busy"].wire.call("exec", {}, timeout_s=60))
+    await kit.until(lambda: lives["busy"].wire.busy)
+    lives["lost"].wire.lose("killed")
+    reaped = await fleet.reap(lambda live: live.key[1] in ("stale", "busy"))
+    assert sorted(key[1] for key in reaped) == ["lost", "stale"]
+    assert {name: opener.made[0].closed for name, opener in openers.items()} == {
+        "stale": 1,
+        "busy": 0,
+        "lost": 1,
+        "fresh": 0,
+    }
+    await fleet.close()
+    with pytest.raises(SandboxLost):
+        await call
+
+
+async def test_to_find_a_sandbox_is_to_use_it(kit):
+    fleet, opener = Fleet(), Opener(kit)
+    live = await fleet.acquire(KEY, "v1", opener, KEEP)
+    live.used = 0
+    fleet.find(KEY, "v1")
+    assert time.time() - live.used < 60
+    await fleet.close()
+
+
+async def test_closing_while_one_is_being_opened_leaves_nothing_and_tells_who_waits(kit):
+    fleet, opener = Fleet(), Opener(kit, held=True)
+    waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(3)]
+    await kit.until(lambda: opener.begun)
+    await fleet.close()
+    for ended in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(ended, SandboxUnavailable)
+        assert "closing" in str(ended)
+    assert opener.made == []
+
+
+async def test_closing_while_a_runner_gets_ready_ends_that_runner(kit):
+    fleet, opener = Fleet(), Opener(kit, lambda peer: peer.take("hello"))
+    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
+    await kit.until(lambda: opener.made)
+    await fleet.close()
+    with pytest.raises(SandboxUnavailable, match="closing"):
+        await waiting
+    assert opener.made[0].closed == 1
+
+
+async def test_nothing_opens_after_the_close(kit):
+    fleet, opener = Fleet(), Opener(kit)
+    await fleet.close()
+    with pytest.raises(SandboxUnavailable, match="closing"):
+        await fleet.acquire(KEY, "v1", opener, KEEP)
+    assert opener.begun == 0
+
+
+async def test_closing_ends_those_that_were_replaced_and_still_busy(kit):
+    fleet, old, new = Fleet(), Opener(kit, lambda peer: peer.greet()), Opener(kit)
+    first = await fleet.acquire(KEY, "v1", old, KEEP)
+    call = asyncio.create_task(first.wire.call("exec", {}, timeout_s=60))
+    await kit.until(lambda: first.wire.busy)
+    await fleet.acquire(KEY, "v2", new, KEEP)
+    await fleet.close()
+    with pytest.raises(SandboxLost):
+        await call
+    assert (old.made[0].closed, new.made[0].closed) == (1, 1)
+
+
+async def test_one_that_cannot_be_ended_is_told_after_all_others_were(kit):
+    fleet, bad, good = Fleet(), Opener(kit), Opener(kit)
+    live = await fleet.acquire(KEY, "v1", bad, KEEP)
+    await fleet.acquire(OTHER, "v1", good, KEEP)
+    close = live.opened.close
+
+    async def stuck():
+        await close()
+        raise OSError("a folder that is in use")
+
+    live.opened.close = stuck
+    with pytest.raises(OSError, match="in use"):
+        await fleet.close()
+    assert good.made[0].closed == 1
+
+
+async def test_one_of_many_that_hang_does_not_hold_the_fleet(kit):
+    """A runner that says nothing after its time limit is lost; the fleet goes on."""
+    fleet, silent, good = Fleet(grace_s=0.1), Opener(kit, lambda peer: peer.greet()), Opener(kit)
+    live = await fleet.acquire(KEY, "v1", silent, KEEP)
+    other = await fleet.acquire(OTHER, "v1", good, KEEP)
+    call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=0.1))
+    assert (await other.wire.call("exec", {}, timeout_s=60)).success
+    with pytest.raises(SandboxLost, match="did not end a call"):
+        await call
+    assert (await other.wire.call("exec", {}, timeout_s=60)).success
+    await fleet.close()

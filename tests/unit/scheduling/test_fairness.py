@@ -1,0 +1,48 @@
+"""Turns: in order, given back, and never all to one agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crabpot.decide.scope import acting_for
+from crabpot.scheduling.fairness import Allowance, Slots
+
+
+@pytest.fixture
+def slots():
+    return Slots(Allowance(scope=2, agent=3, agents=4, own=1))
+
+
+async def hold(slots, agent, scope, inside, ending):
+    with acting_for(agent, scope):
+        async with slots.taken():
+            inside.append((agent, scope))
+            await ending.wait()
+
+
+async def test_each_has_its_own_room_and_what_is_beyond_waits(slots, kit):
+    inside, ending = [], asyncio.Event()
+    tasks = [asyncio.create_task(hold(slots, "a", f"s{n % 2}", inside, ending)) for n in range(10)]
+    tasks += [asyncio.create_task(hold(slots, "b", "s", inside, ending)) for _ in range(10)]
+    await kit.until(lambda: len(inside) == 4)
+    assert [agent for agent, _ in inside] == ["a", "a", "a", "b"]
+    ending.set()
+    await asyncio.gather(*tasks)
+    assert len(inside) == 20
+    assert not slots._line.inside
+    assert not slots._line.waiting
+
+
+async def test_who_gives_up_waiting_takes_no_turn_along(slots, kit):
+    inside, ending = [], asyncio.Event()
+    tasks = [asyncio.create_task(hold(slots, "a", "s", inside, ending)) for _ in range(6)]
+    await kit.until(lambda: len(inside) == 2)
+    for task in tasks[1:5]:
+        task.cancel()
+    await kit.until(lambda: len(inside) == 3)
+    ending.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert not slots._line.inside
+    assert not slots._line.waiting
