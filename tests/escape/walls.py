@@ -335,7 +335,7 @@ WALLS = (
     ),
     Wall(
         name="runner not dumpable",
-        runner=(("prctl.py", "(_PR_SET_DUMPABLE, 0)", "(_PR_SET_DUMPABLE, 1)"),),
+        runner=(("core/prctl.py", "(_PR_SET_DUMPABLE, 0)", "(_PR_SET_DUMPABLE, 1)"),),
         falls="""
         cannot_read_the_runners_memory cannot_take_the_runners_end_of_the_wire
         cannot_open_a_descriptor_of_another_process
@@ -344,9 +344,9 @@ WALLS = (
     Wall(
         name="end of a call's processes",
         runner=(
-            ("reaper.py", "return not self._childless and bool(self._tops(tree, proc.parents()))", "return False"),
+            ("exec/reaper.py", "return not self._childless and bool(self._tops(tree, proc.parents()))", "return False"),
             (
-                "reaper.py",
+                "exec/reaper.py",
                 "        if self._contained and len(self._trees) == 1:\n",
                 "        return\n        if False:\n",
             ),
@@ -355,20 +355,20 @@ WALLS = (
     ),
     Wall(
         name="descriptors closed",
-        runner=(("spawn.py", _BLOCKING, f"{_BLOCKING}        posix.set_inheritable(stdout, True)\n"),),
+        runner=(("exec/spawn.py", _BLOCKING, f"{_BLOCKING}        posix.set_inheritable(stdout, True)\n"),),
         falls="inherits_no_descriptor",
     ),
     Wall(
         name="few background processes",
         spec=unlimited,
         settings=_wanting,
-        runner=(("process.py", "_MAX_LIVE = ", "_MAX_LIVE = 1000 + "),),
+        runner=(("exec/process.py", "_MAX_LIVE = ", "_MAX_LIVE = 1000 + "),),
         falls="cannot_start_more_background_processes_than_are_kept",
     ),
     Wall(
         name="file tools that stay inside",
         told=told.hosts_folders,
-        runner=(("context.py", "_hold(path), confined=True)", "_hold(path), confined=False)"),),
+        runner=(("files/context.py", "_hold(path), confined=True)", "_hold(path), confined=False)"),),
         falls="""
         cannot_patch_a_file_of_the_host cannot_reach_the_host_through_a_link_in_the_workspace
         cannot_start_a_command_in_a_folder_of_the_host cannot_win_a_race_against_the_file_tools

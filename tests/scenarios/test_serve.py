@@ -165,7 +165,8 @@ def test_an_output_that_nobody_reads_does_not_stop_the_gateway(crabpot):
 STUCK = """
 import asyncio, os, sys
 from crabpot import app
-from crabpot.doors.cli import serving, ending
+from crabpot.doors.cli import ending
+from crabpot.doors.cli.commands import serve as serving
 
 class Stuck(app.App):
     def gateway(self):

@@ -27,7 +27,7 @@ HEALTH = f"test -S {SOCKET}"
 
 _HOME = "/opt/crabpot/runner"
 # Where the runner's files lie, beside the Dockerfile.
-COPIED = "runner"
+COPIED = "files"
 _SOCKET_VOLUME = "socket-volume"
 _SOCKET_FOLDER = "/run/clawfactory"
 _VOLUMES = (
@@ -39,7 +39,7 @@ _VAR_RUN = "/var/run"
 
 _DOCKERFILE = """\
 # A runner on a socket of its own. Build it in a folder that has the runner's files in {copied}/ beside this one, which
-#   crabpot render runner-dockerfile --out clawfactory-runner
+#   crabpot render runner-dockerfile --out runner
 # writes; the user must be the owner of what is mounted at {roots}.
 ARG BASE=debian:12-slim
 FROM ${{BASE}}

@@ -248,8 +248,8 @@ def test_a_link_in_the_place_of_the_store_is_refused(tmp_path):
 
 ASKS_AND_DIES = """
 import asyncio, json, os, sys
-from crabpot.elevation.approvals import Desk
-from crabpot.elevation.requests import Request
+from crabpot.approvals.desk import Desk
+from crabpot.approvals.requests import Request
 class Waits:
     async def ask(self, request):
         print("asked", flush=True)

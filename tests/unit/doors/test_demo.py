@@ -53,7 +53,7 @@ def test_every_attack_of_the_tour_exists() -> None:
 def test_a_machine_without_a_sandbox_gets_advice_and_runs_nothing() -> None:
     # The group root is one that no sandbox runs as.
     with readable_source() as (environ, home):
-        program = "import sys; from crabpot.doors.cli.demo import demo; sys.exit(demo(None, None))"
+        program = "import sys; from crabpot.doors.cli.commands.demo import demo; sys.exit(demo(None, None))"
         done = subprocess.run(
             [interpreter(), "-c", program],
             env=environ,

@@ -21,7 +21,7 @@ if landlock.version() < landlock.OLDEST:
 PRELUDE = f"""
 import ctypes, errno, os, signal, socket, sys
 sys.path.insert(0, {SOURCE!r})
-from crabpot.runner.landlock import confine
+from crabpot.runner.core.landlock import confine
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 inside, outside, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 def attempt(name, action, *arguments):

@@ -12,7 +12,7 @@ import pytest
 import crabpot
 
 # No kernel knows this number, so that it is refused as gVisor refuses the true one.
-PROGRAM = "from crabpot.runner import prctl; prctl._PR_SET_CHILD_SUBREAPER = 9999; prctl.shield_and_adopt()"
+PROGRAM = "from crabpot.runner.core import prctl; prctl._PR_SET_CHILD_SUBREAPER = 9999; prctl.shield_and_adopt()"
 
 
 def run(*before: str) -> subprocess.CompletedProcess[str]:

@@ -68,7 +68,7 @@ def test_an_error_comes_out_from_before_and_from_after(waits: int) -> None:
 def test_asyncio_is_not_imported_before_it_is_needed() -> None:
     code = """
 import sys
-from crabpot.eventloop import in_loop, run
+from crabpot.scheduling.event_loop import in_loop, run
 async def answers(): return "asyncio" in sys.modules
 async def waits(): await in_loop(); return "asyncio" in sys.modules
 print(run(answers()), run(waits()))

@@ -84,7 +84,7 @@ def test_names_that_are_no_text_go(tmp_path):
 TAKEN_AWAY = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
-from crabpot.removal import remove_tree
+from crabpot.state.removal import remove_tree
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 top = sys.argv[1] + "/top"
@@ -111,7 +111,7 @@ def test_who_has_no_subordinate_ids_is_told_and_nothing_goes(open_folder):
     kept = open_folder / "kept"
     kept.mkdir()
     os.chown(kept, UID, UID)
-    program = "import sys; from crabpot.removal import remove_mapped_tree; remove_mapped_tree(sys.argv[1])"
+    program = "import sys; from crabpot.state.removal import remove_mapped_tree; remove_mapped_tree(sys.argv[1])"
     with readable_source() as (environ, home):
         ended = subprocess.run(
             [interpreter(), "-c", program, str(kept)],

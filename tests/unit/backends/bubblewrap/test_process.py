@@ -80,7 +80,7 @@ def test_a_program_that_cannot_be_started_says_so(tmp_path):
 
 
 def test_root_that_may_not_chroot_drops_by_setpriv():
-    program = "from crabpot.backends.bubblewrap import process; print(process.dropper())"
+    program = "from crabpot.backends.linux import processes; print(processes.dropper())"
     allowed, forbidden = (
         subprocess.run(
             ["setpriv", *options, sys.executable, "-c", program], capture_output=True, text=True, check=True

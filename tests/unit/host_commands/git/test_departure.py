@@ -193,7 +193,7 @@ def test_an_ordinary_user_pushes_and_fetches() -> None:
     program = """
 import asyncio, os, subprocess, sys
 from crabpot import app
-from crabpot.elevation.requests import Answer
+from crabpot.approvals.requests import Answer
 class Yes:
     async def ask(self, request):
         print(request.effects)

@@ -28,7 +28,7 @@ def test_the_kit_holds_the_runner_the_seal_and_the_filter_and_is_made_once(tmp_p
     assert [path.name for path in home.iterdir()] == [Path(first.folder).name]
     assert Path(first.folder, bundle.FILTER).read_bytes() == assemble(os.uname().machine)
     assert Path(first.folder, bundle.SEAL).exists()
-    assert {"server.py", "start.bin", "__pycache__"} <= set(os.listdir(f"{first.folder}/runner"))
+    assert {"core", "start.bin", "__pycache__"} <= set(os.listdir(f"{first.folder}/runner"))
 
 
 def test_a_kit_that_was_made_is_found_without_waiting_and_one_that_was_not_is_not_made(tmp_path: Path) -> None:
