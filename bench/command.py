@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import figures, page
 from bench.figures import Report
-from bench.run import Plan, run
+from bench.run import BenchOptions, run
 from crabpot import __version__, app
 from crabpot.doors.cli.frame import FAILED, OK, UsageError
 from crabpot.doors.local import client
@@ -62,7 +62,7 @@ def _measured(options: Namespace) -> Report:
     cache = options.cache or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "crabpot-bench"
     )
-    plan = Plan(
+    plan = BenchOptions(
         open_gateway=open_gateway,
         reach=_reach,
         progress=progress,

@@ -32,7 +32,7 @@ _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BenchOptions:
     """What to measure, with what."""
 
     # Wires a gateway: the text of a configuration, a state folder.
@@ -55,7 +55,7 @@ class Plan:
 class Run:
     """A run under way."""
 
-    plan: Plan
+    plan: BenchOptions
     stack: AsyncExitStack
     running: list[Running] = field(default_factory=list)
     peers: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -205,7 +205,7 @@ async def _busy(gateway: Gateway, rounds: int) -> Comparison:
     return Comparison(id="busy", what="Idle and busy", note=note, series=(*idle, *busy))
 
 
-async def run(plan: Plan) -> Report:
+async def run(plan: BenchOptions) -> Report:
     """Measure. Whatever happens, nothing is left running."""
     stated = machine(plan.version)
     async with AsyncExitStack() as stack:

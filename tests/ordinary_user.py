@@ -144,10 +144,10 @@ def interpreter() -> str:
 async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
     """Run all of a suite."""
     if suite == "conformance":
-        from crabpot.proof.conformance.harness import Ground
+        from crabpot.proof.conformance.harness import Harness
         from crabpot.proof.conformance.run import applying, check
 
-        ground = Ground(open_gateway=open_gateway, backend=backend)
+        ground = Harness(open_gateway=open_gateway, backend=backend)
         checked = [await check(promise, ground) for promise in applying(ground)]
         return [
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}

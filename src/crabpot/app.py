@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crabpot.backends.base import Backend, Clause
     from crabpot.backends.registry import Registry, Told
     from crabpot.decide.scope import Scope
-    from crabpot.egress.reaching import Ground
+    from crabpot.egress.reaching import EgressContext
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
     from crabpot.host_commands.departure import Departure
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crabpot.proof.doctor.examination import Doctor
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
-    from crabpot.wire.upcalls import Answer, Answers, Conversation
+    from crabpot.wire.upcalls import Answer, Answers, Upcall
 
 _FIRST_PERSON, _NOBODY = 1000, 65534
 
@@ -149,13 +149,13 @@ class App:
         """Say who answers what the sandboxes of a scope want to connect to."""
 
         @cache
-        def ground() -> Ground:
-            from crabpot.egress.reaching import Ground
+        def ground() -> EgressContext:
+            from crabpot.egress.reaching import EgressContext
             from crabpot.egress.resolving import SystemResolver
             from crabpot.egress.secrets import Secrets
 
             secrets = Secrets(self.environ, self.around.home)
-            return Ground(
+            return EgressContext(
                 resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=self.config
             )
 
@@ -219,9 +219,9 @@ def _on_behalf_of(scope: Scope, answers: Answers) -> Answers:
     """Count what is done to answer a sandbox against its scope."""
 
     def counted(answer: Answer) -> Answer:
-        async def answering(conversation: Conversation) -> None:
+        async def answering(upcall: Upcall) -> None:
             with acting_for(scope.agent.id, scope.key):
-                await answer(conversation)
+                await answer(upcall)
 
         return answering
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.proof.conformance.harness import HOST, Ground
+from crabpot.proof.conformance.harness import HOST, Harness
 from crabpot.proof.conformance.run import PROMISES, check
 from tests.ordinary_user import as_ordinary_user, open_gateway, skip_or_fail, unavailable
 
@@ -36,7 +36,7 @@ def require(backend: str) -> None:
 @pytest.mark.parametrize(("backend", "promise"), CASES)
 def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
     require(backend)
-    checked = asyncio.run(check(promise, Ground(open_gateway=open_gateway, backend=backend)))
+    checked = asyncio.run(check(promise, Harness(open_gateway=open_gateway, backend=backend)))
     assert not checked.broken, checked.broken
 
 

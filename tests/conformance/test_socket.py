@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.proof.conformance.harness import Ground
+from crabpot.proof.conformance.harness import Harness
 from crabpot.proof.conformance.run import PROMISES, Checked, check
 from tests.ordinary_user import open_gateway, skip_or_fail
 from tests.runner_on_socket import runner_on_socket
@@ -54,7 +54,7 @@ def checked(promise: Promise) -> Checked:
             written["agents"]["defaults"]["sandbox"]["socket"] = runner.path
             return open_gateway(json.dumps(written), state)
 
-        return asyncio.run(check(promise, Ground(open_gateway=over_it, backend="socket")))
+        return asyncio.run(check(promise, Harness(open_gateway=over_it, backend="socket")))
 
 
 @pytest.mark.parametrize("promise", [one for one in PROMISES if one.name not in THEIRS], ids=lambda one: one.name)

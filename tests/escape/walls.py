@@ -437,7 +437,7 @@ WALLS = (
         fleet=naive.TrustingFleet,
         falls="""
         cannot_break_the_gateway_by_frames_of_any_size cannot_break_the_gateway_by_what_is_no_frame
-        cannot_answer_for_another_call cannot_forge_a_decision_of_the_gateway cannot_hold_conversations_beyond_measure
+        cannot_answer_for_another_call cannot_forge_a_decision_of_the_gateway cannot_hold_upcalls_beyond_measure
         cannot_flood_the_gateway_from_the_runners_place
         """,
     ),

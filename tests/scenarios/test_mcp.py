@@ -23,7 +23,7 @@ HELLO = {
 }
 
 
-def conversation(program, *arguments, mode="legacy"):
+def upcall(program, *arguments, mode="legacy"):
     """Have a whole session with the SDK's client; give what each call gave."""
     first, *rest = program.argv
     started = StdioServerParameters(command=first, args=[*rest, "mcp", *arguments], env=program.environ)
@@ -42,7 +42,7 @@ def conversation(program, *arguments, mode="legacy"):
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_a_client_reads_writes_and_runs_in_a_sandbox(crabpot, mode):
     crabpot.configure('{tools: {deny: ["edit"]}}')
-    names, results = conversation(crabpot, "--session", "agent:main:mcp", mode=mode)
+    names, results = upcall(crabpot, "--session", "agent:main:mcp", mode=mode)
     assert names == ["read", "write", "apply_patch", "grep", "glob", "ls", "exec", "process"]
     assert [result["place"] for result in results] == ["sandbox"] * 3
     assert results[1]["data"]["content"] == results[2]["stdout"] == "hello\n"
@@ -50,7 +50,7 @@ def test_a_client_reads_writes_and_runs_in_a_sandbox(crabpot, mode):
 
 def test_a_gateway_that_serves_is_used(placed):
     with placed.serving():
-        _, results = conversation(placed, "--session", "agent:main:mcp", "--sender", "me")
+        _, results = upcall(placed, "--session", "agent:main:mcp", "--sender", "me")
         assert results[2]["stdout"] == "hello\n"
         assert (placed.workspace / "notes.txt").read_text() == "hello\n"
         calls = [json.loads(line) for line in placed("audit", "tail", "--json").out.splitlines()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crabpot.egress.destinations import Destination
 
 
-class Asked(Protocol):
+class Asker(Protocol):
     """Whoever a person's answer comes from."""
 
     async def decide(self, request: Request) -> Answer:
@@ -31,7 +31,7 @@ class Asked(Protocol):
 class Questions:
     """Of one scope. A program opens several connections to one place at a time; a person is asked about them once."""
 
-    def __init__(self, scope: Scope, desk: Asked, record: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(self, scope: Scope, desk: Asker, record: Callable[[dict[str, Any]], object]) -> None:
         self._scope = scope
         self._desk = desk
         self._record = record

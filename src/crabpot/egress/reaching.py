@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crabpot.decide.scope import Scope
-    from crabpot.egress.approval import Asked
+    from crabpot.egress.approval import Asker
     from crabpot.egress.destinations import Address, Destination
     from crabpot.egress.resolving import Resolver
     from crabpot.egress.rules import Rules
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class EgressContext:
     """What every way out of one gateway stands on."""
 
     resolver: Resolver
     secrets: Secrets
     record: Callable[[dict[str, Any]], object]
-    desk: Asked | None = None
+    desk: Asker | None = None
     config: str | None = None
     is_own: Callable[[Address], bool] = is_own
 
@@ -61,7 +61,7 @@ class Reached(NamedTuple):
 class WayOut:
     """Of one scope."""
 
-    def __init__(self, scope: Scope, ground: Ground) -> None:
+    def __init__(self, scope: Scope, ground: EgressContext) -> None:
         self._scope = scope
         self._ground = ground
         self._rules = rules(scope.agent)

@@ -1,4 +1,4 @@
-"""Bytes between a conversation and a connection, both ways at once, each at the pace of whoever takes them."""
+"""Bytes between an upcall and a connection, both ways at once, each at the pace of whoever takes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINGER_S = 60.0
 
 
 class Stream(Protocol):
-    """The side of the sandbox: what a conversation of the wire gives."""
+    """The side of the sandbox: what an upcall of the wire gives."""
 
     @property
     def fields(self) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ _HEADER, _ROUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBBBBBI")
 def is_own(address: Address) -> bool:
     """Tell whether a connection to it would not leave this machine (or go to everybody); OSError if that is unknown.
 
-    Asked for each address, since interfaces come and go; of the kernel's routes rather than of a list of interfaces,
+    Asker for each address, since interfaces come and go; of the kernel's routes rather than of a list of interfaces,
     since an address can be the machine's without being on any of them.
     """
     raw = address.packed

@@ -41,7 +41,7 @@ class Freezable(Protocol):
         """Let it go on."""
 
 
-class Turns:
+class Alternation:
     """Those of one command and one sandbox, which is frozen when this begins and when it ends."""
 
     def __init__(

@@ -20,7 +20,7 @@ from crabpot.host_commands.git import relay as relays
 from crabpot.host_commands.git.clock import Clock
 from crabpot.host_commands.git.inside import Inside
 from crabpot.host_commands.git.outside import Bounds
-from crabpot.host_commands.git.prepared import Ground
+from crabpot.host_commands.git.prepared import GitContext
 from crabpot.host_commands.guard import places
 from crabpot.host_commands.guard import start as guards
 from crabpot.spec import build
@@ -178,7 +178,7 @@ class Host:
     ) -> Prepared:
         limits = agent.sandbox.limits
         clock = Clock(limit_s=limits.time_ceiling)
-        ground = Ground(
+        ground = GitContext(
             state=self.around.state,
             inside=Inside(wire=wire, cwd=cwd, clock=clock),
             git=git,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from crabpot.backends.host.backend import HostRunner
-    from crabpot.host_commands.alternation import Turns
+    from crabpot.host_commands.alternation import Alternation
     from crabpot.host_commands.loopback import Hop
     from crabpot.host_commands.plan import Plan
     from crabpot.wire.calls import Signals, Source
@@ -33,7 +33,7 @@ class Caller:
     """A program inside that waits for the command: it gets all of the output, at its own pace, and sends signals."""
 
     signals: Signals
-    turns: Turns | None
+    turns: Alternation | None
 
 
 async def run(  # noqa: PLR0913  a command's streams are optional and independent

@@ -16,7 +16,7 @@ from crabpot.decide.elevation import Exit
 from crabpot.decide.placement import Placement
 from crabpot.errors import HostRefused
 from crabpot.host_commands import run as elevated
-from crabpot.host_commands.alternation import Turns
+from crabpot.host_commands.alternation import Alternation
 from crabpot.host_commands.plan import check
 from crabpot.model import Place, ToolCall
 from crabpot.sandboxes.streams import counting
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult, Verdict
     from crabpot.sandboxes.fleet import Live
     from crabpot.wire.replies import Reply
-    from crabpot.wire.upcalls import Answers, Conversation
+    from crabpot.wire.upcalls import Answers, Upcall
 
 _PASSED_ON = frozenset({"INT", "TERM", "HUP", "QUIT", "USR1", "USR2"})
 _ENDS = frozenset({"INT", "TERM", "HUP", "QUIT"})
@@ -49,44 +49,44 @@ def _name_calls() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCommands:
-    """Answers the conversations that shims begin."""
+    """Answers the upcalls that shims begin."""
 
     departure: Departure
     _ids: Iterator[str] = field(default_factory=_name_calls)
 
     def answers(self, scope: Scope) -> Answers:
         """Give what a scope's sandbox may ask for: nothing, unless host commands are listed."""
-        waiting: set[Conversation] = set()
+        waiting: set[Upcall] = set()
         return {"run": partial(self._answer_in_turn, scope, waiting)} if scope.agent.sandbox.host_commands else {}
 
-    async def _answer_in_turn(self, scope: Scope, waiting: set[Conversation], conversation: Conversation) -> None:
+    async def _answer_in_turn(self, scope: Scope, waiting: set[Upcall], upcall: Upcall) -> None:
         if len(waiting) >= AT_ONCE:
             message = f"{AT_ONCE} host commands of this sandbox are under way; try again when one has ended"
-            conversation.reply(error={"code": "process_limit", "message": message})
+            upcall.reply(error={"code": "process_limit", "message": message})
             return
-        waiting.add(conversation)
+        waiting.add(upcall)
         try:
-            await self._answer(scope, conversation)
+            await self._answer(scope, upcall)
         finally:
-            waiting.discard(conversation)
+            waiting.discard(upcall)
 
-    async def _answer(self, scope: Scope, conversation: Conversation) -> None:
+    async def _answer(self, scope: Scope, upcall: Upcall) -> None:
         try:
-            argv, cwd = _asked(conversation)
+            argv, cwd = _asked(upcall)
         except ValueError as error:
-            conversation.reply(error={"code": "invalid_arguments", "message": str(error)})
+            upcall.reply(error={"code": "invalid_arguments", "message": str(error)})
             return
         limits = scope.agent.sandbox.limits
         args = {"command": shlex.join(argv), "cwd": cwd, "timeout": limits.time_ceiling}
         call = ToolCall(id=next(self._ids), session=scope.session, tool="exec", args=args)
         verdict = elevation.decide_host_command(argv, scope.agent)
-        link = _Link(conversation)
+        link = _Link(upcall)
         if verdict.answer.exit is Exit.STAYS_IN:
             result = call.failed("denied", f"{argv[0]} does not leave: {verdict.because} ({verdict.source})")
         else:
             result = await self._leave(scope, link, call, verdict)
         self.departure.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
-        _reply(conversation, result)
+        _reply(upcall, result)
 
     async def _leave(self, scope: Scope, link: _Link, call: ToolCall, verdict: Verdict[Elevation]) -> ToolResult:
         placed = Placement(where=Place.SANDBOX, scope_key=scope.key)
@@ -99,7 +99,7 @@ class HostCommands:
         except asyncio.CancelledError:
             what = "the program that called it ended" if link.started else "it was interrupted before it started"
             result = call.failed("cancelled", what)
-            if link.conversation.dropped.is_set():
+            if link.upcall.dropped.is_set():
                 self.departure.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
                 raise
             return result
@@ -130,39 +130,39 @@ class HostCommands:
             )
 
 
-def _turns(caller: Live, plan: Plan, link: _Link) -> Turns | None:
+def _turns(caller: Live, plan: Plan, link: _Link) -> Alternation | None:
     """Let the sandbox that waits move by turns with its command, if it could change the folder."""
     if plan.hop is not None or plan.relay is not None or not caller.can_reach(plan.folder.path):
         return None
-    return Turns(caller, lambda: check(plan), waits=lambda: link.behind > 0)
+    return Alternation(caller, lambda: check(plan), waits=lambda: link.behind > 0)
 
 
 class _Link:
     """The streams of one shim."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, upcall: Upcall) -> None:
         self.started = False
         self.streamed: dict[str, int] = {}
         self.behind = 0
-        self.conversation = conversation
+        self.upcall = upcall
         self._heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def sink(self, stream: str, data: bytes) -> None:
         """Pass output on, at the pace of whoever reads it inside."""
         self.behind += 1
         try:
-            await self.conversation.write(data, stream)
+            await self.upcall.write(data, stream)
         finally:
             self.behind -= 1
 
     async def source(self) -> AsyncIterator[bytes]:
         """Give its input."""
-        while data := await self.conversation.read():
+        while data := await self.upcall.read():
             yield data
 
     async def hear(self, running: asyncio.Future[Any]) -> None:
         """Take signals: one that comes before the command runs ends the waiting for it."""
-        async for name in self.conversation.signals():
+        async for name in self.upcall.signals():
             if self.started and name in _PASSED_ON and self._heard.qsize() < _MANY_SIGNALS:
                 self._heard.put_nowait(name)
             elif not self.started and name in _ENDS:
@@ -174,9 +174,9 @@ class _Link:
             yield await self._heard.get()
 
 
-def _asked(conversation: Conversation) -> tuple[tuple[str, ...], str | None]:
+def _asked(upcall: Upcall) -> tuple[tuple[str, ...], str | None]:
     """Read what a shim said; anything inside may have said it."""
-    said = conversation.question
+    said = upcall.question
     if not said.count(b"\0"):
         raise ValueError("argv has no word")
     # Counted before it is taken apart: an empty word is one byte of the question, and fifty in memory.
@@ -186,8 +186,8 @@ def _asked(conversation: Conversation) -> tuple[tuple[str, ...], str | None]:
     return tuple(argv), cwd or None
 
 
-def _reply(conversation: Conversation, result: ToolResult) -> None:
+def _reply(upcall: Upcall, result: ToolResult) -> None:
     if result.error is not None:
-        conversation.reply(error={"code": result.error.code, "message": result.error.message})
+        upcall.reply(error={"code": result.error.code, "message": result.error.message})
     else:
-        conversation.reply(exit_code=result.exit_code)
+        upcall.reply(exit_code=result.exit_code)

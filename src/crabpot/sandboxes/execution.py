@@ -69,7 +69,7 @@ class Execution:
     around: Surroundings
     registry: Registry
     environ: Mapping[str, str]
-    # Who answers the conversations that the sandboxes of a scope begin.
+    # Who answers the upcalls that the sandboxes of a scope begin.
     answering: Callable[[Scope], Answers] = lambda _scope: NO_ANSWERS
     fleet: Fleet = field(default_factory=Fleet)
     spares: Spares = field(init=False)
@@ -162,7 +162,7 @@ class Execution:
                 )
         if live.scope is None and placed.scope_key is not None:
             live.scope = Scope(key=placed.scope_key, agent=agent)
-            live.wire.conversations.answers = self.answering(live.scope)
+            live.wire.upcalls.answers = self.answering(live.scope)
         return live
 
     async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Opened | Connected:

@@ -73,7 +73,7 @@ class Connected:
     async def end(self) -> None:
         """End it and everything in it."""
         self.wire.lose("it was closed")
-        await self.wire.conversations.ended()
+        await self.wire.upcalls.ended()
         await self.opened.close()
 
 

@@ -15,7 +15,7 @@ from crabpot.wire.flow import Window, pieces
 from crabpot.wire.in_flight import InFlight
 from crabpot.wire.replies import Reply, check_runner
 from crabpot.wire.stream import GRACE_S, FrameStream, fail
-from crabpot.wire.upcalls import Conversations
+from crabpot.wire.upcalls import Upcalls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -221,11 +221,11 @@ class Wire(FrameStream, Generic[Answer]):
 
 
 class RunnerWire(Wire[Reply]):
-    """The wire to a runner, whose every answer is checked, and which may begin conversations of its own."""
+    """The wire to a runner, whose every answer is checked, and which may begin upcalls of its own."""
 
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         super().__init__(channel, grace_s=grace_s)
-        self.conversations = Conversations(self)
+        self.upcalls = Upcalls(self)
 
     def admit(self, line: bytearray) -> None:
         """Refuse a long line that is no answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed.
@@ -236,16 +236,16 @@ class RunnerWire(Wire[Reply]):
             raise FrameError(f"a line of more than {SHORT_LINE} bytes that is no answer")
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
-        """Take a frame of a conversation, or of a call."""
+        """Take a frame of an upcall, or of a call."""
         if "up" in header:
-            self.conversations.take(header, payload)
+            self.upcalls.take(header, payload)
         else:
             super().take(header, payload)
 
     def give_up(self, reason: str) -> None:
-        """End every call, and every conversation."""
+        """End every call, and every upcall."""
         super().give_up(reason)
-        self.conversations.give_up()
+        self.upcalls.give_up()
 
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
         """Check an answer field by field."""

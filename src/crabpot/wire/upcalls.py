@@ -1,4 +1,4 @@
-"""Conversations that a sandbox begins with the gateway, beside the calls: a name to reach, a command for the host.
+"""Upcalls that a sandbox begins with the gateway, beside the calls: a name to reach, a command for the host.
 
 Whatever runs inside can begin one and say anything in it. Who speaks is known from whose wire it is, not from a field.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from crabpot.wire.stream import FrameStream
 
-    Answer = Callable[["Conversation"], Awaitable[None]]
+    Answer = Callable[["Upcall"], Awaitable[None]]
     # What may be asked for, by kind; who answers knows the scope and the agent's settings from whoever wired it.
     Answers = Mapping[str, Answer]
 
@@ -28,7 +28,7 @@ _LONGEST_NAME = 16
 _MANY_SIGNALS = 64
 
 
-class Conversation:
+class Upcall:
     """One question and what follows it. When the runner drops it, or is lost, whoever answers it is cancelled."""
 
     def __init__(self, up: str, kind: str, question: bytes, stream: FrameStream) -> None:
@@ -79,7 +79,7 @@ class Conversation:
     def reply(self, **fields: Any) -> None:
         """Say how it ended: `error` with `code` and `message`, `exit_code`. It goes out when the answer returns."""
         if self._reply is not None:
-            raise RuntimeError("a conversation ends once")
+            raise RuntimeError("an upcall ends once")
         self._reply = {"success": "error" not in fields, **fields}
 
     # --- what the wire does -----------------------------------------------------------------------------------------
@@ -126,13 +126,13 @@ class Conversation:
         self._reply = _failed(code, message)
 
 
-class Conversations:
+class Upcalls:
     """Those of one wire: a bounded number, none of which can stop a call, and none of which a call can stop."""
 
     def __init__(self, stream: FrameStream) -> None:
         self.answers: Answers = NO_ANSWERS
         self._stream = stream
-        self._live: dict[str, tuple[Conversation, asyncio.Task[None]]] = {}
+        self._live: dict[str, tuple[Upcall, asyncio.Task[None]]] = {}
         self._last = 0
 
     def __len__(self) -> int:
@@ -150,52 +150,52 @@ class Conversations:
         if found is None:
             # What was sent before the runner knew of the end is no mistake; what never began is.
             if not (up.isascii() and up.isdigit() and len(up) <= len(str(self._last)) and 0 < int(up) <= self._last):
-                raise FrameError("a frame for no conversation")
+                raise FrameError("a frame for no upcall")
             return
-        conversation, task = found
-        if conversation.dropped.is_set():
+        upcall, task = found
+        if upcall.dropped.is_set():
             return
         if operation == "drop":
-            conversation.dropped.set()
+            upcall.dropped.set()
             # Not at once: a task that has not run yet would never run, and so never end what was begun.
             self._stream.loop.call_soon(task.cancel)
             return
-        conversation.take(operation, header, payload)
+        upcall.take(operation, header, payload)
 
     def _begin(self, up: Any, header: dict[str, Any], payload: bytes) -> None:
         if up != str(self._last + 1):
-            raise FrameError("a conversation out of turn")
+            raise FrameError("an upcall out of turn")
         kind = header.get("kind")
         if type(kind) is not str or len(kind) > _LONGEST_NAME:
-            raise FrameError("a conversation of no kind")
+            raise FrameError("an upcall of no kind")
         if not header.keys() <= _FIELDS or len(payload) > MAX_QUESTION:
-            raise FrameError("a conversation that begins with more than a question")
+            raise FrameError("an upcall that begins with more than a question")
         if len(self._live) >= MAX_UPCALLS:
-            raise FrameError(f"more than {MAX_UPCALLS} conversations at once")
+            raise FrameError(f"more than {MAX_UPCALLS} upcalls at once")
         self._last += 1
-        conversation = Conversation(up, kind, payload, self._stream)
-        self._live[up] = conversation, self._stream.loop.create_task(self._serve(up, conversation))
+        upcall = Upcall(up, kind, payload, self._stream)
+        self._live[up] = upcall, self._stream.loop.create_task(self._serve(up, upcall))
 
-    async def _serve(self, up: str, conversation: Conversation) -> None:
+    async def _serve(self, up: str, upcall: Upcall) -> None:
         try:
-            answer = self.answers.get(conversation.kind)
+            answer = self.answers.get(upcall.kind)
             if answer is None:
-                conversation.fail("denied", "nothing of this kind is offered here")
+                upcall.fail("denied", "nothing of this kind is offered here")
             else:
-                await answer(conversation)
+                await answer(upcall)
         except asyncio.CancelledError:
-            if not conversation.dropped.is_set():
+            if not upcall.dropped.is_set():
                 raise
         except Exception as error:  # noqa: BLE001  a fault of one answer must cost neither the wire nor the others
-            conversation.fail("internal", "the gateway could not answer this")
-            self._stream.loop.call_exception_handler({"message": "a conversation failed", "exception": error})
+            upcall.fail("internal", "the gateway could not answer this")
+            self._stream.loop.call_exception_handler({"message": "an upcall failed", "exception": error})
         # It counts until its reply is under way: one who begins many and reads none gets no more of them.
         await self._stream.writable.wait()
         try:
-            self._stream.send(conversation.ending())
+            self._stream.send(upcall.ending())
         except FrameError as error:
-            conversation.fail("internal", f"the answer cannot travel in one frame: {error}")
-            self._stream.send(conversation.ending())
+            upcall.fail("internal", f"the answer cannot travel in one frame: {error}")
+            self._stream.send(upcall.ending())
         del self._live[up]
 
     def give_up(self) -> None:

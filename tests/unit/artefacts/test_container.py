@@ -18,7 +18,7 @@ from crabpot.spec.spec import User
 
 from .make import make_spec, make_wanted
 
-LIVE = render.Plan(
+LIVE = render.ContainerPlan(
     image_id="sha256:1",
     interpreter="/usr/bin/python3",
     user=User(uid=1000, gid=1000),

@@ -132,7 +132,7 @@ async def test_a_sandbox_of_ones_own_is_private_and_thrown_away(open_folder):
         assert len(list((state / "sandboxes").glob("crabpot-agent-main-box-*"))) == 2
     assert not list((state / "sandboxes").glob("crabpot-agent-main-box-*"))
     assert tables.sessions(str(state)) == [box.session]
-    assert app.start(config=None, state=str(state), environ={}).sessions_seen() == [], "explain is about conversations"
+    assert app.start(config=None, state=str(state), environ={}).sessions_seen() == [], "explain is about upcalls"
 
 
 async def test_a_sandbox_over_a_folder_writes_it_and_nothing_else(open_folder):

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 from crabpot.egress.proxy import serve
-from crabpot.egress.reaching import Ground, WayOut
+from crabpot.egress.reaching import EgressContext, WayOut
 from crabpot.egress.secrets import Secrets
 from tests.ordinary_user import open_gateway, skip_or_fail, unavailable
 
@@ -49,7 +49,9 @@ def opened(backend):
             sandbox = {"backend": backend, "network": network, "limits": {"pids": 400}}
             gateway = open_gateway(json.dumps({"agents": {"defaults": {"sandbox": sandbox}}}), f"{folder}/state")
             if names is not None:
-                ground = Ground(resolver=names, secrets=Secrets({"TOKEN": SECRET}, folder), record=gateway.audit.record)
+                ground = EgressContext(
+                    resolver=names, secrets=Secrets({"TOKEN": SECRET}, folder), record=gateway.audit.record
+                )
                 gateway.execution.answering = lambda scope: {"connect": partial(serve, WayOut(scope, ground))}
 
             async def run(command, **args):

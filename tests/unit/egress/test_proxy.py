@@ -14,7 +14,7 @@ from crabpot.decide.scope import Scope
 from crabpot.egress.destinations import read_authority
 from crabpot.egress.inspection import Disagreement, Speaks, check_kind
 from crabpot.egress.proxy import serve
-from crabpot.egress.reaching import Ground, WayOut
+from crabpot.egress.reaching import EgressContext, WayOut
 from crabpot.egress.secrets import Secrets
 from crabpot.spec.binds import Surroundings
 
@@ -82,7 +82,7 @@ class Out:
         self.records = []
         self.scope = Scope(key="agent:main:one", agent=agent)
         self.call = self.scope.begin("agent:main:one")
-        ground = Ground(
+        ground = EgressContext(
             resolver=self.names,
             secrets=Secrets({"TOKEN": SECRET}, str(tmp_path)),
             record=self.records.append,

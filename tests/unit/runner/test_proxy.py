@@ -120,7 +120,7 @@ def test_a_program_is_read_no_further_than_the_gateway_takes(runner, port):
         assert got == sent
 
 
-def test_a_program_that_goes_away_drops_its_conversation(runner, port):
+def test_a_program_that_goes_away_drops_its_upcall(runner, port):
     program = connect(port)
     up = take(runner, "upcall")[0]["up"]
     program.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

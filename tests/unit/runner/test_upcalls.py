@@ -1,4 +1,4 @@
-"""Claims about conversations that the runner begins."""
+"""Claims about upcalls that the runner begins."""
 
 from __future__ import annotations
 

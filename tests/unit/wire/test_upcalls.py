@@ -1,4 +1,4 @@
-"""Conversations that a hostile runner begins: each way of holding one wrongly costs that sandbox and nothing else."""
+"""Upcalls that a hostile runner begins: each way of holding one wrongly costs that sandbox and nothing else."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def answer(peer, header):
 
 @asynccontextmanager
 async def talking(kit, script, talk):
-    """Connect a runner whose conversations begin once it was called, as nothing runs inside before that."""
+    """Connect a runner whose upcalls begin once it was called, as nothing runs inside before that."""
     async with kit.connected(kit.Double(script)) as wire:
-        wire.conversations.answers = {"talk": talk}
+        wire.upcalls.answers = {"talk": talk}
         assert (await wire.call("exec", {}, timeout_s=20)).success
         yield wire
 
@@ -58,14 +58,14 @@ class Runner:
         return [(header, payload) for header, payload in self.seen if header["op"] == op]
 
 
-async def echo(conversation):
-    while data := await conversation.read():
-        await conversation.write(data)
-    conversation.write_eof()
-    conversation.reply(success=True)
+async def echo(upcall):
+    while data := await upcall.read():
+        await upcall.write(data)
+    upcall.write_eof()
+    upcall.reply(success=True)
 
 
-async def never(_conversation):
+async def never(_upcall):
     await asyncio.Event().wait()
 
 
@@ -73,9 +73,9 @@ async def test_bytes_go_both_ways_and_it_ends_once(kit):
     runner = Runner((BEGIN, b"to\0x"), (DATA, b"one "), (DATA, b"two"), EOF)
     seen = {}
 
-    async def talk(conversation):
-        seen.update(question=conversation.question, kind=conversation.kind)
-        await echo(conversation)
+    async def talk(upcall):
+        seen.update(question=upcall.question, kind=upcall.kind)
+        await echo(upcall)
 
     async with talking(kit, runner, talk) as wire:
         await kit.until(lambda: runner.got("reply"))
@@ -83,7 +83,7 @@ async def test_bytes_go_both_ways_and_it_ends_once(kit):
         assert b"".join(payload for _, payload in runner.got("data")) == b"one two"
         assert runner.got("data")[-1][0] == {"op": "data", "up": "1", "stream": "stdout", "eof": True}
         assert [header for header, _ in runner.got("reply")] == [{"success": True, "op": "reply", "up": "1"}]
-        await kit.until(lambda: not wire.conversations)
+        await kit.until(lambda: not wire.upcalls)
         assert (await wire.call("exec", {}, timeout_s=20)).stdout == "fine\n"
 
 
@@ -111,12 +111,12 @@ BROKEN = {
         "more than a question",
     ),
     "one whose question is too long": (((BEGIN, b"x" * (MAX_QUESTION + 1)),), "more than a question"),
-    "data for one that never began": (((DATA, b"x"),), "no conversation"),
-    "data for an id that is no number": ((BEGIN, ({**DATA, "up": "x"}, b"x")), "no conversation"),
-    "data for an id of other digits": ((BEGIN, ({**DATA, "up": "\u0661"}, b"x")), "no conversation"),
-    "data for id 0": ((BEGIN, ({**DATA, "up": "0"}, b"x")), "no conversation"),
-    "data for a negative id": ((BEGIN, ({**DATA, "up": "-1"}, b"x")), "no conversation"),
-    "data for an endless id": ((BEGIN, ({**DATA, "up": "9" * 4000}, b"x")), "no conversation"),
+    "data for one that never began": (((DATA, b"x"),), "no upcall"),
+    "data for an id that is no number": ((BEGIN, ({**DATA, "up": "x"}, b"x")), "no upcall"),
+    "data for an id of other digits": ((BEGIN, ({**DATA, "up": "\u0661"}, b"x")), "no upcall"),
+    "data for id 0": ((BEGIN, ({**DATA, "up": "0"}, b"x")), "no upcall"),
+    "data for a negative id": ((BEGIN, ({**DATA, "up": "-1"}, b"x")), "no upcall"),
+    "data for an endless id": ((BEGIN, ({**DATA, "up": "9" * 4000}, b"x")), "no upcall"),
     "data for a list of ids": ((BEGIN, ({**DATA, "up": []}, b"x")), "no known kind"),
     "data without a byte": ((BEGIN, DATA), "without a byte"),
     "an end that brings bytes": ((BEGIN, (EOF, b"x")), "an end with something in it"),
@@ -137,33 +137,33 @@ BROKEN = {
     "an answer to a call that is one of these": ((BEGIN, {"up": "1", "id": "1", "success": True}), "no known kind"),
     "more at once than there may be": (
         tuple({**BEGIN, "up": str(number)} for number in range(1, MAX_UPCALLS + 2)),
-        "conversations at once",
+        "upcalls at once",
     ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_conversation_that_is_not_to_the_letter_loses_the_sandbox_and_the_next_one_goes_on(name, kit):
+async def test_an_upcall_that_is_not_to_the_letter_loses_the_sandbox_and_the_next_one_goes_on(name, kit):
     frames, reason = BROKEN[name]
     async with kit.connected(kit.Double(kit.answering)) as other, talking(kit, Runner(*frames), never) as wire:
         await kit.until(lambda: wire.lost)
         assert reason in wire.lost
-        await wire.conversations.ended()
+        await wire.upcalls.ended()
         assert (await other.call("exec", {}, timeout_s=20)).stdout == "fine\n"
 
 
 async def test_as_many_at_once_as_there_may_be_are_held_and_calls_go_on(kit):
     begins = [{**BEGIN, "up": str(number)} for number in range(1, MAX_UPCALLS + 1)]
     async with talking(kit, Runner(*begins), never) as wire:
-        await kit.until(lambda: len(wire.conversations) == MAX_UPCALLS)
+        await kit.until(lambda: len(wire.upcalls) == MAX_UPCALLS)
         assert (await wire.call("exec", {}, timeout_s=20)).stdout == "fine\n"
 
 
 async def test_frames_that_crossed_the_reply_are_no_mistake(kit):
     runner = Runner(BEGIN)
 
-    async def at_once(conversation):
-        conversation.reply(exit_code=3)
+    async def at_once(upcall):
+        upcall.reply(exit_code=3)
 
     async with talking(kit, runner, at_once) as wire:
         await kit.until(lambda: runner.got("reply"))
@@ -177,12 +177,12 @@ async def test_who_answers_is_cancelled_when_it_is_dropped_and_frames_behind_tha
     runner = Runner(BEGIN, DROP, (DATA, b"x"), DROP)
     cancelled = []
 
-    async def waiting(conversation):
+    async def waiting(upcall):
         try:
-            await conversation.read()
-            await never(conversation)
+            await upcall.read()
+            await never(upcall)
         except asyncio.CancelledError:
-            cancelled.append(conversation.dropped.is_set())
+            cancelled.append(upcall.dropped.is_set())
             raise
 
     async with talking(kit, runner, waiting) as wire:
@@ -194,25 +194,25 @@ async def test_who_answers_is_cancelled_when_it_is_dropped_and_frames_behind_tha
 async def test_who_answers_is_cancelled_when_the_sandbox_is_lost_and_nothing_is_left_of_it(kit):
     ended = []
 
-    async def slow_to_go(conversation):
+    async def slow_to_go(upcall):
         try:
-            await never(conversation)
+            await never(upcall)
         finally:
             await asyncio.sleep(0)
-            ended.append(conversation.dropped.is_set())
+            ended.append(upcall.dropped.is_set())
 
     async with talking(kit, Runner(BEGIN), slow_to_go) as wire:
-        await kit.until(lambda: len(wire.conversations))
+        await kit.until(lambda: len(wire.upcalls))
         await asyncio.sleep(0)
         wire.lose("the test says so")
-        await wire.conversations.ended()
+        await wire.upcalls.ended()
         assert ended == [False]
 
 
 async def test_an_answer_that_breaks_tells_the_runner_nothing_of_why(kit):
     runner = Runner(BEGIN)
 
-    async def broken(_conversation):
+    async def broken(_upcall):
         raise ValueError("the token is s3cret")
 
     complaints = []
@@ -229,9 +229,9 @@ async def test_an_answer_that_breaks_tells_the_runner_nothing_of_why(kit):
 async def test_an_answer_without_a_sendable_reply_is_still_an_answer(kit, reply):
     runner = Runner(BEGIN)
 
-    async def mute(conversation):
+    async def mute(upcall):
         if reply is not None:
-            conversation.reply(**reply)
+            upcall.reply(**reply)
 
     async with talking(kit, runner, mute):
         await kit.until(lambda: runner.got("reply"))
@@ -242,9 +242,9 @@ async def test_what_an_answer_left_running_sends_nothing_behind_the_reply(kit):
     runner = Runner(BEGIN, (DATA, b"x" * UPCALL_WINDOW))
     kept = []
 
-    async def careless(conversation):
-        kept.append(conversation)
-        conversation.reply()
+    async def careless(upcall):
+        kept.append(upcall)
+        upcall.reply()
 
     async with talking(kit, runner, careless) as wire:
         await kit.until(lambda: runner.got("reply"))
@@ -258,9 +258,9 @@ async def test_what_an_answer_left_running_sends_nothing_behind_the_reply(kit):
 async def test_one_that_nobody_reads_holds_a_window_and_no_more_and_stops_no_call(kit):
     runner = Runner(BEGIN)
 
-    async def flooding(conversation):
+    async def flooding(upcall):
         while True:
-            await conversation.write(b"x" * 100_000)
+            await upcall.write(b"x" * 100_000)
 
     async with talking(kit, runner, flooding) as wire:
 
@@ -289,7 +289,7 @@ async def test_single_bytes_that_nobody_takes_are_held_in_little_memory(kit):
     tracemalloc.start()
     try:
         async with kit.connected(kit.Double(script)) as wire:
-            wire.conversations.answers = {"talk": never}
+            wire.upcalls.answers = {"talk": never}
             await wire.call("exec", {}, timeout_s=40)
             assert wire.lost is None
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
@@ -308,7 +308,7 @@ async def test_a_runner_that_asks_and_never_reads_is_cut_off_in_bounded_memory(k
     try:
         async with talking(kit, script, never) as wire:
             await kit.until(lambda: wire.lost, within_s=50)
-            assert "conversations at once" in wire.lost
+            assert "upcalls at once" in wire.lost
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
@@ -327,7 +327,7 @@ async def test_questions_full_of_nested_values_are_not_held(kit):
     tracemalloc.start()
     try:
         async with talking(kit, script, never) as wire:
-            await kit.until(lambda: wire.lost or len(wire.conversations) == 120, within_s=50)
+            await kit.until(lambda: wire.lost or len(wire.upcalls) == 120, within_s=50)
             assert "no answer" in (wire.lost or "")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
@@ -347,13 +347,13 @@ async def test_a_greeting_full_of_nested_values_is_not_held(kit):
 async def test_signals_are_heard_in_order(kit):
     runner = Runner(BEGIN, *({"op": "signal", "up": "1", "signal": name} for name in ("INT", "TERM")))
 
-    async def hearing(conversation):
+    async def hearing(upcall):
         names = []
-        async for name in conversation.signals():
+        async for name in upcall.signals():
             names.append(name)
             if len(names) == 2:
                 break
-        conversation.reply(names=names)
+        upcall.reply(names=names)
 
     async with talking(kit, runner, hearing):
         await kit.until(lambda: runner.got("reply"))

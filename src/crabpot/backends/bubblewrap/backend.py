@@ -12,7 +12,7 @@ from crabpot.backends.base import greeting
 from crabpot.backends.bubblewrap import bundle, candidates, layout, leftovers, probe_cache
 from crabpot.backends.bubblewrap import clauses as table
 from crabpot.backends.bubblewrap import user as users
-from crabpot.backends.bubblewrap.walls import Ground
+from crabpot.backends.bubblewrap.walls import OpeningContext
 from crabpot.backends.linux import cgroup_hierarchy, cgroups, held_files, owner
 from crabpot.errors import SandboxUnavailable
 from crabpot.runner.core import landlock
@@ -43,7 +43,7 @@ class Machine:
     Without a bwrap, or without a Python for the inside, the reason stands in its place.
     """
 
-    ground: Ground | None
+    ground: OpeningContext | None
     chosen: Chosen | str
     kernel: tuple[int, int]
     landlock: int
@@ -147,21 +147,21 @@ class Bubblewrap:
                 probe_cache.keep(self._findings, key, chosen)
         return _machine(ground, chosen)
 
-    def _ground(self, ready: bundle.Kit) -> Ground:
+    def _ground(self, ready: bundle.Bundle) -> OpeningContext:
         """Look at the machine, and clear away what gateways that died left on it."""
         leftovers.clear(self._home)
         place = cgroup_hierarchy.discover(cgroup_hierarchy.Proc.here())
         if place is not None:
             cgroups.reap(place)
         prefix = ready.interpreter.prefix
-        return Ground(
+        return OpeningContext(
             mark=leftovers.Mark(self._home),
             kit=ready,
             layout=layout.look(*(() if prefix is None else (prefix,))),
             hierarchy=place,
         )
 
-    async def _try_out(self, ground: Ground) -> Chosen | str:
+    async def _try_out(self, ground: OpeningContext) -> Chosen | str:
         """Open a throwaway sandbox with each bwrap, in each way."""
         from crabpot.backends.bubblewrap import probe
         from crabpot.backends.bubblewrap.opening import Opening
@@ -192,7 +192,7 @@ class Bubblewrap:
                 remove_tree(folder)
 
 
-def _machine(ground: Ground | None, chosen: Chosen | str) -> Machine:
+def _machine(ground: OpeningContext | None, chosen: Chosen | str) -> Machine:
     release = os.uname().release.split(".")
     kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
     return Machine(ground=ground, chosen=chosen, kernel=kernel, landlock=landlock.version())

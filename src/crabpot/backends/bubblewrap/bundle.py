@@ -86,7 +86,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
+class Bundle:
     """A folder with `runner` to mount and two files to copy in, and the interpreter they were made for."""
 
     folder: str
@@ -117,7 +117,7 @@ def _readable_by_all(prefix: str, program: str) -> bool:
     )
 
 
-def find(home: str, interpreter: Interpreter | None = None, runner: str = runner_source.FOLDER) -> Kit | None:
+def find(home: str, interpreter: Interpreter | None = None, runner: str = runner_source.FOLDER) -> Bundle | None:
     """Give the kit of this version, if it was made already, for an interpreter, or for the one to try first."""
     # Root's can be entered, not listed, by the user that a sandbox is dropped to.
     make_own(home, 0o711 if os.geteuid() == 0 else 0o700)
@@ -129,11 +129,11 @@ def find(home: str, interpreter: Interpreter | None = None, runner: str = runner
     return kit
 
 
-def _kit(home: str, interpreter: Interpreter, runner: str) -> Kit:
-    return Kit(folder=f"{home}/kit-{_digest(interpreter, runner)}", interpreter=interpreter)
+def _kit(home: str, interpreter: Interpreter, runner: str) -> Bundle:
+    return Bundle(folder=f"{home}/kit-{_digest(interpreter, runner)}", interpreter=interpreter)
 
 
-async def prepare(home: str, runner: str = runner_source.FOLDER) -> Kit:
+async def prepare(home: str, runner: str = runner_source.FOLDER) -> Bundle:
     """Find the kit of this version for this machine's interpreter, or make it; `runner` is where its source lies."""
     failures = []
     for interpreter in dict.fromkeys(interpreters()):

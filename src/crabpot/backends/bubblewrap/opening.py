@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crabpot.backends.bubblewrap.candidates import Chosen
-    from crabpot.backends.bubblewrap.walls import Ground
+    from crabpot.backends.bubblewrap.walls import OpeningContext
     from crabpot.spec.spec import SandboxSpec, User
 
 _OPEN_TIMEOUT_S = 60.0
@@ -51,7 +51,7 @@ class NotStarted(SandboxUnavailable):
 class Opening:
     """An opening under way."""
 
-    def __init__(self, spec: SandboxSpec, ground: Ground, chosen: Chosen, user: User) -> None:
+    def __init__(self, spec: SandboxSpec, ground: OpeningContext, chosen: Chosen, user: User) -> None:
         self._spec = spec
         self._ground = ground
         self._chosen = chosen
@@ -140,11 +140,11 @@ class Opening:
             fds.close(informing)
         return self._stream, self._monitor, said, information
 
-    def _plan(self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int) -> render.Plan:
+    def _plan(self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int) -> render.LaunchPlan:
         ground, program = self._ground, self._chosen.program
         folder = ground.kit.folder
         limited = ground.hierarchy is not None and "memory" in ground.hierarchy.folders
-        return render.Plan(
+        return render.LaunchPlan(
             program=program,
             layout=ground.layout,
             interpreter=ground.kit.interpreter.path,

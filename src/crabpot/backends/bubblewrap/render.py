@@ -54,7 +54,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """The facts of one opening: descriptors as the new process will have them."""
 
     program: Program
@@ -70,7 +70,7 @@ class Plan:
     mark: str = ""
 
 
-def arguments(spec: SandboxSpec, plan: Plan) -> list[str]:
+def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
     """Give all that follows the program's name."""
     made = [
         *_namespaces(spec, plan),
@@ -85,7 +85,7 @@ def arguments(spec: SandboxSpec, plan: Plan) -> list[str]:
     return [*made, "--", *runner]
 
 
-def orders(plan: Plan, limits: Limits) -> Iterator[str]:
+def orders(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
     """Give what `seal` is to do inside, in order: the filter last, since little is allowed after it."""
     yield f"mark={plan.mark}"
     yield from (f"join={fd}" for fd in plan.join_fds)
@@ -109,7 +109,7 @@ def orders(plan: Plan, limits: Limits) -> Iterator[str]:
         yield f"filter={FILTER}"
 
 
-def descriptors(plan: Plan) -> list[int]:
+def descriptors(plan: LaunchPlan) -> list[int]:
     """Give the descriptors that the arguments name; no other goes in."""
     by_fd = [] if plan.program.mounting == "path" else [one.fd for one in plan.held]
     filters = [] if plan.filter_fd is None else [plan.filter_fd]
@@ -122,7 +122,7 @@ def nested(spec: SandboxSpec) -> list[str]:
     return [target for target in targets if any(_under(target, other) for other in targets)]
 
 
-def _namespaces(spec: SandboxSpec, plan: Plan) -> Iterator[str]:
+def _namespaces(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
     yield from ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", HOSTNAME)
     if spec.network.kind != "host":
         yield "--unshare-net"
@@ -135,7 +135,7 @@ def _namespaces(spec: SandboxSpec, plan: Plan) -> Iterator[str]:
     yield from ("--clearenv", "--setenv", "LANG", hardening.LANG, "--chdir", "/")
 
 
-def _places(plan: Plan) -> Iterator[str]:
+def _places(plan: LaunchPlan) -> Iterator[str]:
     """Make the folders in which things land: what bwrap makes by itself, only the user could enter."""
     landing = [path for path, _ in plan.files]
     landing += [*plan.layout.mounts, *(path for _, path in plan.layout.links)]
@@ -149,7 +149,7 @@ def _places(plan: Plan) -> Iterator[str]:
         yield from ("--perms", "0755", "--dir", step)
 
 
-def _system(plan: Plan) -> Iterator[str]:
+def _system(plan: LaunchPlan) -> Iterator[str]:
     for path in plan.layout.mounts:
         yield from ("--ro-bind", path, path)
     for text, path in plan.layout.links:
@@ -159,7 +159,7 @@ def _system(plan: Plan) -> Iterator[str]:
         yield from ("--perms", perms, "--file", str(fd), path)
 
 
-def _own_mounts(plan: Plan) -> Iterator[str]:
+def _own_mounts(plan: LaunchPlan) -> Iterator[str]:
     for one in _outer_first(plan.held):
         kind = "ro-bind" if one.access == "ro" else "bind"
         if plan.program.mounting == "fd":
@@ -171,7 +171,7 @@ def _own_mounts(plan: Plan) -> Iterator[str]:
             yield from ("--ro-bind", "/dev/null", one.target)
 
 
-def _kernel(plan: Plan, limits: Limits) -> Iterator[str]:
+def _kernel(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
     yield from ("--proc", "/proc")
     if plan.program.seals:
         # `--dev` would cost a second user namespace, in which nothing can be remounted any more.
@@ -192,7 +192,7 @@ def _kernel(plan: Plan, limits: Limits) -> Iterator[str]:
         yield from ("--remount-ro", "/dev")
 
 
-def _privileges(plan: Plan) -> Iterator[str]:
+def _privileges(plan: LaunchPlan) -> Iterator[str]:
     if plan.program.seals:
         # Over the sandbox's own namespaces only, for `seal`, which gives both up before the runner starts.
         yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
@@ -205,7 +205,7 @@ def _outer_first(held: tuple[Held, ...]) -> list[Held]:
     return sorted(held, key=lambda one: one.target.count("/"))
 
 
-def _inside(one: Held, plan: Plan) -> bool:
+def _inside(one: Held, plan: LaunchPlan) -> bool:
     return any(_under(one.target, other.target) for other in plan.held)
 
 

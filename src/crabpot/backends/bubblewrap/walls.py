@@ -10,7 +10,7 @@ from crabpot.backends.bubblewrap import render
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from crabpot.backends.bubblewrap.bundle import Kit
+    from crabpot.backends.bubblewrap.bundle import Bundle
     from crabpot.backends.bubblewrap.layout import Layout
     from crabpot.backends.bubblewrap.leftovers import Mark
     from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
@@ -32,7 +32,7 @@ class Walls:
     There is one of these, and nothing in the program makes another: only the tests do, to see each wall missed.
     """
 
-    arguments: Callable[[SandboxSpec, render.Plan], list[str]] = render.arguments
+    arguments: Callable[[SandboxSpec, render.LaunchPlan], list[str]] = render.arguments
     confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
 
     def missed(self, status: str, user: User, *, dropped: bool) -> list[str]:
@@ -44,11 +44,11 @@ class Walls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class OpeningContext:
     """What an opening stands on, the same for all of them."""
 
     mark: Mark
-    kit: Kit
+    kit: Bundle
     layout: Layout
     hierarchy: Hierarchy | None
     walls: Walls = field(default_factory=Walls)

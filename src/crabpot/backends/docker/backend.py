@@ -73,7 +73,7 @@ class Docker:
     ) -> Sandbox:
         await watching.ensure(engine)
         runner = bundle.runner(self._home)
-        plan = render.Plan(
+        plan = render.ContainerPlan(
             image_id=found.id,
             interpreter="",
             user=user,

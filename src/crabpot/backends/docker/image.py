@@ -20,7 +20,7 @@ from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
     from crabpot.backends.docker.engine import Engine
-    from crabpot.backends.docker.render import Plan
+    from crabpot.backends.docker.render import ContainerPlan
     from crabpot.spec.spec import SandboxSpec
 
 INTERPRETERS = ("/usr/bin/python3", "/usr/local/bin/python3")
@@ -80,7 +80,7 @@ class Interpreters:
         self._file = f"{home}/images.json"
         self._known: dict[str, str] | None = None
 
-    async def of(self, engine: Engine, spec: SandboxSpec, plan: Plan) -> str:
+    async def of(self, engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> str:
         """Give its path, or raise SandboxUnavailable."""
         key = "|".join((plan.image_id, *(bind.source for bind in plan.binds), spec.docker.runtime or ""))
         if self._known is None:
@@ -106,7 +106,7 @@ class Interpreters:
             write_whole(self._file, json.dumps(known))
 
 
-async def _try_all(engine: Engine, spec: SandboxSpec, plan: Plan) -> str:
+async def _try_all(engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> str:
     failures = []
     for path in INTERPRETERS:
         wrong = await _try(engine, spec, replace(plan, interpreter=path))
@@ -119,7 +119,7 @@ async def _try_all(engine: Engine, spec: SandboxSpec, plan: Plan) -> str:
     )
 
 
-async def _try(engine: Engine, spec: SandboxSpec, plan: Plan) -> str | None:
+async def _try(engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> str | None:
     """Run it in a throw-away container; None if it does."""
     body = render.probe_body(spec, plan, _PROBE)
     container = await made_or_removed(engine, naming.create_passing(engine, body))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.docker.engine import Engine
     from crabpot.backends.docker.facts import Facts
-    from crabpot.backends.docker.render import Plan
+    from crabpot.backends.docker.render import ContainerPlan
     from crabpot.backends.linux.held_files import Held
     from crabpot.spec.spec import SandboxSpec
 
@@ -50,7 +50,7 @@ class Opening:
         self._container = ""
         self._stream: socket.socket | None = None
 
-    async def run(self, plan: Plan, held: list[Held]) -> Started:
+    async def run(self, plan: ContainerPlan, held: list[Held]) -> Started:
         """Open the sandbox, or raise SandboxUnavailable and leave nothing behind, cancelled or not."""
         try:
             return await self._run(plan, held)
@@ -63,7 +63,7 @@ class Opening:
                 raise remedy.explain(error, self._spec) from None
             raise
 
-    async def _run(self, plan: Plan, held: list[Held]) -> Started:
+    async def _run(self, plan: ContainerPlan, held: list[Held]) -> Started:
         engine = self._engine
         body = render.create_body(self._spec, plan)
         self._container = await made_or_removed(engine, naming.create(engine, self._spec.name, body))
@@ -75,7 +75,7 @@ class Opening:
         channel = Channel(sock=self._stream, decode=demultiplexer, ready=ready)
         return Started(container=self._container, channel=channel, counters=Counters(pid))
 
-    async def _look(self, plan: Plan, held: list[Held]) -> int:
+    async def _look(self, plan: ContainerPlan, held: list[Held]) -> int:
         """Look at the container from outside, where nothing inside can lie, before its runner hears a word."""
         if not self._facts.same_kernel:
             return 0

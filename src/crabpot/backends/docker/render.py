@@ -42,7 +42,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ContainerPlan:
     """The facts that a container is made from."""
 
     image_id: str
@@ -68,7 +68,7 @@ def labels(spec: SandboxSpec, *, owned_by: str, state: str) -> dict[str, str]:
     return {owner.OWNER: owned_by, owner.SCOPE: spec.scope_key, owner.HASH: spec.hash, owner.STATE: state}
 
 
-def create_body(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+def create_body(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
     """Describe the container whose main process is the runner, and whose standard streams are the wire."""
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", f"{RUNNER}/__main__.py"]),
@@ -81,7 +81,7 @@ def create_body(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
     }
 
 
-def probe_body(spec: SandboxSpec, plan: Plan, script: str) -> dict[str, Any]:
+def probe_body(spec: SandboxSpec, plan: ContainerPlan, script: str) -> dict[str, Any]:
     """Describe a container that asks an image's interpreter something: the same walls, and no folder of an agent's."""
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", "-c", script]),
@@ -91,7 +91,7 @@ def probe_body(spec: SandboxSpec, plan: Plan, script: str) -> dict[str, Any]:
     }
 
 
-def _walled(plan: Plan, command: list[str]) -> dict[str, Any]:
+def _walled(plan: ContainerPlan, command: list[str]) -> dict[str, Any]:
     return {
         "Image": plan.image_id,
         # Entrypoint rather than Cmd: an image's own entrypoint would get to run first, and see the wire.
@@ -110,7 +110,7 @@ def _walled(plan: Plan, command: list[str]) -> dict[str, Any]:
     }
 
 
-def _host_config(spec: SandboxSpec, plan: Plan) -> dict[str, Any]:
+def _host_config(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
     walled = walls(spec, seccomp=plan.seccomp, apparmor=plan.apparmor)
     return {
         **walled,
@@ -165,7 +165,7 @@ def tmpfs(size: Size) -> str:
     return f"rw,noexec,nosuid,nodev,size={size.written()},nr_inodes={inodes},mode=1777"
 
 
-def _in_place_of_volumes(plan: Plan) -> dict[str, str]:
+def _in_place_of_volumes(plan: ContainerPlan) -> dict[str, str]:
     """Cover the volumes that an image declares: the engine would make them writable, on disk and under no limit."""
     taken = {bind.target for bind in plan.binds}
     return {path: "ro,noexec,nosuid,nodev,size=4096" for path in plan.image_volumes if path not in taken}

@@ -20,10 +20,10 @@ from crabpot.errors import CrabpotError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from crabpot.doors.http.context import House
+    from crabpot.doors.http.context import Context
 
 
-def application(house: House) -> FastAPI:
+def application(house: Context) -> FastAPI:
     """Make it. The page that documents FastAPI's routes loads scripts from elsewhere, so there is none."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     # Onto the application's own router: what is included is not found by who looks for a path's other methods.

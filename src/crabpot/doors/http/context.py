@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CallRequest:
     """What a client asks the gateway for, and on whose behalf."""
 
     session: str
@@ -35,7 +35,7 @@ class Asked:
 
 
 @dataclass(slots=True, kw_only=True)
-class House:
+class Context:
     """One gateway behind its HTTP door."""
 
     gateway: Gateway
@@ -43,7 +43,7 @@ class House:
     calls: Calls = field(default_factory=Calls)
     closing: bool = False
 
-    async def call(self, asked: Asked, *, gone: asyncio.Event, streams: Streams | None = None) -> ToolResult:
+    async def call(self, asked: CallRequest, *, gone: asyncio.Event, streams: Streams | None = None) -> ToolResult:
         """Take one call to the gateway; a client that goes cancels it."""
         if self.closing:
             raise _closing()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crabpot.doors.http.access.limits import Limits
 from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.http.api import application
-from crabpot.doors.http.context import House
+from crabpot.doors.http.context import Context
 from crabpot.doors.http.listening import listen
 from crabpot.doors.http.routes.mcp import Mcp
 from crabpot.doors.http.routes.metrics import Metrics
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = None) -> AsyncIterator[list[str]]:
     """Open the door for as long as the context lasts; gives where it listens."""
-    house = House(gateway=gateway, metrics=Metrics(gateway))
+    house = Context(gateway=gateway, metrics=Metrics(gateway))
     tokens = Tokens(house.state)
     if at is not None:
         tokens.need_operator()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from crabpot.doors.http.access.tokens import Tokens
-    from crabpot.doors.http.context import House
+    from crabpot.doors.http.context import Context
 
 SOCKET_NAME = "http.sock"
 
@@ -62,7 +62,7 @@ def address(text: str) -> Address:
 
 @asynccontextmanager
 async def listen(
-    house: House, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
+    house: Context, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
 ) -> AsyncIterator[list[str]]:
     """Serve for as long as the context lasts; gives where. Leaving it, calls end before connections do."""
     _be_quiet()

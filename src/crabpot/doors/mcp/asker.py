@@ -46,7 +46,7 @@ class Clients:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PendingQuestion:
     """An approver: one caller, asked through whichever of its calls runs."""
 
     clients: Clients

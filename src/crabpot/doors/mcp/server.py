@@ -13,7 +13,7 @@ from mcp_types import Tool as Offer
 from crabpot import __version__
 from crabpot.doors import tools
 from crabpot.doors.local.client import RemoteGateway
-from crabpot.doors.mcp.asker import Asked, Clients
+from crabpot.doors.mcp.asker import Clients, PendingQuestion
 from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.results import as_mcp
 from crabpot.doors.mcp.running import Running
@@ -114,7 +114,7 @@ class Tools:
     async def _run(self, running: Running) -> ToolResult:
         caller = running.caller
         sink = None if running.output is None else running.output.sink
-        asked = Asked(clients=self._clients, caller=caller) if running.can_be_asked else None
+        asked = PendingQuestion(clients=self._clients, caller=caller) if running.can_be_asked else None
         streams = Streams(sink=sink, approver=asked)
         # Another process's gateway is spoken to as its own user, who has the host anyway.
         call = self.gateway.call

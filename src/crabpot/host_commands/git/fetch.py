@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crabpot.host_commands.git.inside import Repository
     from crabpot.host_commands.git.operation import Operation
     from crabpot.host_commands.git.outside import Outside
-    from crabpot.host_commands.git.prepared import Ground, Telling
+    from crabpot.host_commands.git.prepared import GitContext, Telling
     from crabpot.host_commands.git.remotes import Remote
     from crabpot.host_commands.git.store import Store
 
@@ -28,7 +28,7 @@ _MOST_TAGS, _TAGS_AT_ONCE = 100_000, 500
 _SYMREF = re.compile(r"ref: (refs/heads/[^\t]+)\tHEAD")
 
 
-def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository | None, name: str) -> Prepared:
+def prepare(operation: Operation, ground: GitContext, at: Remote, known: Repository | None, name: str) -> Prepared:
     """Say what would be asked of the remote; nothing is asked yet."""
     sources = _sources(operation, known, name)
     url = _written(operation, at, known, name)
@@ -67,7 +67,7 @@ def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository 
     )
 
 
-def prepare_listing(operation: Operation, ground: Ground, at: Remote) -> Prepared:
+def prepare_listing(operation: Operation, ground: GitContext, at: Remote) -> Prepared:
     """Prepare ls-remote, whose answer is its output."""
     if any(not pattern or not pattern.isprintable() for pattern in operation.names):
         raise HostRefused("invalid_arguments", "a pattern that is empty or has characters that do not print")
@@ -205,7 +205,7 @@ def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]
     )
 
 
-async def _follow_tags(ground: Ground, local: Outside, name: str, url: str, telling: Telling) -> int:
+async def _follow_tags(ground: GitContext, local: Outside, name: str, url: str, telling: Telling) -> int:
     """Bring in the new tags of what the sandbox has now, as git does."""
     format_ = "--format=%(refname) %(objectname) %(*objectname)"
     listed = await local.ask("for-each-ref", format_, "refs/tags")
@@ -237,7 +237,7 @@ def _new_tags(listed: str, have: Mapping[str, str]) -> dict[str, str]:
     return {tag: peeled or itself for tag, itself, peeled in split if tag not in have and is_ref(tag)}
 
 
-async def _integrate(operation: Operation, ground: Ground, known: Repository, telling: Telling) -> int:
+async def _integrate(operation: Operation, ground: GitContext, known: Repository, telling: Telling) -> int:
     """Do inside what a pull does after its fetch; hooks and drivers run there, where the agent is."""
     rebase = operation.rebase
     if rebase is None and not operation.ff_only:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class GitContext:
     """What an operation stands on: the sandbox's git and the host's, and what surrounds both."""
 
     state: str

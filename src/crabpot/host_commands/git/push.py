@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crabpot.host_commands.git.inside import Inside, Repository
     from crabpot.host_commands.git.operation import Operation
     from crabpot.host_commands.git.outside import Outside
-    from crabpot.host_commands.git.prepared import Ground, Telling
+    from crabpot.host_commands.git.prepared import GitContext, Telling
     from crabpot.host_commands.git.remotes import Remote
     from crabpot.host_commands.git.updates import Update
 
@@ -37,7 +37,7 @@ _PLAIN = tuple(
 )
 
 
-async def prepare(operation: Operation, ground: Ground, at: Remote, known: Repository, name: str) -> Prepared:
+async def prepare(operation: Operation, ground: GitContext, at: Remote, known: Repository, name: str) -> Prepared:
     """Bring the tips into the gateway's repository, and say what a push would do."""
     updates = await resolve(operation, ground.inside, known, name)
     tips = tuple(dict.fromkeys(update.tip for update in updates if update.tip is not None))
@@ -123,7 +123,7 @@ async def _movement(local: Outside, update: Update, seen: str) -> str:
 
 async def _push(  # noqa: PLR0913  the operation, and all that was prepared for it
     operation: Operation,
-    ground: Ground,
+    ground: GitContext,
     at: Remote,
     updates: tuple[Update, ...],
     telling: Telling,

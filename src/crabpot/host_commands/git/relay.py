@@ -15,13 +15,13 @@ from crabpot.host_commands.git.prepared import Prepared
 if TYPE_CHECKING:
     from crabpot.host_commands.git.inside import Repository
     from crabpot.host_commands.git.operation import Operation
-    from crabpot.host_commands.git.prepared import Ground, Telling
+    from crabpot.host_commands.git.prepared import GitContext, Telling
     from crabpot.host_commands.git.remotes import Remote
 
 _MOST_REMOTES = 20
 
 
-async def prepare(operation: Operation, ground: Ground) -> Prepared:
+async def prepare(operation: Operation, ground: GitContext) -> Prepared:
     """Resolve what the words mean, inside, and say what would happen; HostRefused says why it cannot."""
     ground = replace(ground, inside=ground.inside.below(operation.folder))
     await asyncio.to_thread(store.prune, ground.state, ground.root, largest=ground.bounds.disk)
@@ -37,7 +37,7 @@ async def prepare(operation: Operation, ground: Ground) -> Prepared:
     return await _one(operation, ground, known, known.remote_of(operation.remote))
 
 
-async def _one(operation: Operation, ground: Ground, known: Repository, name: str) -> Prepared:
+async def _one(operation: Operation, ground: GitContext, known: Repository, name: str) -> Prepared:
     at = await _judged(known.url_of(name, pushes=operation.kind == "push"), operation, ground)
     if operation.kind == "push":
         return await push.prepare(operation, ground, at, known, name)
@@ -52,7 +52,7 @@ async def _one(operation: Operation, ground: Ground, known: Repository, name: st
     return fetch.prepare(operation, ground, at, known, name)
 
 
-async def _every(operation: Operation, ground: Ground, known: Repository) -> Prepared:
+async def _every(operation: Operation, ground: GitContext, known: Repository) -> Prepared:
     """Fetch from all remotes, one after the other; a pull then joins what its branch follows."""
     names = [key.removeprefix("remote.").removesuffix(".url") for key in known.config if key.endswith(".url")]
     if not 0 < len(names) <= _MOST_REMOTES or not all(map(known.is_named, names)):
@@ -83,7 +83,7 @@ def _is_url(word: str) -> bool:
     return ":" in word or "/" in word
 
 
-async def _judged(url: str, operation: Operation, ground: Ground) -> Remote:
+async def _judged(url: str, operation: Operation, ground: GitContext) -> Remote:
     """Judge where a remote is, and where the operator's own `insteadOf` would lead it."""
     judge = partial(remotes.judge, folder=ground.folder, written=ground.written, secrets=ground.secrets)
     # In a thread: a path may lie on a disk that does not answer.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import crabpot.runner
 from crabpot.decide import known_programs
 from crabpot.errors import HostRefused
-from crabpot.host_commands.guard.view import PRIVATE, Place, View, outermost
+from crabpot.host_commands.guard.view import PRIVATE, Mount, View, outermost
 from crabpot.spec import hardening
 from crabpot.spec.binds import expand, is_under
 from crabpot.spec.grants import NAMED
@@ -108,7 +108,7 @@ def _shown(credentials: Iterable[str], around: Surroundings, env: Mapping[str, s
             yield from (*around.runtime_sockets, *_DOCKER_SOCKETS)
 
 
-def _granted(paths: Iterable[str], around: Surroundings) -> Iterator[Place]:
+def _granted(paths: Iterable[str], around: Surroundings) -> Iterator[Mount]:
     for path in paths:
         place = _find(expand(path, around.home))
         if place is None:
@@ -121,22 +121,22 @@ def _names() -> tuple[str, ...]:
     return (os.path.realpath("/etc/resolv.conf"),)
 
 
-def _covered(path: str, covered: Iterable[str]) -> Place | None:
+def _covered(path: str, covered: Iterable[str]) -> Mount | None:
     place = _find(path)
     hidden = place is not None and any(place.path == tree or is_under(place.path, tree) for tree in covered)
     return place if hidden else None
 
 
-def _find(path: str) -> Place | None:
+def _find(path: str) -> Mount | None:
     """Resolve a place; None if there is none."""
     real = os.path.realpath(path)
     try:
-        return Place(path=real, folder=stat.S_ISDIR(os.stat(real).st_mode))
+        return Mount(path=real, folder=stat.S_ISDIR(os.stat(real).st_mode))
     except OSError:
         return None
 
 
-def _must_find(path: str) -> Place:
+def _must_find(path: str) -> Mount:
     place = _find(path)
     if place is None:
         raise HostRefused("not_found", f"{path}, which the agent may write, does not exist")

@@ -21,7 +21,7 @@ KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Mount:
     """A folder or file of the host, its links resolved."""
 
     path: str
@@ -32,11 +32,11 @@ class Place:
 class View:
     """All that one guarded command sees otherwise than the host: later lists lie over earlier ones."""
 
-    hides: tuple[Place, ...]
+    hides: tuple[Mount, ...]
     """Absent: an empty folder or an empty file stands there."""
-    shows: tuple[Place, ...]
+    shows: tuple[Mount, ...]
     """Read-only in spite of that."""
-    writes: tuple[Place, ...]
+    writes: tuple[Mount, ...]
     sockets: bool = False
     """Whether one of those shown is a socket, so that sockets can be made at all."""
     network: bool = True
@@ -144,7 +144,7 @@ def writable(view: View) -> tuple[str, ...]:
     return (*(place.path for place in view.writes), *PRIVATE, *hardening.WRITABLE)
 
 
-def outermost(places: Iterable[Place]) -> tuple[Place, ...]:
+def outermost(places: Iterable[Mount]) -> tuple[Mount, ...]:
     """Leave out what lies in another one: a mount inside what an agent writes is never made."""
     unique = list(dict.fromkeys(places))
     return tuple(one for one in unique if not any(is_under(one.path, other.path) for other in unique))
@@ -154,5 +154,5 @@ def _within(path: str, trees: Iterable[str]) -> bool:
     return any(path == tree or is_under(path, tree) for tree in trees)
 
 
-def _outer_first(places: tuple[Place, ...]) -> list[Place]:
+def _outer_first(places: tuple[Mount, ...]) -> list[Mount]:
     return sorted(places, key=lambda place: os.path.normpath(place.path).count("/"))

@@ -10,7 +10,7 @@ from crabpot.proof.conformance.promises import Chapter, bad, good, same, true
 from crabpot.sandboxes.streams import Streams
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
 # ruff: noqa: D103, PLR2004  a promise's name is its sentence, and it states what it expects
 
@@ -18,7 +18,7 @@ promise = Chapter()
 
 
 @promise
-async def a_background_process_outlives_its_call(ground: Ground) -> None:
+async def a_background_process_outlives_its_call(ground: Harness) -> None:
     async with ground.open() as box:
         process = await box.start("echo up; while read line; do echo got $line; done; echo end; exit 3")
         same("new output", await box.said(process, "up\n"), "up\n")
@@ -35,7 +35,7 @@ async def a_background_process_outlives_its_call(ground: Ground) -> None:
 
 
 @promise
-async def a_background_server_is_reached_from_another_call(ground: Ground) -> None:
+async def a_background_server_is_reached_from_another_call(ground: Harness) -> None:
     server = (
         'exec python3 -I -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", 0), h.SimpleHTTPRequestHandler); '
         "print(s.server_port, flush=True); s.serve_forever()'"
@@ -53,7 +53,7 @@ async def a_background_server_is_reached_from_another_call(ground: Ground) -> No
 
 
 @promise
-async def a_kill_takes_the_whole_tree(ground: Ground) -> None:
+async def a_kill_takes_the_whole_tree(ground: Harness) -> None:
     async with ground.open() as box:
         nap = unique_nap()
         process = await box.start(f"trap '' TERM; (setsid {nap} &); echo up; while :; do {nap}; done")
@@ -64,7 +64,7 @@ async def a_kill_takes_the_whole_tree(ground: Ground) -> None:
 
 
 @promise
-async def waiting_ends_with_its_own_time_limit(ground: Ground) -> None:
+async def waiting_ends_with_its_own_time_limit(ground: Harness) -> None:
     async with ground.open() as box:
         process = await box.start("sleep 600")
         waited = await box.call("process", action="wait", id=process, timeout=0.5)
@@ -72,7 +72,7 @@ async def waiting_ends_with_its_own_time_limit(ground: Ground) -> None:
 
 
 @promise
-async def a_process_that_is_none_is_refused(ground: Ground) -> None:
+async def a_process_that_is_none_is_refused(ground: Harness) -> None:
     async with ground.open() as box:
         bad(await box.call("process", action="poll", id="p99"), "not_found")
         bad(await box.call("process", action="poll"), "not_found", "invalid_arguments")
@@ -83,7 +83,7 @@ async def a_process_that_is_none_is_refused(ground: Ground) -> None:
 
 
 @promise
-async def a_background_process_may_print_without_end(ground: Ground) -> None:
+async def a_background_process_may_print_without_end(ground: Harness) -> None:
     async with ground.open(limits={"output": "64k"}) as box:
         process = await box.start("exec yes")
         for _ in range(20):
@@ -94,7 +94,7 @@ async def a_background_process_may_print_without_end(ground: Ground) -> None:
 
 
 @promise
-async def a_command_gets_a_terminal_of_its_size(ground: Ground) -> None:
+async def a_command_gets_a_terminal_of_its_size(ground: Harness) -> None:
     async with ground.open() as box:
         result = await box.run(
             "stty size; test -t 0 && test -t 1 && echo tty; echo $TERM", tty={"rows": 33, "cols": 77}
@@ -108,7 +108,7 @@ async def a_command_gets_a_terminal_of_its_size(ground: Ground) -> None:
 
 
 @promise
-async def a_terminal_takes_a_new_size_and_keys(ground: Ground) -> None:
+async def a_terminal_takes_a_new_size_and_keys(ground: Harness) -> None:
     sizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
     heard = bytearray()
 

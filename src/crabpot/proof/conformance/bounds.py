@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crabpot.proof.conformance.promises import Chapter, bad, good, same, true
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
 # ruff: noqa: D103  a promise's name is its sentence
 
@@ -18,7 +18,7 @@ _FORK_MANY = "i=0; while [ $i -lt 60 ]; do sleep 30 & i=$((i + 1)); done; exit 9
 
 
 @promise
-async def the_memory_limit_is_named(ground: Ground) -> None:
+async def the_memory_limit_is_named(ground: Harness) -> None:
     async with ground.open(limits={"memory": "96m"}) as box:
         result = await box.run(_MEMORY_HOG)
         same("the command", result.success, False)
@@ -32,7 +32,7 @@ async def the_memory_limit_is_named(ground: Ground) -> None:
 
 
 @promise
-async def the_process_limit_is_named(ground: Ground) -> None:
+async def the_process_limit_is_named(ground: Harness) -> None:
     async with ground.open(limits={"pids": 32}) as box:
         result = await box.run(_FORK_MANY, timeout=20)
         same("the command", result.success, False)
@@ -45,7 +45,7 @@ async def the_process_limit_is_named(ground: Ground) -> None:
 
 
 @promise
-async def a_process_limit_that_was_hit_is_not_blamed_for_what_fails_later(ground: Ground) -> None:
+async def a_process_limit_that_was_hit_is_not_blamed_for_what_fails_later(ground: Harness) -> None:
     async with ground.open(limits={"pids": 32}) as box:
         await box.run(_FORK_MANY, timeout=20)
         later = await box.run("exit 7")
@@ -53,7 +53,7 @@ async def a_process_limit_that_was_hit_is_not_blamed_for_what_fails_later(ground
 
 
 @promise
-async def a_memory_limit_that_was_hit_is_not_blamed_for_what_fails_later(ground: Ground) -> None:
+async def a_memory_limit_that_was_hit_is_not_blamed_for_what_fails_later(ground: Harness) -> None:
     async with ground.open(limits={"memory": "96m"}) as box:
         await box.run(_MEMORY_HOG)
         killed = await box.run("kill -KILL $$")
@@ -61,7 +61,7 @@ async def a_memory_limit_that_was_hit_is_not_blamed_for_what_fails_later(ground:
 
 
 @promise
-async def the_file_size_limit_is_named(ground: Ground) -> None:
+async def the_file_size_limit_is_named(ground: Harness) -> None:
     async with ground.open(limits={"fileSize": "1m"}) as box:
         message = bad(await box.call("write", path="large", content="x" * 2_000_000), "disk_limit")
         true("the message says the file", "large" in message)
@@ -71,7 +71,7 @@ async def the_file_size_limit_is_named(ground: Ground) -> None:
 
 
 @promise
-async def a_full_temporary_folder_is_named(ground: Ground) -> None:
+async def a_full_temporary_folder_is_named(ground: Harness) -> None:
     async with ground.open(limits={"tmp": "1m"}) as box:
         bad(await box.call("write", path="/tmp/large", content="x" * 2_000_000), "disk_limit")  # noqa: S108  inside
         result = await box.run("head -c 2000000 /dev/zero > /tmp/large")
@@ -80,7 +80,7 @@ async def a_full_temporary_folder_is_named(ground: Ground) -> None:
 
 
 @promise
-async def the_limit_of_open_files_holds(ground: Ground) -> None:
+async def the_limit_of_open_files_holds(ground: Harness) -> None:
     async with ground.open(limits={"openFiles": 64}) as box:
         same("limit", (await box.out("ulimit -n; ulimit -Hn")).split(), ["64", "64"])
         same("no core dumps", (await box.out("ulimit -c; ulimit -Hc")).split(), ["0", "0"])
@@ -90,7 +90,7 @@ async def the_limit_of_open_files_holds(ground: Ground) -> None:
 
 
 @promise
-async def the_time_limit_of_the_configuration_holds(ground: Ground) -> None:
+async def the_time_limit_of_the_configuration_holds(ground: Harness) -> None:
     async with ground.open(limits={"timeLimit": 1, "timeCeiling": 5}) as box:
         message = bad(await box.run("sleep 600"), "timeout")
         true("the message says the limit", "1 s" in message)

@@ -12,7 +12,7 @@ from crabpot.sandboxes.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
 # ruff: noqa: D103, PLR2004  a promise's name is its sentence, and it states what it expects
 
@@ -22,7 +22,7 @@ _SHAPE = ["data", "duration_ms", "error", "exit_code", "id", "place", "stderr", 
 
 
 @promise
-async def a_result_has_its_shape(ground: Ground) -> None:
+async def a_result_has_its_shape(ground: Harness) -> None:
     async with ground.open() as box:
         first, second = await box.run("echo out; echo err >&2"), await box.run("true")
         shown = first.as_json()
@@ -35,7 +35,7 @@ async def a_result_has_its_shape(ground: Ground) -> None:
 
 
 @promise
-async def a_command_that_fails_is_a_result(ground: Ground) -> None:
+async def a_command_that_fails_is_a_result(ground: Harness) -> None:
     async with ground.open() as box:
         result = await box.run("echo before; echo why >&2; exit 42")
         same("end", (result.success, result.exit_code, result.error), (False, 42, None))
@@ -44,7 +44,7 @@ async def a_command_that_fails_is_a_result(ground: Ground) -> None:
 
 
 @promise
-async def a_signal_is_told_truly(ground: Ground) -> None:
+async def a_signal_is_told_truly(ground: Harness) -> None:
     async with ground.open() as box:
         result = await box.run("kill -TERM $$")
         same("end", (result.success, result.exit_code, result.error), (False, 128 + 15, None))
@@ -52,14 +52,14 @@ async def a_signal_is_told_truly(ground: Ground) -> None:
 
 
 @promise
-async def shell_text_is_run_by_a_shell(ground: Ground) -> None:
+async def shell_text_is_run_by_a_shell(ground: Harness) -> None:
     async with ground.open() as box:
         command = "for n in 1 2 3; do echo $n; done | tac | tr '\\n' ' ' && X=$(printf yes); echo \"$X\""
         same("output", await box.out(command), "3 2 1 yes\n")
 
 
 @promise
-async def a_command_starts_where_it_is_told(ground: Ground) -> None:
+async def a_command_starts_where_it_is_told(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("mkdir -p deep/er; ln -s /usr away")
         home = (await box.out("pwd -P")).strip()
@@ -71,7 +71,7 @@ async def a_command_starts_where_it_is_told(ground: Ground) -> None:
 
 
 @promise
-async def variables_are_added_for_one_call(ground: Ground) -> None:
+async def variables_are_added_for_one_call(ground: Harness) -> None:
     async with ground.open() as box:
         same("given", await box.out('echo "$A|$B"', env={"A": "1 2", "B": "é"}), "1 2|é\n")
         same("gone", await box.out('echo "$A|$B"'), "|\n")
@@ -80,7 +80,7 @@ async def variables_are_added_for_one_call(ground: Ground) -> None:
 
 
 @promise
-async def standard_input_is_given_or_empty(ground: Ground) -> None:
+async def standard_input_is_given_or_empty(ground: Harness) -> None:
     async with ground.open() as box:
         same("given", await box.out("cat", stdin="one\ntwo"), "one\ntwo")
         same("large", (await box.out("wc -c", stdin="x" * 2_000_000)).strip(), "2000000")
@@ -89,7 +89,7 @@ async def standard_input_is_given_or_empty(ground: Ground) -> None:
 
 
 @promise
-async def the_time_limit_ends_the_whole_tree(ground: Ground) -> None:
+async def the_time_limit_ends_the_whole_tree(ground: Harness) -> None:
     async with ground.open() as box:
         nap = unique_nap()
         result = await box.run(f"echo started; (setsid {nap} &); {nap}", timeout=1)
@@ -100,7 +100,7 @@ async def the_time_limit_ends_the_whole_tree(ground: Ground) -> None:
 
 
 @promise
-async def what_a_command_leaves_behind_ends_with_its_call(ground: Ground) -> None:
+async def what_a_command_leaves_behind_ends_with_its_call(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("(setsid sh -c 'sleep 1; echo late > late' >/dev/null 2>&1 &); echo now")
         await asyncio.sleep(1.3)
@@ -108,7 +108,7 @@ async def what_a_command_leaves_behind_ends_with_its_call(ground: Ground) -> Non
 
 
 @promise
-async def wrong_arguments_run_nothing(ground: Ground) -> None:
+async def wrong_arguments_run_nothing(ground: Harness) -> None:
     async with ground.open(limits={"timeCeiling": 100}) as box:
         bad(await box.run("echo x > ran", timeout=101), "invalid_arguments")
         bad(await box.run("echo x > ran", timeout=-1), "invalid_arguments")
@@ -121,7 +121,7 @@ async def wrong_arguments_run_nothing(ground: Ground) -> None:
 
 
 @promise
-async def too_much_output_keeps_both_ends(ground: Ground) -> None:
+async def too_much_output_keeps_both_ends(ground: Harness) -> None:
     async with ground.open(limits={"output": "64k"}) as box:
         result = await box.run("echo first; seq 1 200000; echo last")
         good(result)
@@ -131,7 +131,7 @@ async def too_much_output_keeps_both_ends(ground: Ground) -> None:
 
 
 @promise
-async def output_without_end_is_ended(ground: Ground) -> None:
+async def output_without_end_is_ended(ground: Harness) -> None:
     async with ground.open(limits={"output": "64k"}) as box:
         result = await box.run("yes")
         bad(result, "output_limit")
@@ -140,13 +140,13 @@ async def output_without_end_is_ended(ground: Ground) -> None:
 
 
 @promise
-async def output_that_is_no_text_is_shown_as_far_as_it_is(ground: Ground) -> None:
+async def output_that_is_no_text_is_shown_as_far_as_it_is(ground: Harness) -> None:
     async with ground.open() as box:
         same("output", await box.out("printf 'a\\377b\\0c'"), "a\ufffdb\0c")
 
 
 @promise
-async def output_streams_while_the_command_runs(ground: Ground) -> None:
+async def output_streams_while_the_command_runs(ground: Harness) -> None:
     heard: list[tuple[str, bytes]] = []
     first = asyncio.Event()
 
@@ -169,7 +169,7 @@ async def output_streams_while_the_command_runs(ground: Ground) -> None:
 
 
 @promise
-async def a_cancelled_call_leaves_nothing_running(ground: Ground) -> None:
+async def a_cancelled_call_leaves_nothing_running(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("true")
         call = asyncio.create_task(box.run("echo $$ > pid; echo x; sleep 600; sleep 600"))
@@ -187,7 +187,7 @@ async def a_cancelled_call_leaves_nothing_running(ground: Ground) -> None:
 
 
 @promise
-async def many_calls_run_at_once_and_are_not_mixed_up(ground: Ground) -> None:
+async def many_calls_run_at_once_and_are_not_mixed_up(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("true")
         began = asyncio.get_running_loop().time()
@@ -199,7 +199,7 @@ async def many_calls_run_at_once_and_are_not_mixed_up(ground: Ground) -> None:
 
 
 @promise
-async def a_busy_call_does_not_hold_up_another(ground: Ground) -> None:
+async def a_busy_call_does_not_hold_up_another(ground: Harness) -> None:
     async with ground.open(limits={"output": "64k"}) as box:
         flood = asyncio.create_task(box.run("head -c 60000000 /dev/zero; sleep 0.2"))
         for n in range(20):

@@ -11,7 +11,7 @@ from crabpot.proof.conformance.promises import Chapter, same, true
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
 # ruff: noqa: D103  a promise's name is its sentence
 
@@ -63,7 +63,7 @@ async def _page() -> AsyncIterator[_Page]:
 
 
 @promise
-async def a_listed_place_is_reached_without_settings_and_no_other(ground: Ground) -> None:
+async def a_listed_place_is_reached_without_settings_and_no_other(ground: Harness) -> None:
     async with _page() as page, _page() as other, ground.open(network={"allow": [f"127.0.0.1:{page.port}"]}) as box:
         same("the page", await box.out(f"{_FETCH} http://127.0.0.1:{page.port}/"), "the page")
         refused = await box.run(f"{_FETCH} http://127.0.0.1:{other.port}/")
@@ -73,7 +73,7 @@ async def a_listed_place_is_reached_without_settings_and_no_other(ground: Ground
 
 
 @promise
-async def two_hundred_connections_at_once_are_each_answered(ground: Ground) -> None:
+async def two_hundred_connections_at_once_are_each_answered(ground: Harness) -> None:
     async with _page() as page, ground.open(network={"allow": [f"127.0.0.1:{page.port}"]}) as box:
         await box.call("write", path="many.py", content=_MANY)
         same("two hundred", await box.out(f"python3 many.py {page.port}", timeout=50), "all\n")
@@ -81,7 +81,7 @@ async def two_hundred_connections_at_once_are_each_answered(ground: Ground) -> N
 
 
 @promise
-async def an_empty_list_and_the_internet_reach_nothing_of_the_hosts(ground: Ground) -> None:
+async def an_empty_list_and_the_internet_reach_nothing_of_the_hosts(ground: Harness) -> None:
     async with _page() as page:
         networks: tuple[str | dict[str, list[str]], ...] = ({"allow": []}, "internet")
         for network in networks:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crabpot.proof.conformance.promises import Chapter, bad, good, same
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Box, Ground
+    from crabpot.proof.conformance.harness import Box, Harness
 
 # ruff: noqa: D103  a promise's name is its sentence
 
@@ -23,7 +23,7 @@ def _patch(*lines: str) -> str:
 
 
 @promise
-async def one_occurrence_is_replaced(ground: Ground) -> None:
+async def one_occurrence_is_replaced(ground: Harness) -> None:
     async with ground.open() as box:
         await box.call("write", path="f", content="one two three\n")
         edited = good(await box.call("edit", path="f", old="two", new="2"))
@@ -32,7 +32,7 @@ async def one_occurrence_is_replaced(ground: Ground) -> None:
 
 
 @promise
-async def an_edit_that_is_not_clear_is_refused(ground: Ground) -> None:
+async def an_edit_that_is_not_clear_is_refused(ground: Harness) -> None:
     async with ground.open() as box:
         await box.call("write", path="f", content="a b a\n")
         bad(await box.call("edit", path="f", old="missing", new="x"), "no_match")
@@ -45,7 +45,7 @@ async def an_edit_that_is_not_clear_is_refused(ground: Ground) -> None:
 
 
 @promise
-async def an_edit_keeps_line_endings_mark_and_mode(ground: Ground) -> None:
+async def an_edit_keeps_line_endings_mark_and_mode(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("printf '\\357\\273\\277one\\r\\ntwo\\r\\n' > dos; chmod 640 dos")
         good(await box.call("edit", path="dos", old="one\ntwo", new="1\n2"))
@@ -54,7 +54,7 @@ async def an_edit_keeps_line_endings_mark_and_mode(ground: Ground) -> None:
 
 
 @promise
-async def a_patch_adds_updates_moves_and_deletes(ground: Ground) -> None:
+async def a_patch_adds_updates_moves_and_deletes(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("mkdir src; printf 'a\\nb\\nc\\nd\\ne\\n' > src/list; echo old > gone; echo here > from")
         patch = _patch(
@@ -74,7 +74,7 @@ async def a_patch_adds_updates_moves_and_deletes(ground: Ground) -> None:
 
 
 @promise
-async def a_patch_applies_whole_or_not_at_all(ground: Ground) -> None:
+async def a_patch_applies_whole_or_not_at_all(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("echo one > first; echo two > second")
         hunks = ("*** Update File: first", "@@", "-one", "+1", "*** Update File: second", "@@", "-missing", "+2")
@@ -84,7 +84,7 @@ async def a_patch_applies_whole_or_not_at_all(ground: Ground) -> None:
 
 
 @promise
-async def a_patch_replaces_what_it_adds_or_moves_a_file_to(ground: Ground) -> None:
+async def a_patch_replaces_what_it_adds_or_moves_a_file_to(ground: Harness) -> None:
     async with ground.open() as box:
         for name in ("there", "from", "to"):
             await box.call("write", path=name, content=f"{name}\n")
@@ -94,7 +94,7 @@ async def a_patch_replaces_what_it_adds_or_moves_a_file_to(ground: Ground) -> No
 
 
 @promise
-async def a_patch_that_is_wrong_says_so(ground: Ground) -> None:
+async def a_patch_that_is_wrong_says_so(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("echo x > there")
         bad(await box.call("apply_patch", patch="no patch at all"), "invalid_arguments")

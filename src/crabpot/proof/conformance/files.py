@@ -13,7 +13,7 @@ from crabpot.sandboxes.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
 # ruff: noqa: D103, PLR2004  a promise's name is its sentence, and it states what it expects
 
@@ -24,7 +24,7 @@ _TEXT = "first\nzweite Zeile: äöü €\n\U0001f980 crab\n"
 
 
 @promise
-async def text_comes_back_as_it_was_written(ground: Ground) -> None:
+async def text_comes_back_as_it_was_written(ground: Harness) -> None:
     async with ground.open() as box:
         written = good(await box.call("write", path="notes/today.txt", content=_TEXT))
         same("write", written, {"size": len(_TEXT.encode()), "created": True})
@@ -36,7 +36,7 @@ async def text_comes_back_as_it_was_written(ground: Ground) -> None:
 
 
 @promise
-async def a_part_of_a_file_is_read_by_lines(ground: Ground) -> None:
+async def a_part_of_a_file_is_read_by_lines(ground: Harness) -> None:
     async with ground.open() as box:
         await box.call("write", path="lines", content="".join(f"{n}\n" for n in range(1, 101)))
         part = good(await box.call("read", path="lines", offset=10, limit=3))
@@ -45,7 +45,7 @@ async def a_part_of_a_file_is_read_by_lines(ground: Ground) -> None:
 
 
 @promise
-async def an_empty_file_is_read_as_empty(ground: Ground) -> None:
+async def an_empty_file_is_read_as_empty(ground: Harness) -> None:
     async with ground.open() as box:
         good(await box.call("write", path="empty", content=""))
         read = good(await box.call("read", path="empty"))
@@ -53,7 +53,7 @@ async def an_empty_file_is_read_as_empty(ground: Ground) -> None:
 
 
 @promise
-async def every_byte_survives_both_ways(ground: Ground) -> None:
+async def every_byte_survives_both_ways(ground: Harness) -> None:
     data = bytes(range(256)) * 8
     async with ground.open() as box:
         coded = base64.b64encode(data).decode()
@@ -65,7 +65,7 @@ async def every_byte_survives_both_ways(ground: Ground) -> None:
 
 
 @promise
-async def a_large_file_goes_in_and_out_in_pieces(ground: Ground) -> None:
+async def a_large_file_goes_in_and_out_in_pieces(ground: Harness) -> None:
     piece = os.urandom(_MIB)
     sent, came = hashlib.sha256(), hashlib.sha256()
 
@@ -87,7 +87,7 @@ async def a_large_file_goes_in_and_out_in_pieces(ground: Ground) -> None:
 
 
 @promise
-async def a_large_text_in_the_arguments_arrives_whole(ground: Ground) -> None:
+async def a_large_text_in_the_arguments_arrives_whole(ground: Harness) -> None:
     text = "0123456789abcdef" * (3 * _MIB // 16)
     async with ground.open() as box:
         same("size", good(await box.call("write", path="text", content=text))["size"], len(text))
@@ -95,7 +95,7 @@ async def a_large_text_in_the_arguments_arrives_whole(ground: Ground) -> None:
 
 
 @promise
-async def a_read_that_is_too_large_is_cut_and_says_so(ground: Ground) -> None:
+async def a_read_that_is_too_large_is_cut_and_says_so(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("yes 0123456789 | head -c 3000000 > big")
         read = good(await box.call("read", path="big"))
@@ -106,7 +106,7 @@ async def a_read_that_is_too_large_is_cut_and_says_so(ground: Ground) -> None:
 
 
 @promise
-async def text_is_appended(ground: Ground) -> None:
+async def text_is_appended(ground: Harness) -> None:
     async with ground.open() as box:
         for word in ("one ", "two ", "three"):
             good(await box.call("write", path="log", content=word, append=True))
@@ -114,7 +114,7 @@ async def text_is_appended(ground: Ground) -> None:
 
 
 @promise
-async def a_replaced_file_keeps_its_mode(ground: Ground) -> None:
+async def a_replaced_file_keeps_its_mode(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("echo '#!/bin/sh' > run; chmod 750 run")
         good(await box.call("write", path="run", content="#!/bin/sh\necho hello\n"))
@@ -123,7 +123,7 @@ async def a_replaced_file_keeps_its_mode(ground: Ground) -> None:
 
 
 @promise
-async def a_write_that_fails_changes_nothing(ground: Ground) -> None:
+async def a_write_that_fails_changes_nothing(ground: Harness) -> None:
     async with ground.open() as box:
         await box.call("write", path="kept", content="kept")
         bad(await box.call("write", path="kept", content="%%%", encoding="base64"), "invalid_arguments")
@@ -132,7 +132,7 @@ async def a_write_that_fails_changes_nothing(ground: Ground) -> None:
 
 
 @promise
-async def what_cannot_be_read_says_why(ground: Ground) -> None:
+async def what_cannot_be_read_says_why(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("mkdir folder; mkfifo pipe")
         bad(await box.call("read", path="missing"), "not_found")
@@ -143,7 +143,7 @@ async def what_cannot_be_read_says_why(ground: Ground) -> None:
 
 
 @promise
-async def what_cannot_be_written_says_why(ground: Ground) -> None:
+async def what_cannot_be_written_says_why(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("mkdir folder; echo x > file")
         bad(await box.call("write", path="folder", content="x"), "is_directory")
@@ -152,7 +152,7 @@ async def what_cannot_be_written_says_why(ground: Ground) -> None:
 
 
 @promise
-async def a_link_out_of_the_workspace_is_not_followed(ground: Ground) -> None:
+async def a_link_out_of_the_workspace_is_not_followed(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("ln -s /usr out; ln -s inner in; mkdir inner; echo x > inner/file; ln -s /etc/passwd names")
         bad(await box.call("read", path="names"), "outside")
@@ -162,7 +162,7 @@ async def a_link_out_of_the_workspace_is_not_followed(ground: Ground) -> None:
 
 
 @promise
-async def arguments_that_are_wrong_are_refused(ground: Ground) -> None:
+async def arguments_that_are_wrong_are_refused(ground: Harness) -> None:
     async with ground.open() as box:
         for args in ({}, {"path": 7}, {"path": ""}, {"path": "x", "offset": -1}, {"path": "x", "encoding": "latin-1"}):
             bad(await box.call("read", **args), "invalid_arguments")
@@ -171,7 +171,7 @@ async def arguments_that_are_wrong_are_refused(ground: Ground) -> None:
 
 
 @promise
-async def a_folder_is_listed(ground: Ground) -> None:
+async def a_folder_is_listed(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("mkdir sub; printf 12345 > file; ln -s file link; touch .hidden")
         entries = good(await box.call("ls"))["entries"]
@@ -188,7 +188,7 @@ async def a_folder_is_listed(ground: Ground) -> None:
 
 
 @promise
-async def both_ways_to_a_file_meet_as_one_user(ground: Ground) -> None:
+async def both_ways_to_a_file_meet_as_one_user(ground: Harness) -> None:
     async with ground.open() as box:
         await box.call("write", path="ours", content="by write")
         same("exec reads it", await box.out("cat ours"), "by write")

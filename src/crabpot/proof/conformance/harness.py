@@ -96,7 +96,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Harness:
     """One backend to check; `backend` is its word in the configuration, or `host` for sessions without a sandbox."""
 
     open_gateway: OpenGateway

@@ -10,7 +10,7 @@ from crabpot.proof.conformance.harness import lay_out
 from crabpot.proof.conformance.promises import Chapter, bad, good, same, true
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Box, Ground
+    from crabpot.proof.conformance.harness import Box, Harness
 
 # ruff: noqa: D103  a promise's name is its sentence
 
@@ -36,7 +36,7 @@ def _put(folder: str, name: str, content: str) -> str:
 
 
 @promise
-async def a_session_keeps_its_sandbox(ground: Ground) -> None:
+async def a_session_keeps_its_sandbox(ground: Harness) -> None:
     async with ground.open() as box:
         first = await _which(box)
         await box.run("echo kept > /tmp/kept")
@@ -45,14 +45,14 @@ async def a_session_keeps_its_sandbox(ground: Ground) -> None:
 
 
 @promise
-async def a_hundred_first_calls_open_one_sandbox(ground: Ground) -> None:
+async def a_hundred_first_calls_open_one_sandbox(ground: Harness) -> None:
     async with ground.open(limits={"pids": 200}) as box:
         seen = await asyncio.gather(*(_which(box) for _ in range(100)))
         same("sandboxes", len(set(seen)), 1)
 
 
 @promise
-async def a_private_workspace_outlives_its_sandbox(ground: Ground) -> None:
+async def a_private_workspace_outlives_its_sandbox(ground: Harness) -> None:
     async with ground.open() as box:
         _put(box.agent_folder, "agents.txt", "the agent's")
         first = await _which(box)
@@ -66,7 +66,7 @@ async def a_private_workspace_outlives_its_sandbox(ground: Ground) -> None:
 
 
 @promise
-async def sessions_have_folders_of_their_own_unless_they_share_a_scope(ground: Ground) -> None:
+async def sessions_have_folders_of_their_own_unless_they_share_a_scope(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("echo mine > file")
         bad(await box.beside("agent:main:another").call("read", path="file"), "not_found")
@@ -78,7 +78,7 @@ async def sessions_have_folders_of_their_own_unless_they_share_a_scope(ground: G
 
 
 @promise
-async def a_readable_workspace_is_seen_and_not_changed(ground: Ground) -> None:
+async def a_readable_workspace_is_seen_and_not_changed(ground: Harness) -> None:
     async with ground.open(workspace="ro") as box:
         _put(box.agent_folder, "plan.txt", "the plan")
         same("by path", good(await box.call("read", path="/agent/plan.txt"))["content"], "the plan")
@@ -91,7 +91,7 @@ async def a_readable_workspace_is_seen_and_not_changed(ground: Ground) -> None:
 
 
 @promise
-async def a_writable_workspace_is_the_agents_own(ground: Ground) -> None:
+async def a_writable_workspace_is_the_agents_own(ground: Harness) -> None:
     async with ground.open(workspace="rw") as box:
         good(await box.call("write", path="made.txt", content="made inside"))
         await box.run("mkdir sub; echo by exec > sub/file")
@@ -103,7 +103,7 @@ async def a_writable_workspace_is_the_agents_own(ground: Ground) -> None:
 
 
 @promise
-async def binds_are_where_they_were_put(ground: Ground) -> None:
+async def binds_are_where_they_were_put(ground: Harness) -> None:
     async with ground.open() as box:
         read, write = f"{box.folder}/reference", f"{box.folder}/results"
         os.mkdir(read)
@@ -121,7 +121,7 @@ async def binds_are_where_they_were_put(ground: Ground) -> None:
 
 
 @promise
-async def the_system_is_read_only(ground: Ground) -> None:
+async def the_system_is_read_only(ground: Harness) -> None:
     async with ground.open() as box:
         for path in ("/planted", "/usr/planted", "/etc/planted", "/dev/planted"):
             bad(await box.call("write", path=path, content="x"), *NOT_WRITABLE)
@@ -129,13 +129,13 @@ async def the_system_is_read_only(ground: Ground) -> None:
 
 
 @promise
-async def a_bind_that_is_not_there_opens_nothing(ground: Ground) -> None:
+async def a_bind_that_is_not_there_opens_nothing(ground: Harness) -> None:
     async with ground.open(binds=["/srv/crabpot-no-such-folder:/ref"]) as box:
         bad(await box.run("echo x > ran"), "sandbox_unavailable")
 
 
 @promise
-async def the_environment_is_what_was_promised(ground: Ground) -> None:
+async def the_environment_is_what_was_promised(ground: Harness) -> None:
     async with ground.open(env={"PROJECT": "crab pot", "LANG": "C"}) as box:
         told = await box.out("tr '\\0' '\\n' < /proc/$$/environ")
         expected = ["HOME=/workspace", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin", "PROJECT=crab pot", "USER=agent"]
@@ -145,7 +145,7 @@ async def the_environment_is_what_was_promised(ground: Ground) -> None:
 
 
 @promise
-async def a_changed_spec_means_a_new_sandbox(ground: Ground) -> None:
+async def a_changed_spec_means_a_new_sandbox(ground: Harness) -> None:
     async with ground.open(env={"VERSION": "1"}) as box:
         await box.run("echo kept > kept")
         described = box.gateway.execution.describe(box.gateway.settings.agent("main"), box.session)
@@ -156,7 +156,7 @@ async def a_changed_spec_means_a_new_sandbox(ground: Ground) -> None:
 
 
 @promise
-async def a_sandbox_that_dies_takes_its_calls_and_nothing_else(ground: Ground) -> None:
+async def a_sandbox_that_dies_takes_its_calls_and_nothing_else(ground: Harness) -> None:
     async with ground.open() as box:
         other = box.beside("agent:main:another")
         await other.run("true")
@@ -169,7 +169,7 @@ async def a_sandbox_that_dies_takes_its_calls_and_nothing_else(ground: Ground) -
 
 
 @promise
-async def the_agent_cannot_keep_the_next_sandbox_from_opening(ground: Ground) -> None:
+async def the_agent_cannot_keep_the_next_sandbox_from_opening(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("mkdir a; chmod 000 a; rm -rf /workspace/* /workspace/.[!.]*; chmod 000 /workspace")
         await box.stop()
@@ -178,7 +178,7 @@ async def the_agent_cannot_keep_the_next_sandbox_from_opening(ground: Ground) ->
 
 
 @promise
-async def nothing_is_left_when_the_gateway_closes(ground: Ground) -> None:
+async def nothing_is_left_when_the_gateway_closes(ground: Harness) -> None:
     async with ground.open() as box:
         marker = f"left-{os.path.basename(box.folder)}"
         await box.start(f"setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' {marker}")

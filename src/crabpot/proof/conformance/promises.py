@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from crabpot.model import ToolResult
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
-    Check = Callable[[Ground], Awaitable[None]]
+    Check = Callable[[Harness], Awaitable[None]]
 
 
 class Broken(AssertionError):

@@ -11,7 +11,7 @@ from crabpot.proof.conformance import background, bounds, commands, connections,
 from crabpot.proof.conformance.promises import Broken
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
     from crabpot.proof.conformance.promises import Promise
 
 CHAPTERS = (files, edits, searches, commands, background, places, bounds, connections)
@@ -30,12 +30,12 @@ class Checked:
     seconds: float
 
 
-def applying(ground: Ground) -> tuple[Promise, ...]:
+def applying(ground: Harness) -> tuple[Promise, ...]:
     """Give the promises that mean something on this ground."""
     return tuple(promise for promise in PROMISES if not (promise.sandbox_only and ground.on_host))
 
 
-async def check(promise: Promise, ground: Ground) -> Checked:
+async def check(promise: Promise, ground: Harness) -> Checked:
     """Check one promise; whatever goes wrong breaks it."""
     began = time.perf_counter()
     broken = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crabpot.proof.conformance.promises import Chapter, bad, good, same
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Ground
+    from crabpot.proof.conformance.harness import Harness
 
 # ruff: noqa: D103  a promise's name is its sentence
 
@@ -22,7 +22,7 @@ _TREE = (
 
 
 @promise
-async def lines_are_found_with_what_stands_around_them(ground: Ground) -> None:
+async def lines_are_found_with_what_stands_around_them(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run(_TREE)
         found = good(await box.call("grep", pattern="Beta", path="src", context=1))["matches"]
@@ -31,7 +31,7 @@ async def lines_are_found_with_what_stands_around_them(ground: Ground) -> None:
 
 
 @promise
-async def a_search_leaves_out_what_is_ignored_hidden_or_binary(ground: Ground) -> None:
+async def a_search_leaves_out_what_is_ignored_hidden_or_binary(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run(_TREE)
         found = good(await box.call("grep", pattern="crab"))["matches"]
@@ -42,7 +42,7 @@ async def a_search_leaves_out_what_is_ignored_hidden_or_binary(ground: Ground) -
 
 
 @promise
-async def a_search_stops_at_its_limit_and_says_so(ground: Ground) -> None:
+async def a_search_stops_at_its_limit_and_says_so(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run("seq 1 500 > numbers")
         result = await box.call("grep", pattern="[0-9]", limit=20)
@@ -51,7 +51,7 @@ async def a_search_stops_at_its_limit_and_says_so(ground: Ground) -> None:
 
 
 @promise
-async def a_pattern_that_is_none_is_refused(ground: Ground) -> None:
+async def a_pattern_that_is_none_is_refused(ground: Harness) -> None:
     async with ground.open() as box:
         bad(await box.call("grep", pattern="("), "invalid_arguments")
         bad(await box.call("grep", pattern="x", path="missing"), "not_found")
@@ -60,7 +60,7 @@ async def a_pattern_that_is_none_is_refused(ground: Ground) -> None:
 
 
 @promise
-async def a_pattern_without_end_is_stopped_by_the_time_limit(ground: Ground) -> None:
+async def a_pattern_without_end_is_stopped_by_the_time_limit(ground: Harness) -> None:
     async with ground.open(limits={"timeLimit": 1}) as box:
         await box.call("write", path="trap", content="a" * 40 + "!")
         bad(await box.call("grep", pattern="(a+)+(?=$)"), "timeout")
@@ -68,7 +68,7 @@ async def a_pattern_without_end_is_stopped_by_the_time_limit(ground: Ground) -> 
 
 
 @promise
-async def paths_are_found_newest_first(ground: Ground) -> None:
+async def paths_are_found_newest_first(ground: Harness) -> None:
     async with ground.open() as box:
         await box.run(_TREE)
         await box.run("touch -d 2001-01-01 src/one.py; touch -d 2002-01-01 src/deep/two.py")

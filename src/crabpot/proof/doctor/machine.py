@@ -16,7 +16,7 @@ from crabpot.backends.bubblewrap import candidates
 from crabpot.backends.linux import cgroup_hierarchy
 from crabpot.errors import CrabpotError, SandboxUnavailable
 from crabpot.proof.doctor.kernel import Kernel
-from crabpot.proof.doctor.places import Own, Place
+from crabpot.proof.doctor.places import CheckedPath, Own
 from crabpot.proof.doctor.programs import Bwrap, DockerEngine
 from crabpot.runner.core import landlock
 
@@ -129,12 +129,12 @@ def own(config: str | None, state: str) -> Own:
     )
 
 
-def _place(path: str) -> Place | None:
+def _place(path: str) -> CheckedPath | None:
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return Place(path=path, uid=found.st_uid, mode=found.st_mode)
+    return CheckedPath(path=path, uid=found.st_uid, mode=found.st_mode)
 
 
 def _records(state: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

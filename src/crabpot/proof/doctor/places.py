@@ -21,7 +21,7 @@ _EARLIEST = 1_790_000_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CheckedPath:
     """A file or folder, as stat(2) shows it."""
 
     path: str
@@ -34,9 +34,9 @@ class Own:
     """Crabpot's files and the machine's clock."""
 
     uid: int
-    config: Place | None
-    state: Place | None
-    sockets: tuple[Place, ...]
+    config: CheckedPath | None
+    state: CheckedPath | None
+    sockets: tuple[CheckedPath, ...]
     free_bytes: int
     now: float
     last_record: float | None
@@ -62,7 +62,7 @@ def look(own: Own) -> Iterator[Line]:
     yield _verified(own)
 
 
-def _private(own: Own, place: Place, name: str, *, readable: bool) -> Line:
+def _private(own: Own, place: CheckedPath, name: str, *, readable: bool) -> Line:
     """Others may read a configuration, which holds no secret; write nothing, and list nothing.
 
     They may pass through: root's sandboxes are somebody else, and their folders lie in root's state.

@@ -16,7 +16,7 @@ MAX_PAYLOAD = 1 << 20
 WINDOW = 1 << 20
 # The receiver says so once it took this much.
 ACK_EVERY = 64 << 10
-# A conversation is begun by whatever runs inside, so that what it can make the gateway hold is less: a quarter, and of
+# An upcall is begun by whatever runs inside, so that what it can make the gateway hold is less: a quarter, and of
 # so many at once.
 UPCALL_WINDOW = 256 << 10
 MAX_UPCALLS = 256

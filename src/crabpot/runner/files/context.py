@@ -19,7 +19,7 @@ READ_ONLY = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
 _HELD = posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
 
 
-class Place:
+class Location:
     """Where a path lies: the anchor that confines it, the rest below that, and both as the agent sees them."""
 
     __slots__ = ("absolute", "anchor", "relative", "shown")
@@ -54,7 +54,7 @@ class Context:
         self._anchors.clear()
         self._top.fd = -1
 
-    def locate(self, path: str) -> Place:
+    def locate(self, path: str) -> Location:
         """The place of `path`: relative to the workspace, or absolute as seen inside; `..` is taken by the letter."""
         spelled = to_bytes(path)
         if spelled.startswith(b"/"):
@@ -66,22 +66,22 @@ class Context:
             absolute = self._workspace.rstrip(b"/") + b"/" + below if below else self._workspace
         for anchor in self._anchors:
             if absolute == anchor.path:
-                return Place(anchor, b"", absolute, shown(path))
+                return Location(anchor, b"", absolute, shown(path))
             prefix = anchor.path.rstrip(b"/") + b"/"
             if absolute.startswith(prefix):
-                return Place(anchor, absolute[len(prefix) :], absolute, shown(path))
+                return Location(anchor, absolute[len(prefix) :], absolute, shown(path))
         if self._enclosed:
             raise ToolError("outside", f"{shown(path)} is outside the roots of this runner: {', '.join(self.roots)}")
-        return Place(self._top, absolute[1:], absolute, shown(path))
+        return Location(self._top, absolute[1:], absolute, shown(path))
 
-    def open(self, place: Place, flags: int) -> int:
+    def open(self, place: Location, flags: int) -> int:
         """A descriptor of what lies there, links followed as far as they stay inside."""
         try:
             return self.opener.open(place.anchor, place.relative, flags)
         except OSError as error:
             raise failed(error, place) from None
 
-    def open_regular(self, place: Place) -> tuple[int, posix.stat_result]:
+    def open_regular(self, place: Location) -> tuple[int, posix.stat_result]:
         """A readable descriptor of a regular file, and its state."""
         fd = self.open(place, READ_ONLY)
         state = posix.fstat(fd)
@@ -151,14 +151,14 @@ def normalise(spelled: bytes) -> bytes:
     return b"/" + b"/".join(parts)
 
 
-def not_regular(state: posix.stat_result, place: Place) -> ToolError:
+def not_regular(state: posix.stat_result, place: Location) -> ToolError:
     """Why something that is not a regular file is left alone."""
     if S_ISDIR(state.st_mode):
         return ToolError("is_directory", f"{place.shown} is a folder; ls lists it")
     return ToolError("not_a_file", f"{place.shown} is not a regular file (a pipe, device or socket)")
 
 
-def failed(error: OSError, place: Place) -> ToolError:
+def failed(error: OSError, place: Location) -> ToolError:
     """The kernel's refusal of a file operation, in the words of the wire."""
     number = error.errno
     if number == errno.EXDEV and not place.anchor.confined:

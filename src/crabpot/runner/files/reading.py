@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Generator
 
-    from .context import Context, Place
+    from .context import Context, Location
 
 CONTENT_LIMIT = 1 << 20
 CHUNK = 512 << 10
@@ -186,7 +186,7 @@ def _after_newline(piece: bytes, number: int) -> int:
     return low
 
 
-def _check_utf8(partial: bytes, piece: bytes, place: Place) -> bytes:
+def _check_utf8(partial: bytes, piece: bytes, place: Location) -> bytes:
     """The beginning of a character that `piece` leaves unfinished."""
     try:
         if piece.isascii() and not partial:
@@ -197,5 +197,5 @@ def _check_utf8(partial: bytes, piece: bytes, place: Place) -> bytes:
         raise _not_text(place) from None
 
 
-def _not_text(place: Place) -> Exception:
+def _not_text(place: Location) -> Exception:
     return invalid(f"{place.shown} is not UTF-8 text; read it with encoding base64")

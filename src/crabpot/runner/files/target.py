@@ -10,7 +10,7 @@ from .context import READ_ONLY, failed, not_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .context import Context, Place
+    from .context import Context, Location
 
 
 class Target:
@@ -23,7 +23,7 @@ class Target:
     __slots__ = ("folder", "name", "place", "previous")
 
     def __init__(self, ctx: Context, path: str, *, make: bool = False) -> None:
-        self.place: Place = ctx.locate(path)
+        self.place: Location = ctx.locate(path)
         if path.endswith(("/", "/.")):
             raise ToolError("is_directory", f"{self.place.shown} names a folder, not a file")
         try:

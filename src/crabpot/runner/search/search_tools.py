@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator
 
-    from ..files.context import Context, Place
+    from ..files.context import Context, Location
 
 MAX_MATCHES = 1000
 MAX_PATHS = 10_000
@@ -126,7 +126,7 @@ def _cut(line: str) -> str:
     return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _join(place: Place, path: bytes) -> bytes:
+def _join(place: Location, path: bytes) -> bytes:
     return place.absolute.rstrip(b"/") + b"/" + path
 
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
-    from ..files.context import Context, Place
+    from ..files.context import Context, Location
 
     # Each file of rules, what a path needs before it to begin at that file, and how much of the path is dropped.
     Chain = tuple[tuple[Rules, str, int], ...]
@@ -43,7 +43,7 @@ class Found:
 class Walk:
     """What a search sees below one folder; `step` has the last word on every entry that no rule leaves out."""
 
-    def __init__(self, ctx: Context, place: Place, folder: int, step: Step) -> None:
+    def __init__(self, ctx: Context, place: Location, folder: int, step: Step) -> None:
         self._opener = ctx.opener
         self._place = place
         self._base = Anchor(place.absolute, folder, confined=True)

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from .listening import House
+    from .listening import Shared
 
 TOOLS = frozenset(("read", "write", "edit", "apply_patch", "grep", "glob", "ls", "exec", "process"))
 DEFAULT_TIMEOUT_S = 60.0
@@ -37,7 +37,7 @@ class Client(Runner):
 
     _wire: ClientWire
 
-    def __init__(self, house: House, fd: int, peer: tuple[int, int]) -> None:
+    def __init__(self, house: Shared, fd: int, peer: tuple[int, int]) -> None:
         super().__init__(fd, posix.dup(fd), house.tools, loop=house.loop, kind=ClientWire)
         self.reaper = house.reaper
         self.peer = peer

@@ -40,7 +40,7 @@ _CREDENTIALS = struct.Struct("3i")
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class House:
+class Shared:
     """What the clients share: one loop, one reaper, the roots and the allow-list."""
 
     def __init__(self, file: SocketFile, roots: Roots, commands: Allowed, patience_s: float) -> None:
@@ -186,7 +186,7 @@ def main(argv: list[str]) -> int:
         confinement.enclose(inside.folders, tmp, commands.programs, run_own=commands.run_anything)
     shield_and_adopt()
     try:
-        house = House(file, inside, commands, options.patience)
+        house = Shared(file, inside, commands, options.patience)
         _announce(path, inside, names)
         house.run()
     finally:

@@ -1,4 +1,4 @@
-"""Conversations that the runner begins with the gateway, over the same stream: bytes both ways, and one answer."""
+"""Upcalls that the runner begins with the gateway, over the same stream: bytes both ways, and one answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Who began a conversation. A kind of it takes up what concerns it."""
+    """Who began an upcall. A kind of it takes up what concerns it."""
 
     def on_data(self, data: bytes, stream: str) -> None:
         """Takes bytes from the gateway; as many more come as Upcall.consumed() was told of."""
@@ -144,7 +144,7 @@ class Upcalls:
         return upcall
 
     def data(self, header: dict[str, Any], payload: bytes) -> None:
-        """Hands bytes to their conversation."""
+        """Hands bytes to their upcall."""
         self._find(header).receive(header, payload)
 
     def ack(self, header: dict[str, Any], size: int) -> None:
@@ -152,7 +152,7 @@ class Upcalls:
         self._find(header).acknowledged(size)
 
     def reply(self, header: dict[str, Any], _payload: bytes) -> None:
-        """Ends a conversation."""
+        """Ends an upcall."""
         upcall = self._find(header)
         del self._live[upcall.up]
         if not upcall.dropped:
@@ -165,9 +165,9 @@ class Upcalls:
             upcall.relieved()
 
     def _find(self, header: dict[str, Any]) -> Upcall:
-        """The conversation of a frame. The gateway sends nothing behind its reply: what comes then is a mistake."""
+        """The upcall of a frame. The gateway sends nothing behind its reply: what comes then is a mistake."""
         up = header.get("up")
         upcall = self._live.get(up) if type(up) is str else None
         if upcall is None:
-            raise FrameError("a frame for no conversation")
+            raise FrameError("a frame for no upcall")
         return upcall

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _BACKLOG = 512
-# Some of the conversations are left to others: a flood of connections must not keep a command from the gateway.
+# Some of the upcalls are left to others: a flood of connections must not keep a command from the gateway.
 _MOST = 224
 _READ_SIZE = 64 << 10
 
@@ -59,7 +59,7 @@ class Proxy:
 
 
 class Connection(Listener):
-    """One program's connection, as long as its conversation with the gateway."""
+    """One program's connection, as long as its upcall with the gateway."""
 
     def __init__(self, sock: Any, runner: Runner, proxy: Proxy) -> None:
         sock.setblocking(False)

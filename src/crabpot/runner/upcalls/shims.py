@@ -1,4 +1,4 @@
-"""The runner's ear for host commands: each program that connects becomes a conversation with the gateway."""
+"""The runner's ear for host commands: each program that connects becomes an upcall with the gateway."""
 
 from __future__ import annotations
 

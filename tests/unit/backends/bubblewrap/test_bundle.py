@@ -15,7 +15,7 @@ from crabpot.backends.bubblewrap import bundle, seal
 from crabpot.spec.seccomp.bpf import assemble
 
 
-def _prepare(home: Path) -> bundle.Kit:
+def _prepare(home: Path) -> bundle.Bundle:
     return asyncio.run(bundle.prepare(str(home)))
 
 
@@ -50,7 +50,7 @@ def test_whatever_the_umask_the_sandboxes_user_reads_it_and_nobody_writes_it(tmp
 
 
 def test_two_gateways_at_once_make_the_same_kit(tmp_path: Path) -> None:
-    async def both() -> list[bundle.Kit]:
+    async def both() -> list[bundle.Bundle]:
         return await asyncio.gather(*(bundle.prepare(str(tmp_path)) for _ in range(2)))
 
     first, second = asyncio.run(both())

@@ -10,7 +10,7 @@ import pytest
 
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.bubblewrap.layout import Layout
-from crabpot.backends.bubblewrap.render import Plan, Program
+from crabpot.backends.bubblewrap.render import LaunchPlan, Program
 from crabpot.backends.linux.held_files import Held
 from crabpot.settings import GIB, Limits, Size
 from crabpot.spec import hardening
@@ -35,7 +35,7 @@ AGENT = Held(fd=22, path="/home/a/agent", target="/agent", access="ro", device=1
 DATA = Held(fd=23, path="/srv/data", target="/mnt/data", access="rw", device=1, inode=5)
 REFERENCE = Held(fd=24, path="/srv/ref.txt", target="/mnt/data/ref.txt", access="ro", folder=False, device=1, inode=6)
 
-PLAN = Plan(
+PLAN = LaunchPlan(
     program=SEALED,
     layout=LAYOUT,
     interpreter="/usr/bin/python3.11",
@@ -44,7 +44,7 @@ PLAN = Plan(
     wire_fd=10,
     report_fd=11,
 )
-CASES: dict[str, tuple[dict[str, Any], Plan]] = {
+CASES: dict[str, tuple[dict[str, Any], LaunchPlan]] = {
     "sealed": ({}, replace(PLAN, data_bytes=2 * GIB)),
     "sealed-as-root-in-a-group": (
         {},

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.backends.docker import owner, profile, render
-from crabpot.backends.docker.render import Bind, Plan
+from crabpot.backends.docker.render import Bind, ContainerPlan
 from crabpot.settings import GIB, MIB, Docker, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import User
@@ -22,7 +22,7 @@ from .make import make_spec
 GOLDEN = Path(__file__).with_name("golden")
 
 WORKSPACE = Bind(source="/state/sandboxes/x", target="/workspace", access="rw")
-PLAN = Plan(
+PLAN = ContainerPlan(
     image_id="sha256:0123",
     interpreter="/usr/bin/python3",
     user=User(uid=1000, gid=1001),
@@ -32,7 +32,7 @@ PLAN = Plan(
     image_env=("PATH", "SECRET", "LANG"),
     labels={"crabpot.owner": "1:2:3"},
 )
-CASES: dict[str, tuple[dict[str, Any], Plan]] = {
+CASES: dict[str, tuple[dict[str, Any], ContainerPlan]] = {
     "plain": ({}, PLAN),
     "everything": (
         {
@@ -83,7 +83,7 @@ WORDS = st.lists(st.text(min_size=1)).map(tuple)
     cpus=st.floats(min_value=1e-6, max_value=1e6),
     runtime=st.none() | st.text(),
 )
-def test_no_spec_opens_a_wall(plan: Plan, kind: Any, cpus: float, runtime: str | None) -> None:
+def test_no_spec_opens_a_wall(plan: ContainerPlan, kind: Any, cpus: float, runtime: str | None) -> None:
     spec = make_spec(network=NetworkSpec(kind=kind), limits=Limits(cpus=cpus), docker=Docker(runtime=runtime))
     for body in (render.create_body(spec, plan), render.probe_body(spec, plan, "pass")):
         host = body["HostConfig"]

@@ -19,7 +19,7 @@ from crabpot.host_commands.git import operation, relay
 from crabpot.host_commands.git.clock import Clock
 from crabpot.host_commands.git.inside import Inside
 from crabpot.host_commands.git.outside import Bounds
-from crabpot.host_commands.git.prepared import Ground
+from crabpot.host_commands.git.prepared import GitContext
 from crabpot.model import Place
 from tests.ordinary_user import skip_or_fail
 
@@ -70,9 +70,9 @@ class Pot:
         host_git("init", "-q", "--bare", "-b", "main", made)
         return made
 
-    def ground(self, cwd: str | None = None) -> Ground:
+    def ground(self, cwd: str | None = None) -> GitContext:
         clock = Clock(limit_s=60)
-        return Ground(
+        return GitContext(
             state=str(self.state),
             inside=Inside(wire=self.wire, cwd=cwd, clock=clock),
             git=trusted.find("git", "/usr/bin:/bin", ()),

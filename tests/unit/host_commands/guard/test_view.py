@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crabpot.host_commands.guard.view import Descriptors, Place, View, arguments, outermost, reaches, writable
+from crabpot.host_commands.guard.view import Descriptors, Mount, View, arguments, outermost, reaches, writable
 
 GIVEN = Descriptors(filter=7, report=8, empty=(9,))
 
@@ -13,7 +13,7 @@ def told(**fields: object) -> list[str]:
 
 
 def test_writable_places_are_mounted_last_and_hidden_ones_before_those_shown() -> None:
-    words = told(hides=(Place(path="/h"),), shows=(Place(path="/h/s"),), writes=(Place(path="/w"),))
+    words = told(hides=(Mount(path="/h"),), shows=(Mount(path="/h/s"),), writes=(Mount(path="/w"),))
     mounts = [words.index(path) for path in ("/h", "/h/s", "/w")]
     assert mounts == sorted(mounts)
 
@@ -28,7 +28,7 @@ def test_only_root_has_no_user_namespace_and_keeps_three_capabilities() -> None:
 
 
 def test_a_hidden_file_takes_one_empty_file_and_a_hidden_folder_ends_read_only() -> None:
-    words = told(hides=(Place(path="/h"), Place(path="/f", folder=False)))
+    words = told(hides=(Mount(path="/h"), Mount(path="/f", folder=False)))
     assert words[words.index("--ro-bind-data") + 1 :][:2] == ["9", "/f"]
     assert words[words.index("--remount-ro") + 1] == "/h"
 
@@ -39,20 +39,20 @@ def test_the_network_is_the_hosts_unless_none_is_needed() -> None:
 
 
 def test_what_lies_in_another_place_is_left_out() -> None:
-    assert outermost([Place(path="/a/b"), Place(path="/a"), Place(path="/a"), Place(path="/ab")]) == (
-        Place(path="/a"),
-        Place(path="/ab"),
+    assert outermost([Mount(path="/a/b"), Mount(path="/a"), Mount(path="/a"), Mount(path="/ab")]) == (
+        Mount(path="/a"),
+        Mount(path="/ab"),
     )
 
 
 def test_a_path_is_reached_where_nothing_hides_it_or_something_shows_it_again() -> None:
-    view = View(hides=(Place(path="/h"),), shows=(Place(path="/h/s"),), writes=(Place(path="/tmp/w"),))
+    view = View(hides=(Mount(path="/h"),), shows=(Mount(path="/h/s"),), writes=(Mount(path="/tmp/w"),))
     assert [reaches(view, path) for path in ("/x", "/h", "/h/x", "/h/s/x", "/tmp/x", "/tmp/w/x")] == [
         *(True, False, False, True, False, True)
     ]
 
 
 def test_landlock_is_told_the_same_as_the_mounts() -> None:
-    view = View(hides=(), shows=(), writes=(Place(path="/w"),))
+    view = View(hides=(), shows=(), writes=(Mount(path="/w"),))
     assert writable(view)[0] == "/w"
     assert "/home" not in writable(view)

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from crabpot.model import Failure, ToolResult
-from crabpot.proof.conformance.harness import Ground
+from crabpot.proof.conformance.harness import Harness
 from crabpot.proof.conformance.promises import Broken, Promise, bad, good, same, true
 from crabpot.proof.conformance.run import PROMISES, applying, check
 
-GROUND = Ground(open_gateway=lambda _text, _state: None, backend="bubblewrap")
+GROUND = Harness(open_gateway=lambda _text, _state: None, backend="bubblewrap")
 
 
 def checked(body) -> str:
@@ -55,7 +55,7 @@ def test_a_failed_call_is_not_good_and_a_good_one_not_bad() -> None:
 
 
 def test_on_the_host_only_what_needs_no_walls_applies() -> None:
-    host = Ground(open_gateway=lambda _text, _state: None, backend="host")
+    host = Harness(open_gateway=lambda _text, _state: None, backend="host")
     assert set(applying(host)) < set(applying(GROUND)) == set(PROMISES)
 
 

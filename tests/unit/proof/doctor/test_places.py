@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 
 from crabpot.proof.doctor import machine
-from crabpot.proof.doctor.places import Own, Place, look
+from crabpot.proof.doctor.places import CheckedPath, Own, look
 
 NOW = 1_800_000_000.0
 DAY_S = 86400.0
 GOOD = Own(
     uid=1000,
-    config=Place(path="/c", uid=1000, mode=stat.S_IFREG | 0o644),
-    state=Place(path="/s", uid=1000, mode=stat.S_IFDIR | 0o700),
-    sockets=(Place(path="/s/serve.sock", uid=1000, mode=stat.S_IFSOCK | 0o600),),
+    config=CheckedPath(path="/c", uid=1000, mode=stat.S_IFREG | 0o644),
+    state=CheckedPath(path="/s", uid=1000, mode=stat.S_IFDIR | 0o700),
+    sockets=(CheckedPath(path="/s/serve.sock", uid=1000, mode=stat.S_IFSOCK | 0o600),),
     free_bytes=50 * 1024**3,
     now=NOW,
     last_record=NOW - 5,
@@ -36,18 +36,18 @@ def test_good_order_is_all_ok():
     assert {line.state for line in look(GOOD)} == {"ok"}
     fresh = replace(GOOD, config=None, state=None, sockets=(), last_record=None)
     assert {line.state for line in look(fresh)} == {"ok"}
-    of_root = replace(GOOD, uid=0, state=Place(path="/s", uid=0, mode=stat.S_IFDIR | 0o711))
+    of_root = replace(GOOD, uid=0, state=CheckedPath(path="/s", uid=0, mode=stat.S_IFDIR | 0o711))
     assert one(of_root, "state").state == "ok", "as Crabpot makes it: sandboxes of root's are somebody else"
 
 
 @pytest.mark.parametrize(
     ("change", "name", "state", "fix"),
     [
-        ({"config": Place(path="/c", uid=1001, mode=0o600)}, "configuration", "problem", "sudo chown 1000 /c"),
-        ({"config": Place(path="/c", uid=1000, mode=0o666)}, "configuration", "problem", "chmod go-w /c"),
-        ({"state": Place(path="/s", uid=1000, mode=0o770)}, "state", "problem", "chmod go-w /s"),
-        ({"state": Place(path="/s", uid=1000, mode=0o755)}, "state", "warning", "chmod go= /s"),
-        ({"sockets": (Place(path="/x", uid=1000, mode=0o666),)}, "socket", "problem", "chmod go-w /x"),
+        ({"config": CheckedPath(path="/c", uid=1001, mode=0o600)}, "configuration", "problem", "sudo chown 1000 /c"),
+        ({"config": CheckedPath(path="/c", uid=1000, mode=0o666)}, "configuration", "problem", "chmod go-w /c"),
+        ({"state": CheckedPath(path="/s", uid=1000, mode=0o770)}, "state", "problem", "chmod go-w /s"),
+        ({"state": CheckedPath(path="/s", uid=1000, mode=0o755)}, "state", "warning", "chmod go= /s"),
+        ({"sockets": (CheckedPath(path="/x", uid=1000, mode=0o666),)}, "socket", "problem", "chmod go-w /x"),
         ({"free_bytes": 10**9}, "disk", "warning", "prune"),
         ({"free_bytes": 10**7}, "disk", "problem", "prune"),
         ({"now": 1_000_000.0}, "clock", "problem", "timedatectl"),
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told_with_what_mends_it(change, name, state, fix):
 
 
 def test_a_configuration_of_roots_is_as_good_as_ones_own():
-    assert one(replace(GOOD, config=Place(path="/c", uid=0, mode=0o644)), "configuration").state == "ok"
+    assert one(replace(GOOD, config=CheckedPath(path="/c", uid=0, mode=0o644)), "configuration").state == "ok"
 
 
 def test_files_are_read_as_they_are(tmp_path):

@@ -9,7 +9,7 @@ from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotat
 from starlette.responses import Response
 
 from crabpot.doors import tools
-from crabpot.doors.http.context import Asked, House, as_json
+from crabpot.doors.http.context import CallRequest, Context, as_json
 from crabpot.doors.http.requests import FilePath, Key, Sender, object_of, sender_of, user_of
 from crabpot.doors.http.routes import openapi
 from crabpot.doors.http.routes.streaming import Events, Pieces, watched
@@ -53,7 +53,7 @@ class Broken(Exception):
     """A file that could not be sent to its end: the connection breaks, so that nobody takes it for whole."""
 
 
-def add_routes(router: APIRouter, house: House) -> None:
+def add_routes(router: APIRouter, house: Context) -> None:
     """Add the routes of agents."""
     calling = _Calling(house)
     for tool in tools.BUILT_IN.values():
@@ -127,7 +127,7 @@ def _add_files(router: APIRouter, calling: _Calling) -> None:
 class _Calling:
     """Takes each request to the gateway, and what comes back to the client."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Context) -> None:
         self._house = house
 
     def built_in(self, name: str) -> Callable[..., Awaitable[Response]]:
@@ -164,7 +164,7 @@ class _Calling:
             result = await self._house.call(asked, gone=gone)
         return _answer(result, _REFUSED)
 
-    async def _stream(self, request: Request, pieces: Pieces, asked: Asked) -> Response | None:
+    async def _stream(self, request: Request, pieces: Pieces, asked: CallRequest) -> Response | None:
         events = Events(pieces)
 
         async def tell(stream: str, text: str) -> None:
@@ -207,8 +207,8 @@ class _Calling:
         return _answer(result, _OF_FILES, good=201 if made else 200)
 
 
-def _asked(principal: Principal, session: str, tool: str, args: dict[str, Any], sender: str | None) -> Asked:
-    return Asked(session=session, tool=tool, args=args, sender=sender, host_allowed=principal.host_allowed)
+def _asked(principal: Principal, session: str, tool: str, args: dict[str, Any], sender: str | None) -> CallRequest:
+    return CallRequest(session=session, tool=tool, args=args, sender=sender, host_allowed=principal.host_allowed)
 
 
 def _code(result: ToolResult) -> str:

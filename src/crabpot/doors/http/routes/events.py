@@ -16,7 +16,7 @@ from crabpot.doors.http.routes.streaming import Events, Pieces, watched
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from crabpot.doors.http.context import House
+    from crabpot.doors.http.context import Context
 
 # Often enough for a person. The log is written in groups, and its last records are found without a search.
 _RECORDS_S, _SANDBOXES_S, _LOOK_S = 0.4, 2.0, 0.2
@@ -29,7 +29,7 @@ class Feed:
     Every text in it may be an agent's choice, and stands as the terminal would show it.
     """
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Context) -> None:
         self._house = house
 
     async def events(self, request: Request) -> Response:

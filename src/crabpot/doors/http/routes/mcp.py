@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from crabpot.doors.http.access.principals import Principal
-    from crabpot.doors.http.context import House
+    from crabpot.doors.http.context import Context
 
 PATH = "/mcp"
 SESSION = "crabpot-session"
@@ -36,7 +36,7 @@ _HELD = b"mcp-session-id"
 class Mcp:
     """The endpoint, and the manager of its clients, which must run while requests are served."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Context) -> None:
         tools = Tools(gateway=house.gateway, calls=house.calls, caller=_caller, recorded=house.recorded)
         self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -16,7 +16,7 @@ from crabpot.audit.reading import AuditReader
 from crabpot.doors import sandboxes
 from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
-from crabpot.doors.http.context import House, as_json
+from crabpot.doors.http.context import Context, as_json
 from crabpot.doors.http.requests import Key, object_of, operator, principal_of
 from crabpot.doors.http.routes import openapi
 from crabpot.doors.http.routes.events import Feed
@@ -68,7 +68,7 @@ def _list_of(name: str) -> dict[str, Any]:
 _ANY_OBJECT = openapi.json_of({"type": "object"})
 
 
-def add_routes(router: APIRouter, house: House) -> None:
+def add_routes(router: APIRouter, house: Context) -> None:
     """Add the routes of operators."""
     operating = _Operating(house)
     answers = openapi.answers
@@ -117,7 +117,7 @@ def add_routes(router: APIRouter, house: House) -> None:
 class _Operating:
     """Answers operators."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Context) -> None:
         self._house = house
         gateway = house.gateway
         self._explainer = Explainer(

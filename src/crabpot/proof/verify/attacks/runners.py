@@ -173,7 +173,7 @@ async def cannot_hold_a_call_by_silence(target: Target) -> Outcome:
 
 
 @claim.about("sandbox", threats=("hostile-runner", "child-on-the-host"))
-async def cannot_hold_conversations_beyond_measure(target: Target) -> Outcome:
+async def cannot_hold_upcalls_beyond_measure(target: Target) -> Outcome:
     """What a sandbox may ask the gateway for is a short list, and few at once."""
     return await _each(
         target,
