@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadGroupScheduling
 
 from crabpot.config.load import from_text
 from crabpot.errors import ConfigError
@@ -15,6 +16,8 @@ from crabpot.spec.binds import Surroundings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from xdist.remote import Producer
+
     from crabpot.settings import AgentSettings, Settings
 
 # A busy machine is no failure of a property, so nothing here looks at the clock.
@@ -22,6 +25,19 @@ _BUSY = [HealthCheck.too_slow]
 settings.register_profile("quick", max_examples=60, deadline=None, suppress_health_check=_BUSY)
 settings.register_profile("thorough", max_examples=3000, deadline=None, suppress_health_check=_BUSY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+class ByFile(LoadGroupScheduling):
+    """A file stays with one worker, for what its tests share; `xdist_group` cuts a long file up, or keeps several together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if scope == nodeid else scope
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Hand tests out by file, in the order in which they were collected."""
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-USER = "crabpot-hop"
+# Of this process alone: several may test at once.
+USER = f"crabpot-hop-{os.getpid()}"
 
 
 class Server:

@@ -146,10 +146,9 @@ def placed(crabpot: Program) -> Program:
 
 
 @pytest.fixture
-def crabpot(tmp_path: Path) -> Program:
-    home = tmp_path / "home"
-    home.mkdir()
-    return Program(home=home)
+def crabpot(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    # Not below the test's own folder, whose long name leaves no room for a socket's.
+    return Program(home=tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="session")

@@ -149,7 +149,6 @@ def test_where_exec_is_denied_files_are_copied_and_what_is_not_is_told(placed, i
 
 @pytest.fixture
 def secret(tmp_path):
-    (tmp_path / "home").mkdir(exist_ok=True)
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "key").write_text("hunter2")
     return tmp_path / "secret"
