@@ -1,9 +1,15 @@
-"""What every test stands on: how hard hypothesis tries, and a configuration loaded the way the program loads it."""
+"""What every test stands on: how tests are handed out, coroutines as tests, and the fixtures that several folders use."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
-from typing import TYPE_CHECKING
+import tempfile
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,14 +18,17 @@ from xdist.scheduler import LoadGroupScheduling
 from crabpot.config.load import from_text
 from crabpot.errors import ConfigError
 from crabpot.spec.binds import Surroundings
+from tests.support import doors, gateways
+from tests.support.machines import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from xdist.remote import Producer
 
     from crabpot.settings import AgentSettings, Settings
 
+PATIENCE_S = 240.0
 # A busy machine is no failure of a property, so nothing here looks at the clock.
 _BUSY = [HealthCheck.too_slow]
 settings.register_profile("quick", max_examples=60, deadline=None, suppress_health_check=_BUSY)
@@ -38,6 +47,23 @@ class ByFile(LoadGroupScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Hand tests out by file, in the order in which they were collected."""
     return ByFile(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine. What asyncio would only have logged fails it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    complaints: list[dict[str, Any]] = []
+
+    async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with asyncio.timeout(PATIENCE_S):
+            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+
+    asyncio.run(bounded())
+    assert complaints == []
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +103,50 @@ def refused(load_text: Callable[..., Settings]) -> Callable[..., str]:
         return str(caught.value)
 
     return refuse
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Return a folder that every user of the machine can reach and write, as tmp_path is not."""
+    with tempfile.TemporaryDirectory(prefix="crabpot-test-") as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        yield folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., Any]:
+    """Open a gateway for as long as a block lasts."""
+    return partial(gateways.opened, tmp_path)
+
+
+@pytest.fixture
+def door(bench: Callable[..., Any]) -> Callable[..., Any]:
+    """Open a gateway's HTTP door for as long as a block lasts."""
+
+    @asynccontextmanager
+    async def make(*config: Any, limits: Any = None, **options: Any) -> AsyncIterator[doors.Door]:
+        async with bench(*config, **options) as made, doors.opened(made, limits) as door:
+            yield door
+
+    return make
+
+
+@pytest.fixture
+def machine_with(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    """Give a host for elevated commands, of an agent with these sandbox settings."""
+    made: list[Machine] = []
+
+    def make(**sandbox: Any) -> Machine:
+        made.append(Machine(tmp_path, **sandbox))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        machine.close()
+
+
+@pytest.fixture
+def machine(machine_with: Callable[..., Machine]) -> Machine:
+    """Give one whose agent has its workspace rw."""
+    return machine_with()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 from crabpot.proof.conformance.harness import HOST, Harness
 from crabpot.proof.conformance.run import PROMISES, check
-from tests.ordinary_user import as_ordinary_user, open_gateway, skip_or_fail, unavailable
+from tests.support.backends import need
+from tests.support.ordinary_user import as_ordinary_user
+from tests.support.suites import open_gateway
 
 if TYPE_CHECKING:
     from crabpot.proof.conformance.promises import Promise
@@ -24,13 +25,10 @@ CASES = [
     if not (promise.sandbox_only and backend == HOST)
 ]
 
-reason_against = cache(unavailable)
-ordinary = cache(as_ordinary_user)
-
 
 def require(backend: str) -> None:
-    if backend != HOST and (reason := reason_against(backend)):
-        skip_or_fail(backend, reason)
+    if backend != HOST:
+        need(backend)
 
 
 @pytest.mark.parametrize(("backend", "promise"), CASES)
@@ -44,5 +42,5 @@ def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
 @pytest.mark.parametrize(("backend", "promise"), CASES)
 def test_as_an_ordinary_user(backend: str, promise: Promise) -> None:
     require(backend)
-    came = ordinary("conformance", backend)[promise.name]
+    came = as_ordinary_user("conformance", backend)[promise.name]
     assert came["state"] == "held", came["told"]

@@ -11,8 +11,9 @@ import pytest
 
 from crabpot.proof.conformance.harness import Harness
 from crabpot.proof.conformance.run import PROMISES, Checked, check
-from tests.ordinary_user import open_gateway, skip_or_fail
-from tests.runner_on_socket import runner_on_socket
+from tests.support.backends import skip_or_fail
+from tests.support.runner_on_socket import runner_on_socket
+from tests.support.suites import open_gateway
 
 if TYPE_CHECKING:
     from crabpot.gateway import Gateway

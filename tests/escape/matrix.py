@@ -14,7 +14,7 @@ from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
 from crabpot.proof.verify.run import carry_out
 from crabpot.proof.verify.threats import ROWS
 from tests.escape.walls import ON_THE_HOST, WALLS, without
-from tests.ordinary_user import as_ordinary_user
+from tests.support.ordinary_user import as_ordinary_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

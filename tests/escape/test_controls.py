@@ -16,7 +16,9 @@ from crabpot.errors import CrabpotError
 from crabpot.proof.verify.catalogue import CLAIMS, chosen
 from crabpot.proof.verify.run import carry_out, targets, verify
 from tests.escape.walls import ON_THE_HOST, WALLS, Wall, without
-from tests.ordinary_user import as_ordinary_user, open_gateway, run_suite, skip_or_fail, unavailable
+from tests.support.backends import need
+from tests.support.ordinary_user import as_ordinary_user
+from tests.support.suites import open_gateway, run_suite
 
 CASES = [pytest.param(wall, name, id=f"{wall.name}-{name}") for wall in WALLS for name in wall.falls.split()]
 HOST = ON_THE_HOST.split()
@@ -30,7 +32,6 @@ SOURCE = Path(crabpot.__file__).parent
 CONFINED = "Seccomp:\t0" not in Path("/proc/self/status").read_text(encoding="ascii")
 
 pytestmark = pytest.mark.skipif(CONFINED, reason="these tests are themselves confined by a system call filter")
-reason_against = cache(unavailable)
 
 
 async def attack(wall: Wall) -> dict[str, dict[str, str]]:
@@ -53,8 +54,7 @@ def on_the_host() -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize(("wall", "name"), CASES)
 def test_a_claim_falls_without_its_wall(wall: Wall, name: str) -> None:
-    if reason := reason_against("bubblewrap"):
-        skip_or_fail("bubblewrap", reason)
+    need("bubblewrap")
     if wall.as_root and os.geteuid() != 0:
         pytest.skip("only root can make a sandbox whose root is the host's")
     if not os.path.exists(NEEDED.get(name, "/")):

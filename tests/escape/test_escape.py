@@ -10,13 +10,12 @@ from functools import cache
 import pytest
 
 from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
-from tests.ordinary_user import as_ordinary_user, run_suite, skip_or_fail, unavailable
+from tests.support.backends import need
+from tests.support.ordinary_user import as_ordinary_user
+from tests.support.suites import run_suite
 
 BACKENDS = ("bubblewrap", "docker")
 CASES = [pytest.param(backend, claim.name, id=f"{backend}-{claim.name}") for backend in BACKENDS for claim in CLAIMS]
-
-reason_against = cache(unavailable)
-ordinary = cache(as_ordinary_user)
 
 
 @cache
@@ -33,17 +32,15 @@ def judge(backend: str, found: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("backend", "name"), CASES)
 def test_as_who_runs_the_tests(backend: str, name: str) -> None:
-    if reason := reason_against(backend):
-        skip_or_fail(backend, reason)
+    need(backend)
     judge(backend, own(backend)[name])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; these ran as an ordinary user")
 @pytest.mark.parametrize(("backend", "name"), CASES)
 def test_as_an_ordinary_user(backend: str, name: str) -> None:
-    if reason := reason_against(backend):
-        skip_or_fail(backend, reason)
-    judge(backend, ordinary("escape", backend)[name])
+    need(backend)
+    judge(backend, as_ordinary_user("escape", backend)[name])
 
 
 def test_every_claim_has_a_name_of_its_own_and_says_why() -> None:

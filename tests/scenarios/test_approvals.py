@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 CONFIG = """{
   agents: { defaults: { workspace: "WS", sandbox: { workspace: "rw" } } },
   tools: { elevated: { enabled: true, patterns: ["git status", "touch *"], approvalTimeout: TIME } },
@@ -40,8 +42,7 @@ def leaving(crabpot):
 class Pane:
     """A terminal of its own, with a shell in it that runs Crabpot."""
 
-    def __init__(self, program, folder, until):
-        self.until = until
+    def __init__(self, program, folder):
         self._tmux = ["tmux", "-S", str(folder / "tmux.sock"), "-f", "/dev/null"]
         self._words = shlex.join(program.argv)
         environ = {**program.environ, "PS1": "$ ", "ENV": "", "TERM": "screen"}
@@ -58,7 +59,7 @@ class Pane:
     def run(self, *arguments):
         # What an earlier command left on the screen is not this one's end.
         self.type("clear")
-        self.until(lambda: "ended=" not in self.text)
+        wait_until(lambda: "ended=" not in self.text)
         self.type(f"{self._words} {shlex.join(arguments)}; echo ended=$?")
 
     def type(self, text):
@@ -74,7 +75,7 @@ class Pane:
             now = self.text
             return now if text in now else None
 
-        return self.until(seen, 60)
+        return wait_until(seen, 60)
 
     def asked(self):
         """Wait until the question stands: what was typed before its prompt has been thrown away, what is typed now is heard."""
@@ -86,8 +87,8 @@ class Pane:
 
 
 @pytest.fixture
-def pane(crabpot, tmp_path, until):
-    made = Pane(crabpot, tmp_path, until)
+def pane(crabpot, tmp_path):
+    made = Pane(crabpot, tmp_path)
     yield made
     made.end()
 
@@ -177,7 +178,7 @@ def test_what_is_not_an_answer_is_not_taken_for_one(leaving, pane):
     pane.shows("ended=126")
 
 
-def test_call_asks_on_the_terminal_and_keeps_its_output_clean(leaving, pane, until):
+def test_call_asks_on_the_terminal_and_keeps_its_output_clean(leaving, pane):
     program = leaving()
     pane.type("PS1=; clear")
     pane.run("call", "exec", "--args", '{"command": "touch made"}')
@@ -238,11 +239,11 @@ while True:
 
 
 @pytest.mark.parametrize("arguments", [["exec", "--"], ["exec", "--tty", "--"]])
-def test_output_from_inside_is_held_back_while_the_question_stands(leaving, pane, arguments, bubblewrap, until):
+def test_output_from_inside_is_held_back_while_the_question_stands(leaving, pane, arguments, bubblewrap):
     program = leaving(**{'sandbox: { workspace: "rw" }': "sandbox: {}"})
     with program.serving():
         pane.run(*arguments, f"python3 -c {shlex.quote(DRAWS)}")
-        until(lambda: program("sandboxes", "list", "--json").json)
+        wait_until(lambda: program("sandboxes", "list", "--json").json)
         with waiting(program, "touch", "made") as (started, request_id):
             real = f"(request {request_id})"
             shown = pane.shows(real)
@@ -269,7 +270,7 @@ def test_a_shim_inside_an_interactive_shell_asks_on_the_very_terminal(crabpot, p
         pane.answer("o")
         assert "git version" in pane.shows("shim=0")
         pane.type("clear")
-        pane.until(lambda: "shim=" not in pane.text)
+        wait_until(lambda: "shim=" not in pane.text)
         pane.type("git --version; echo shim=$?")
         pane.answer("d not now")
         assert "not now" in pane.shows("shim=126")
@@ -347,7 +348,7 @@ def test_a_client_of_a_gateway_that_serves_is_asked_on_its_own_terminal(leaving,
     assert program("leases", "list", "--json").json == [], "it ended with its gateway"
 
 
-def test_a_question_answered_elsewhere_is_taken_back_from_the_terminal(leaving, pane, until):
+def test_a_question_answered_elsewhere_is_taken_back_from_the_terminal(leaving, pane):
     program = leaving()
     with program.serving():
         pane.run("exec", "--", "touch made")
@@ -361,14 +362,14 @@ def test_a_question_answered_elsewhere_is_taken_back_from_the_terminal(leaving, 
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_a_terminal_that_closes_has_denied(leaving, pane, until, served):
+def test_a_terminal_that_closes_has_denied(leaving, pane, served):
     program = leaving()
 
     def see_it_denied():
         pane.run("exec", "--", "touch made")
         pane.asked()
         pane.tmux("kill-pane")
-        until(lambda: program("approvals", "list", "--json").json == [])
+        wait_until(lambda: program("approvals", "list", "--json").json == [])
 
     if served:
         with program.serving():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.ordinary_user import skip_or_fail
+from tests.support.backends import skip_or_fail
 
 if TYPE_CHECKING:
     from pathlib import Path

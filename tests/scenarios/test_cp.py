@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 S = "agent:main:main"
 
 
@@ -241,30 +243,30 @@ def test_a_place_that_cannot_be_written_is_told(placed, inside, tmp_path):
     assert "No such file or directory" in ended.said()
 
 
-def test_a_copy_that_is_cut_off_leaves_neither_a_file_nor_a_part(placed, inside, tmp_path, until):
+def test_a_copy_that_is_cut_off_leaves_neither_a_file_nor_a_part(placed, inside, tmp_path):
     os.mkfifo(placed.workspace / "slow")
     with open(placed.workspace / "big", "wb") as stream:
         stream.truncate(3_000_000_000)
     out = tmp_path / "out"
     out.mkdir()
     started = placed.start("cp", inside("big"), str(out), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until(lambda: list(out.glob(".crabpot-*.part")))
+    wait_until(lambda: list(out.glob(".crabpot-*.part")))
     started.send_signal(signal.SIGINT)
     started.communicate(timeout=30)
     assert started.returncode == 130
     assert list(out.iterdir()) == []
 
 
-def test_an_upload_that_is_cut_off_leaves_the_old_file(placed, inside, tmp_path, until):
+def test_an_upload_that_is_cut_off_leaves_the_old_file(placed, inside, tmp_path):
     (placed.workspace / "f").write_text("old")
     with open(tmp_path / "big", "wb") as stream:
         stream.truncate(3_000_000_000)
     started = placed.start("cp", str(tmp_path / "big"), inside("f"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until(lambda: len(list(placed.workspace.iterdir())) > 1 or started.poll() is not None)
+    wait_until(lambda: len(list(placed.workspace.iterdir())) > 1 or started.poll() is not None)
     assert started.poll() is None
     started.send_signal(signal.SIGINT)
     started.communicate(timeout=30)
-    until(lambda: [path.name for path in placed.workspace.iterdir()] == ["f"])
+    wait_until(lambda: [path.name for path in placed.workspace.iterdir()] == ["f"])
     assert (placed.workspace / "f").read_text() == "old"
 
 

@@ -15,6 +15,8 @@ import time
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 # --- exit codes, blueprint §10 -------------------------------------------------------------------------------------------
 
 
@@ -160,7 +162,7 @@ def test_input_that_nobody_reads_does_not_keep_a_finished_command(placed):
         os.close(writer)
 
 
-def test_a_reader_that_leaves_ends_the_command_quietly(placed, until):
+def test_a_reader_that_leaves_ends_the_command_quietly(placed):
     command = f"{shlex.join([*placed.argv, 'exec', '--', 'echo $$ > pid; exec yes'])} | head -1"
     done = subprocess.run(
         ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"],
@@ -172,7 +174,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(placed, until):
     assert done.stdout == b"y\n141\n"
     assert done.stderr == b""
     pid = (placed.workspace / "pid").read_text().strip()
-    until(lambda: not os.path.exists(f"/proc/{pid}"))
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
 def test_output_comes_while_the_command_runs(placed):
@@ -196,10 +198,10 @@ def test_a_large_output_is_cut_in_the_middle_and_that_is_told(placed):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_told_to_end_it_ends_the_command_first(placed, number, until):
+def test_told_to_end_it_ends_the_command_first(placed, number):
     started = placed.start("exec", "--", "echo $$ > pid; trap '' HUP INT; sleep 1000", stderr=subprocess.PIPE)
     pid = placed.workspace / "pid"
-    until(lambda: pid.exists() and pid.read_text())
+    wait_until(lambda: pid.exists() and pid.read_text())
     started.send_signal(number)
     _, complaints = started.communicate(timeout=30)
     assert started.returncode == (130 if number == signal.SIGINT else 143)
@@ -207,13 +209,13 @@ def test_told_to_end_it_ends_the_command_first(placed, number, until):
     assert not os.path.exists(f"/proc/{pid.read_text().strip()}")
 
 
-def test_killed_it_leaves_no_process(placed, until):
+def test_killed_it_leaves_no_process(placed):
     started = placed.start("exec", "--", "echo $$ > pid; setsid sleep 1000 & wait")
     pid = placed.workspace / "pid"
-    until(lambda: pid.exists() and pid.read_text())
+    wait_until(lambda: pid.exists() and pid.read_text())
     started.kill()
     started.wait()
-    until(lambda: not os.path.exists(f"/proc/{pid.read_text().strip()}"))
+    wait_until(lambda: not os.path.exists(f"/proc/{pid.read_text().strip()}"))
 
 
 # --- terminals -----------------------------------------------------------------------------------------------------------
@@ -383,7 +385,7 @@ def test_in_the_background_of_a_terminal_it_does_not_stop(placed, at_terminal):
         os.close(fd)
 
 
-def test_a_full_screen_program_in_tmux(placed, until):
+def test_a_full_screen_program_in_tmux(placed):
     """The whole way: a terminal emulator, raw mode, the alternate screen, keys, and back."""
     script = placed.home / "screen.py"
     script.write_text(
@@ -405,9 +407,9 @@ def test_a_full_screen_program_in_tmux(placed, until):
 
     subprocess.run([*tmux, "new-session", "-d", "-x", "90", "-y", "20", command], env=environ, check=True)
     try:
-        until(lambda: shown().split("\n")[4:5] == [" " * 9 + "full screen here"])
+        wait_until(lambda: shown().split("\n")[4:5] == [" " * 9 + "full screen here"])
         subprocess.run([*tmux, "send-keys", "q"], check=True)
-        until(lambda: "pressed b'q'" in shown() and "code 0" in shown())
+        wait_until(lambda: "pressed b'q'" in shown() and "code 0" in shown())
         assert "full screen here" not in shown()
     finally:
         subprocess.run([*tmux, "kill-server"], check=False)

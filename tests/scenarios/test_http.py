@@ -100,7 +100,7 @@ def test_schemathesis_finds_no_fault(crabpot, tmp_path):
         assert done.returncode == 0, done.stdout[-8000:]
 
 
-def test_killed_in_the_middle_it_loses_nothing_that_was_answered(placed, until):
+def test_killed_in_the_middle_it_loses_nothing_that_was_answered(placed):
     with serving(placed) as (served, url):
         with operator(placed, url) as client:
             done = [client.post(EXEC, json={"command": f"echo {n} >> written"}).json()["id"] for n in range(20)]
@@ -115,7 +115,7 @@ def test_killed_in_the_middle_it_loses_nothing_that_was_answered(placed, until):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_ends_in_order_whatever_runs(placed, number, until):
+def test_it_ends_in_order_whatever_runs(placed, number):
     with serving(placed) as (served, url), operator(placed, url) as client:
         stream = client.stream("POST", EXEC, json={"command": "echo $$; sleep 1000"}, params={"stream": "1"})
         with stream as answer:

@@ -15,6 +15,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
 
+from tests.support.waiting import wait_until
+
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -85,14 +87,14 @@ def test_standard_output_holds_lines_of_json_and_nothing_else(placed):
     assert answers[2]["result"]["structuredContent"]["stdout"] == "x\n"
 
 
-def test_a_signal_ends_it_and_what_it_ran(placed, until):
+def test_a_signal_ends_it_and_what_it_ran(placed):
     call = {"name": "exec", "arguments": {"command": "echo $$ > pid; sleep 1000"}}
     lines = [HELLO, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}]
     with placed.start("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
         started.stdin.write("".join(json.dumps(line) + "\n" for line in lines).encode())
         started.stdin.flush()
         noted = placed.workspace / "pid"
-        pid = int(until(lambda: noted.exists() and noted.read_text().strip()))
+        pid = int(wait_until(lambda: noted.exists() and noted.read_text().strip()))
         started.send_signal(signal.SIGTERM)
         assert started.wait(timeout=60) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
@@ -176,9 +178,9 @@ def test_the_same_through_a_gateway_that_serves(elevating):
     assert [one["by"] for one in answers if one["kind"] == "answer"] == ["mcp stdio"]
 
 
-def test_without_the_operators_word_another_door_answers(elevating, until):
+def test_without_the_operators_word_another_door_answers(elevating):
     def answer():
-        waiting = until(lambda: elevating("approvals", "list", "--json").out.strip() not in ("", "[]"), 60)
+        waiting = wait_until(lambda: elevating("approvals", "list", "--json").out.strip() not in ("", "[]"), 60)
         assert waiting
         (request,) = json.loads(elevating("approvals", "list", "--json").out)
         assert elevating("approvals", "allow", request["id"]).code == 0

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 CURL = "curl -sS -m 60"
 
 
@@ -91,7 +93,7 @@ def test_explain_answers_beforehand(crabpot, network, place, answer, because):
     assert "\x1b" not in plain
 
 
-def test_an_unlisted_place_is_asked_for_reached_once_agreed_to_and_written_down(crabpot, until):
+def test_an_unlisted_place_is_asked_for_reached_once_agreed_to_and_written_down(crabpot):
     with website() as port:
         file = configure(crabpot, {"allow": [f"127.0.0.1:{port}", f"[::1]:{port}"], "ask": True})
         running = crabpot.start("exec", "--", f"{CURL} -p http://localhost:{port}/", stdout=-1, stderr=-1)
@@ -99,7 +101,7 @@ def test_an_unlisted_place_is_asked_for_reached_once_agreed_to_and_written_down(
         def waiting():
             return crabpot("approvals", "list", "--json").json
 
-        (request,) = until(waiting, 60)
+        (request,) = wait_until(waiting, 60)
         assert (request["kind"], request["host"], request["port"]) == ("connection", "localhost", port)
         assert f"localhost:{port}" in crabpot("approvals", "list").out
         allowed = crabpot("approvals", "allow", request["id"], "--list")
@@ -114,11 +116,11 @@ def test_an_unlisted_place_is_asked_for_reached_once_agreed_to_and_written_down(
         assert [line.split()[2] for line in crabpot("audit", "tail").out.splitlines()].count("request") == 1
 
 
-def test_a_denied_place_is_not_reached(crabpot, until):
+def test_a_denied_place_is_not_reached(crabpot):
     with website() as port:
         configure(crabpot, {"allow": [f"127.0.0.1:{port}", f"[::1]:{port}"], "ask": True})
         running = crabpot.start("exec", "--", f"{CURL} -p http://localhost:{port}/", stdout=-1, stderr=-1)
-        (request,) = until(lambda: crabpot("approvals", "list", "--json").json, 60)
+        (request,) = wait_until(lambda: crabpot("approvals", "list", "--json").json, 60)
         crabpot("approvals", "deny", request["id"], "--reason", "not today")
         out, err = running.communicate(timeout=60)
         assert out == b""

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from tests.ordinary_user import UID, engine_environ, engine_groups, interpreter, readable_source
+from tests.support.ordinary_user import UID, engine_environ, engine_groups, interpreter, readable_source
 
 # What the two spellings must agree in, as the engine understood them.
 SAME = (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.scenarios.conftest import Program
+    from tests.support.program import Program
 
 PATIENCE_S = 30.0
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import REPOSITORY
+from tests.support.program import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .conftest import Docker, Program
+    from tests.scenarios.conftest import Docker, Program
 
 OWNER = 1000
 

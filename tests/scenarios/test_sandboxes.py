@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 NAME = "crabpot-agent-main-main-"
 
 
@@ -116,7 +118,7 @@ def test_one_without_a_private_folder_is_listed_while_it_lives(sandboxed):
     assert [row["scope_key"] for row in rows(sandboxed)] == ["agent:main:main"]
 
 
-def test_one_that_another_process_uses_is_left_alone(sandboxed, until):
+def test_one_that_another_process_uses_is_left_alone(sandboxed):
     started = sandboxed.start("exec", "--", "echo on; sleep 1000", stdout=-1)
     try:
         assert started.stdout.readline() == b"on\n"
@@ -128,7 +130,7 @@ def test_one_that_another_process_uses_is_left_alone(sandboxed, until):
         started.kill()
         started.wait()
         started.stdout.close()
-    until(lambda: sandboxed("sandboxes", "recreate", "agent:main:main").code == 0)
+    wait_until(lambda: sandboxed("sandboxes", "recreate", "agent:main:main").code == 0)
 
 
 def test_the_list_is_json_for_programs(sandboxed):

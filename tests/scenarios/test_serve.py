@@ -14,6 +14,7 @@ import sys
 import pytest
 
 from crabpot.doors.local.client import connect
+from tests.support.waiting import wait_until
 
 
 def test_what_is_said_through_a_running_gateway_is_what_is_said_without(placed):
@@ -61,7 +62,7 @@ def test_standard_input_and_large_files_pass_through(placed, tmp_path):
     assert (tmp_path / "c").read_bytes() == content
 
 
-def test_a_background_process_lives_between_calls_and_is_fed_polled_and_killed(placed, until):
+def test_a_background_process_lives_between_calls_and_is_fed_polled_and_killed(placed):
     def call(tool, **args):
         return placed("call", tool, "--args", json.dumps(args)).json
 
@@ -75,7 +76,7 @@ def test_a_background_process_lives_between_calls_and_is_fed_polled_and_killed(p
             seen += call("process", action="poll", id=process)["stdout"]
             return seen
 
-        assert until(poll) == "hello\n"
+        assert wait_until(poll) == "hello\n"
         listed = call("process", action="list")["data"]["processes"]
         assert [(one["id"], one["running"]) for one in listed] == [(process, True)]
         assert call("process", action="kill", id=process)["data"]["running"] is False
@@ -93,16 +94,16 @@ def test_the_socket_is_private_and_a_second_one_is_refused(placed):
     assert not path.exists()
 
 
-def test_a_gateway_that_was_killed_leaves_a_socket_that_is_in_nobodys_way(placed, until):
+def test_a_gateway_that_was_killed_leaves_a_socket_that_is_in_nobodys_way(placed):
     served = placed.start("serve", stdout=subprocess.PIPE)
     served.stdout.readline()
     placed("call", "exec", "--args", '{"command": "echo $$ > pid; sleep 1000", "background": true}')
-    until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
+    wait_until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
     served.kill()
     served.wait()
     served.stdout.close()
     pid = (placed.workspace / "pid").read_text().strip()
-    until(lambda: not os.path.exists(f"/proc/{pid}"))
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
     assert (placed.state / "serve.sock").exists()
     assert placed("exec", "--", "echo alone").out == "alone\n"
     with placed.serving():
@@ -110,11 +111,11 @@ def test_a_gateway_that_was_killed_leaves_a_socket_that_is_in_nobodys_way(placed
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_told_to_end_it_ends_everything_in_order(placed, number, until):
+def test_told_to_end_it_ends_everything_in_order(placed, number):
     served = placed.start("serve", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     served.stdout.readline()
     client = placed.start("exec", "--", "echo $$ > pid; sleep 1000", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
+    wait_until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
     served.send_signal(number)
     _, complaints = served.communicate(timeout=30)
     assert (served.returncode, complaints) == (0, b"")
@@ -184,7 +185,7 @@ asyncio.run(serving._serve(Stuck(config=wired.config, around=wired.around, envir
 """
 
 
-def test_told_to_end_it_ends_even_if_every_thread_of_an_agent_is_stuck(placed, until, tmp_path):
+def test_told_to_end_it_ends_even_if_every_thread_of_an_agent_is_stuck(placed, tmp_path):
     os.mkfifo(tmp_path / "alternates")
     served = subprocess.Popen(
         [sys.executable, "-c", STUCK],
@@ -199,7 +200,7 @@ def test_told_to_end_it_ends_even_if_every_thread_of_an_agent_is_stuck(placed, u
         placed.start("call", "message", "--args", stuck, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(10)
     ]
-    until(lambda: _intents(placed) == 10)
+    wait_until(lambda: _intents(placed) == 10)
     # Another session is answered meanwhile, and so is whoever asks for what only the gateway itself knows.
     assert placed("exec", "--session", "agent:other:main", "--", "echo on").out == "on\n"
     assert placed("approvals", "list").code == 0
@@ -217,14 +218,14 @@ def _intents(placed):
     return sum(record["kind"] == "intent" and record["tool"] == "message" for record in records)
 
 
-def test_a_client_that_is_killed_takes_its_command_along(placed, until):
+def test_a_client_that_is_killed_takes_its_command_along(placed):
     with placed.serving():
         client = placed.start("exec", "--", "echo $$ > pid; sleep 1000")
-        until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
+        wait_until(lambda: (placed.workspace / "pid").exists() and (placed.workspace / "pid").read_text())
         client.kill()
         client.wait()
         pid = (placed.workspace / "pid").read_text().strip()
-        until(lambda: not os.path.exists(f"/proc/{pid}"))
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
         assert placed("exec", "--", "echo on").out == "on\n"
 
 
@@ -247,7 +248,7 @@ def test_a_gateway_that_runs_on_another_configuration_is_not_asked(placed):
         assert "tools.deny[0]" in ended.err
 
 
-def test_a_reader_that_leaves_ends_the_command_in_the_gateway(placed, until):
+def test_a_reader_that_leaves_ends_the_command_in_the_gateway(placed):
     with placed.serving():
         client = placed.start("exec", "--", "echo $$ > pid; exec yes", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert client.stdout.readline() == b"y\n"
@@ -256,7 +257,7 @@ def test_a_reader_that_leaves_ends_the_command_in_the_gateway(placed, until):
         assert client.stderr.read() == b""
         client.stderr.close()
         pid = (placed.workspace / "pid").read_text().strip()
-        until(lambda: not os.path.exists(f"/proc/{pid}"))
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
 def test_a_folder_that_others_can_write_is_refused(placed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.collector import attributes, collecting
+from tests.support.collector import attributes, collecting
 
 
 def test_a_one_shot_call_is_traced_before_the_program_ends(placed):

@@ -14,6 +14,8 @@ from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import FILE_NAME
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.sandboxes.streams import Streams
+from tests.support.runners import Scripted, answering
+from tests.support.waiting import until
 
 S = "agent:main:main"
 # Blueprint §9, to the letter.
@@ -323,7 +325,7 @@ async def test_a_private_folder_is_there_before_the_first_command_leaves(bench):
         assert result.stdout.startswith(f"{made.state}/sandboxes/")
 
 
-async def test_a_caller_that_leaves_while_an_operator_is_asked_takes_the_question_along(bench, kit):
+async def test_a_caller_that_leaves_while_an_operator_is_asked_takes_the_question_along(bench):
     class Silent:
         async def ask(self, _request):
             await asyncio.Event().wait()
@@ -332,7 +334,7 @@ async def test_a_caller_that_leaves_while_an_operator_is_asked_takes_the_questio
         made.workspace.mkdir()
         made.desk.attach(Silent())
         task = asyncio.create_task(made.gateway.call(S, "exec", command="touch x"))
-        (request,) = await kit.until(made.desk.pending)
+        (request,) = await until(made.desk.pending)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -371,8 +373,8 @@ LOOK_LIKE_PUSHING = [
 
 
 @pytest.mark.parametrize("command", LOOK_LIKE_PUSHING)
-async def test_what_only_looks_like_an_allowed_command_stays_in_and_nobody_is_asked(bench, kit, command):
-    async with bench(leaving("git push *"), backend=kit.Scripted(kit.answering)) as made:
+async def test_what_only_looks_like_an_allowed_command_stays_in_and_nobody_is_asked(bench, command):
+    async with bench(leaving("git push *"), backend=Scripted(answering)) as made:
         approver = Says(allowed=True)
         made.desk.attach(approver)
         result = await made.gateway.call(S, "exec", command=command)
@@ -522,27 +524,27 @@ async def test_a_time_limit_above_the_ceiling_is_refused_by_the_name_of_the_sett
         assert result.error.code == "invalid_arguments"
 
 
-async def test_a_runner_that_never_answers_costs_its_sandbox_and_no_other(bench, kit):
-    async with bench(backend=kit.Scripted(lambda peer: peer.greet()), grace_s=0.1) as made:
+async def test_a_runner_that_never_answers_costs_its_sandbox_and_no_other(bench):
+    async with bench(backend=Scripted(lambda peer: peer.greet()), grace_s=0.1) as made:
         result = await made.gateway.call(S, "exec", command="true", timeout=0.1)
         assert result.error.code == "sandbox_lost"
         assert "did not end a call" in result.error.message
-        made.backend.script = kit.answering
+        made.backend.script = answering
         assert (await made.gateway.call(S, "exec", command="true")).stdout == "fine\n"
 
 
-async def test_a_hostile_runner_costs_its_sandbox_and_the_gateway_goes_on(bench, kit):
+async def test_a_hostile_runner_costs_its_sandbox_and_the_gateway_goes_on(bench):
     def script(peer):
         peer.greet()
         peer.take()
         peer.raw(b"\xff" * 100 + b"\n")
 
-    async with bench(backend=kit.Scripted(script)) as made:
+    async with bench(backend=Scripted(script)) as made:
         hostile = [made.gateway.call(f"agent:main:{number}", "ls") for number in range(10)]
         for result in await asyncio.gather(*hostile):
             assert result.error.code == "sandbox_lost"
             assert "broke the wire" in result.error.message
-        made.backend.script = kit.answering
+        made.backend.script = answering
         assert (await made.gateway.call(S, "exec", command="true")).success
 
 
@@ -614,13 +616,13 @@ async def test_what_a_call_carries_is_never_written(bench):
                     assert b"hunter2" not in stream.read(), name
 
 
-async def test_a_caller_that_gives_up_is_recorded_and_leaves_no_process(bench, kit):
+async def test_a_caller_that_gives_up_is_recorded_and_leaves_no_process(bench):
     async with bench() as made:
         await made.gateway.call(S, "ls")
         (live,) = made.execution.fleet.listed()
         task = asyncio.create_task(made.gateway.call(S, "exec", command="echo $$ > pid; sleep 1000"))
         pid = os.path.join(live.opened.hello["workspace"], "pid")
-        await kit.until(lambda: os.path.exists(pid) and os.path.getsize(pid))
+        await until(lambda: os.path.exists(pid) and os.path.getsize(pid))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -686,7 +688,7 @@ async def test_a_hundred_first_calls_open_one_sandbox(bench):
         assert len(made.backend.opened) == 1
 
 
-async def test_background_processes_are_polled_fed_and_killed_through_the_gateway(bench, kit):
+async def test_background_processes_are_polled_fed_and_killed_through_the_gateway(bench):
     async with bench() as made:
         started = await made.gateway.call(S, "exec", command="cat; sleep 1000", background=True)
         process = started.data["process"]
@@ -701,7 +703,7 @@ async def test_background_processes_are_polled_fed_and_killed_through_the_gatewa
         assert ended.data["running"] is False
 
 
-async def test_closing_ends_every_sandbox_even_if_one_of_them_fails_to(bench, kit):
+async def test_closing_ends_every_sandbox_even_if_one_of_them_fails_to(bench):
     async with bench() as made:
         await made.gateway.call(S, "ls")
         await made.gateway.close()

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from crabpot import tracing
 from crabpot.approvals.requests import Answer
 from crabpot.sandboxes.streams import Streams
-from tests.collector import attributes, collecting
+from tests.support.collector import attributes, collecting
 
 S = "agent:main:main"
 SECRET = "hunter2-hunter2"

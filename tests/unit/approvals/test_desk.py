@@ -18,6 +18,7 @@ from crabpot.approvals import desk as desks
 from crabpot.approvals.desk import Desk
 from crabpot.approvals.requests import Answer, denied
 from crabpot.approvals.store import FILE_NAME, Store, StoreUnavailable
+from tests.support.waiting import until
 
 YES = Answer(allowed=True, by="test")
 NO = denied("test", "not today")
@@ -68,11 +69,11 @@ async def test_approvers_that_cannot_answer_deny_once_all_of_them_have_said_so(d
         assert (await made.decide(a_request())).allowed
 
 
-async def test_the_first_requests_of_a_gateway_may_come_at_once(desk, a_request, kit):
+async def test_the_first_requests_of_a_gateway_may_come_at_once(desk, a_request):
     for _ in range(5):
         async with desk(Waits()) as made:
             deciding = [asyncio.create_task(made.decide(a_request())) for _ in range(20)]
-            await kit.until(lambda: len(made.pending()) == 20)
+            await until(lambda: len(made.pending()) == 20)
             for one in made.pending():
                 assert made.answer(one.id, YES)
             assert all(answer.allowed for answer in await asyncio.gather(*deciding))
@@ -103,10 +104,10 @@ async def test_an_approver_for_one_scope_hears_of_that_scope_alone(desk, a_reque
         assert (await made.decide(a_request(scope_key="another"))).by == "nobody"
 
 
-async def test_whoever_comes_later_is_asked_what_still_waits(desk, a_request, scripted, kit):
+async def test_whoever_comes_later_is_asked_what_still_waits(desk, a_request, scripted):
     async with desk(Waits()) as made:
         deciding = asyncio.create_task(made.decide(a_request()))
-        await kit.until(made.pending)
+        await until(made.pending)
         made.attach(scripted(YES))
         assert (await deciding).allowed
 
@@ -123,11 +124,11 @@ async def test_pages_may_look_and_answer_from_threads_of_their_own(desk, a_reque
         assert all(answer.allowed for answer in await asyncio.gather(*deciding))
 
 
-async def test_an_answer_stored_by_another_process_is_noticed(desk, a_request, kit):
+async def test_an_answer_stored_by_another_process_is_noticed(desk, a_request):
     async with desk(Waits()) as made:
         request = a_request()
         deciding = asyncio.create_task(made.decide(request))
-        await kit.until(made.pending)
+        await until(made.pending)
         elsewhere = Store(os.path.dirname(made.store.file))
         assert [one.id for one in elsewhere.pending()] == [request.id]
         assert elsewhere.answer(request.id, YES)
@@ -136,11 +137,11 @@ async def test_an_answer_stored_by_another_process_is_noticed(desk, a_request, k
         elsewhere.close()
 
 
-async def test_a_caller_that_leaves_takes_its_request_along(desk, a_request, kit):
+async def test_a_caller_that_leaves_takes_its_request_along(desk, a_request):
     async with desk(Waits()) as made:
         request = a_request()
         deciding = asyncio.create_task(made.decide(request))
-        await kit.until(made.pending)
+        await until(made.pending)
         deciding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await deciding
@@ -148,15 +149,15 @@ async def test_a_caller_that_leaves_takes_its_request_along(desk, a_request, kit
         assert not made.answer(request.id, YES)
 
 
-async def test_a_desk_that_closes_denies_what_waits(desk, a_request, kit):
+async def test_a_desk_that_closes_denies_what_waits(desk, a_request):
     async with desk(Waits()) as made:
         deciding = asyncio.create_task(made.decide(a_request()))
-        await kit.until(made.pending)
+        await until(made.pending)
     answer = await deciding
     assert (answer.allowed, answer.by) == (False, "restart")
 
 
-async def test_changes_are_watched_from_here_and_from_elsewhere(desk, a_request, kit):
+async def test_changes_are_watched_from_here_and_from_elsewhere(desk, a_request):
     async with desk(Waits()) as made:
         seen = []
 
@@ -167,21 +168,21 @@ async def test_changes_are_watched_from_here_and_from_elsewhere(desk, a_request,
         looking = asyncio.create_task(look())
         request = a_request()
         deciding = asyncio.create_task(made.decide(request))
-        await kit.until(lambda: [request.id] in seen)
+        await until(lambda: [request.id] in seen)
         elsewhere = Store(os.path.dirname(made.store.file))
         elsewhere.answer(request.id, YES)
         elsewhere.close()
         await deciding
-        await kit.until(lambda: seen[-1] == [])
+        await until(lambda: seen[-1] == [])
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
 
 
-async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_request, scripted, kit, monkeypatch):
+async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_request, scripted, monkeypatch):
     monkeypatch.setattr(desks, "_MOST_OF_A_SCOPE", 3)
     async with desk(Waits()) as made:
         waiting = [asyncio.create_task(made.decide(a_request())) for _ in range(3)]
-        await kit.until(lambda: len(made.pending()) == 3)
+        await until(lambda: len(made.pending()) == 3)
         refused = await made.decide(a_request())
         assert "too many" in refused.reason
         made.attach(scripted(YES), scope_key="another")
@@ -191,28 +192,28 @@ async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_re
         await asyncio.gather(*waiting)
 
 
-async def test_many_scopes_of_one_agent_cannot_fill_the_desk(desk, a_request, kit, monkeypatch):
+async def test_many_scopes_of_one_agent_cannot_fill_the_desk(desk, a_request, monkeypatch):
     monkeypatch.setattr(desks, "_MOST_OF_AN_AGENT", 12)
     async with desk(Waits()) as made:
         flood = [asyncio.create_task(made.decide(a_request(scope_key=f"s{number}"))) for number in range(40)]
-        await kit.until(lambda: sum(task.done() for task in flood) == 40 - 12)
+        await until(lambda: sum(task.done() for task in flood) == 40 - 12)
         refused = next(task.result() for task in flood if task.done())
         assert "requests of the agent main wait" in refused.reason
         asked = asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs")))
-        await kit.until(lambda: len(pending := made.pending()) == 13 and any(one.agent == "other" for one in pending))
+        await until(lambda: len(pending := made.pending()) == 13 and any(one.agent == "other" for one in pending))
         for one in made.pending():
             made.answer(one.id, YES if one.agent == "other" else NO)
         assert (await asked).allowed
         await asyncio.gather(*flood)
 
 
-async def test_a_full_desk_still_takes_the_first_requests_of_who_has_few(desk, a_request, kit, monkeypatch):
+async def test_a_full_desk_still_takes_the_first_requests_of_who_has_few(desk, a_request, monkeypatch):
     monkeypatch.setattr(desks, "_MOST", 20)
     async with desk(Waits()) as made:
         flood = [asyncio.create_task(made.decide(a_request(agent=f"a{n % 2}", scope_key=f"s{n}"))) for n in range(40)]
-        await kit.until(lambda: sum(task.done() for task in flood) == 20)
+        await until(lambda: sum(task.done() for task in flood) == 20)
         asked = [asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs"))) for _ in range(10)]
-        await kit.until(lambda: sum(one.agent == "other" for one in made.pending()) == 8)
+        await until(lambda: sum(one.agent == "other" for one in made.pending()) == 8)
         for one in made.pending():
             made.answer(one.id, NO)
         await asyncio.gather(*flood, *asked)
@@ -300,9 +301,7 @@ def answer_all(state, name, ids, results):
     results.put((name, counted))
 
 
-async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_runs_by_its_own_alone(
-    tmp_path, a_request, kit
-):
+async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_runs_by_its_own_alone(tmp_path, a_request):
     state = str(tmp_path / "state")
     made = Desk(state)
     made.attach(Waits())
@@ -316,7 +315,7 @@ async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_run
 
     wanted = [a_request(argv=("git", "push", str(number))) for number in range(200)]
     deciding = [asyncio.create_task(call(request)) for request in wanted]
-    await kit.until(lambda: len(made.pending()) == 200)
+    await until(lambda: len(made.pending()) == 200)
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     ids = [request.id for request in wanted]

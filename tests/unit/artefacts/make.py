@@ -6,30 +6,13 @@ import dataclasses
 from typing import Any
 
 from crabpot.artefacts.container import IDLE, Wanted
-from crabpot.settings import Docker, Limits
-from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import SandboxSpec, User
+from tests.support.specs import make_docker_spec
 
 
 def make_spec(**changes: Any) -> SandboxSpec:
-    """Describe an ordinary sandbox, but for what is changed."""
-    ordinary = SandboxSpec(
-        scope_key="agent:main:main",
-        name="crabpot-agent-main-main-0123abcd",
-        backend="docker",
-        workspace="/state/sandboxes/x",
-        private=True,
-        agent_workspace=None,
-        mounts=(),
-        user=None,
-        network=NetworkSpec(kind="none"),
-        env={},
-        limits=Limits(),
-        docker=Docker(),
-        socket=None,
-        host_commands=(),
-    )
-    return dataclasses.replace(ordinary, **changes)
+    """Describe an ordinary container without an environment, but for what is changed."""
+    return make_docker_spec(**{"env": {}, **changes})
 
 
 def make_wanted(**changes: Any) -> Wanted:

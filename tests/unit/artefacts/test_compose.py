@@ -8,8 +8,7 @@ from crabpot.artefacts.ports import Port
 from crabpot.artefacts.volumes import Volume
 from crabpot.settings import MIB, Docker, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
-
-from .make import make_spec, make_wanted
+from tests.unit.artefacts.make import make_spec, make_wanted
 
 PLAIN = """\
 services:

@@ -15,8 +15,7 @@ from crabpot.backends.docker import render
 from crabpot.settings import GIB, Docker, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import User
-
-from .make import make_spec, make_wanted
+from tests.unit.artefacts.make import make_spec, make_wanted
 
 LIVE = render.ContainerPlan(
     image_id="sha256:1",

@@ -15,8 +15,7 @@ from crabpot.artefacts.container import body
 from crabpot.artefacts.ports import Port
 from crabpot.artefacts.volumes import Volume
 from crabpot.settings import MIB, Docker, Io, Limits, Size
-
-from .make import make_spec, make_wanted
+from tests.unit.artefacts.make import make_spec, make_wanted
 
 PLAIN = """\
 docker run --detach \\

@@ -17,6 +17,7 @@ from crabpot.audit import store, tables
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import AuditLog, AuditUnavailable
 from crabpot.state import sqlite
+from tests.support.waiting import until
 
 SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
 
@@ -73,9 +74,9 @@ def test_closing_writes_what_nobody_waited_for(state):
     assert AuditReader(state).verify() == (10, None)
 
 
-def test_records_that_nobody_waits_for_are_written_all_the_same(log, state, kit):
+def test_records_that_nobody_waits_for_are_written_all_the_same(log, state):
     log.record(record(1))
-    asyncio.run(kit.until(lambda: AuditReader(state).verify() == (1, None)))
+    asyncio.run(until(lambda: AuditReader(state).verify() == (1, None)))
 
 
 async def test_many_who_wait_are_answered_by_few_commits(log):
@@ -259,7 +260,7 @@ def test_a_disk_that_stays_full_is_told_at_the_close(state):
     assert done.stdout == "told\n", done.stderr
 
 
-async def test_more_records_than_are_kept_while_the_disk_is_full_become_a_gap_that_shows(log, state, kit):
+async def test_more_records_than_are_kept_while_the_disk_is_full_become_a_gap_that_shows(log, state):
     await log.durable()
     log.record(record("first"))
     await log.durable()

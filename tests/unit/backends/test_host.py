@@ -11,22 +11,24 @@ import pytest
 from crabpot.backends.host.backend import open_on_host
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.settings import Limits
+from tests.support.runners import ENV, connected
+from tests.support.waiting import until
 
 EVERYTHING = "the environment of the gateway's own user"
 
 
-async def test_the_workspace_is_made_and_commands_start_there_with_the_gateways_environment(kit, tmp_path):
-    opened = await open_on_host(str(tmp_path / "a" / "b"), Limits(), {**kit.ENV, "OWN": EVERYTHING})
-    async with kit.connected(opened) as wire:
+async def test_the_workspace_is_made_and_commands_start_there_with_the_gateways_environment(tmp_path):
+    opened = await open_on_host(str(tmp_path / "a" / "b"), Limits(), {**ENV, "OWN": EVERYTHING})
+    async with connected(opened) as wire:
         reply = await wire.call("exec", {"command": "pwd; echo $OWN"}, timeout_s=20)
         assert reply.stdout == f"{tmp_path}/a/b\n{EVERYTHING}\n"
         assert await opened.cause_of_death() is None
 
 
-async def test_a_workspace_that_is_a_link_is_entered_once_and_for_all(kit, tmp_path):
+async def test_a_workspace_that_is_a_link_is_entered_once_and_for_all(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    async with kit.connected(await open_on_host(str(tmp_path / "link"), Limits(), kit.ENV)) as wire:
+    async with connected(await open_on_host(str(tmp_path / "link"), Limits(), ENV)) as wire:
         assert (await wire.call("write", {"path": "x", "content": "y"}, timeout_s=20)).success
     assert (tmp_path / "real" / "x").read_text() == "y"
 
@@ -48,27 +50,27 @@ async def test_an_interpreter_that_cannot_be_started_is_told_and_nothing_stays_o
     assert os.listdir("/proc/self/fd") == before
 
 
-async def test_its_end_takes_what_it_still_runs_along(kit, tmp_path):
-    opened = await open_on_host(str(tmp_path), Limits(), kit.ENV)
-    async with kit.connected(opened) as wire:
+async def test_its_end_takes_what_it_still_runs_along(tmp_path):
+    opened = await open_on_host(str(tmp_path), Limits(), ENV)
+    async with connected(opened) as wire:
         args = {"command": "echo $$ > pid; setsid sleep 1000", "background": True}
         await wire.call("exec", args, timeout_s=20)
-        await kit.until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         runner = wire.ready["pid"]
     for pid in (runner, int((tmp_path / "pid").read_text())):
-        await kit.until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))
+        await until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))
     await opened.close()
 
 
-async def test_one_that_does_not_end_by_itself_is_killed(kit, tmp_path):
-    opened = await open_on_host(str(tmp_path), Limits(), kit.ENV, end_s=0.1)
-    async with kit.connected(opened) as wire:
+async def test_one_that_does_not_end_by_itself_is_killed(tmp_path):
+    opened = await open_on_host(str(tmp_path), Limits(), ENV, end_s=0.1)
+    async with connected(opened) as wire:
         runner = wire.ready["pid"]
         os.kill(runner, signal.SIGSTOP)
     assert not os.path.exists(f"/proc/{runner}")
 
 
-async def test_a_runner_that_dies_is_a_lost_sandbox(kit, tmp_path):
-    async with kit.connected(await open_on_host(str(tmp_path), Limits(), kit.ENV)) as wire:
+async def test_a_runner_that_dies_is_a_lost_sandbox(tmp_path):
+    async with connected(await open_on_host(str(tmp_path), Limits(), ENV)) as wire:
         with pytest.raises(SandboxLost, match="stream ended"):
             await wire.call("exec", {"command": "kill -9 $PPID; sleep 2"}, timeout_s=1000)

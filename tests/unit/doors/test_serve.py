@@ -21,6 +21,7 @@ from crabpot.errors import CrabpotError
 from crabpot.model import ToolResult
 from crabpot.runner.core.frames import MAX_LINE, WINDOW, FrameReader, encode
 from crabpot.sandboxes.streams import Streams
+from tests.support.waiting import until
 
 S = "agent:main:main"
 
@@ -322,7 +323,7 @@ async def test_both_ways_are_streamed_at_the_pace_of_the_slower(bench):
         assert bytes(taken) == content
 
 
-async def test_output_comes_while_the_command_runs(bench, kit):
+async def test_output_comes_while_the_command_runs(bench):
     seen = asyncio.Event()
 
     async def notice(_stream, data):
@@ -359,10 +360,10 @@ async def test_a_stalled_client_stops_neither_its_other_calls_nor_anybody_elses(
         assert (await flood).success
 
 
-async def test_a_cancelled_call_ends_inside_and_its_client_stays(bench, kit):
+async def test_a_cancelled_call_ends_inside_and_its_client_stays(bench):
     async with bench() as made, serving(made), client(made) as remote:
         task = asyncio.create_task(remote.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
-        pid = await kit.until(lambda: pid_in(made))
+        pid = await until(lambda: pid_in(made))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -379,22 +380,22 @@ def pid_in(made):
     return None
 
 
-async def test_a_client_that_vanishes_takes_its_calls_along(bench, kit):
+async def test_a_client_that_vanishes_takes_its_calls_along(bench):
     async with bench() as made, serving(made), client(made) as other:
         one = await connect(made.state)
         task = asyncio.create_task(one.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
-        pid = await kit.until(lambda: pid_in(made))
+        pid = await until(lambda: pid_in(made))
         await one.close()
         with pytest.raises(CrabpotError, match="went away"):
             await task
-        await kit.until(lambda: not os.path.exists(f"/proc/{pid}"))
+        await until(lambda: not os.path.exists(f"/proc/{pid}"))
         assert (await other.call(S, "exec", {"command": "echo on"})).stdout == "on\n"
 
         async def recorded():
             await made.audit.durable()
             return any(record["error"] == "cancelled" for record in AuditReader(made.state).last(5))
 
-        await kit.until(lambda: not any(live.wire.busy for live in made.execution.fleet.listed()))
+        await until(lambda: not any(live.wire.busy for live in made.execution.fleet.listed()))
         assert await recorded()
 
 
@@ -404,12 +405,12 @@ async def test_two_hundred_calls_of_one_client_at_once(bench):
         assert [result.stdout for result in await asyncio.gather(*calls)] == [f"{number}\n" for number in range(200)]
 
 
-async def test_the_end_of_the_service_ends_calls_and_is_told(bench, kit):
+async def test_the_end_of_the_service_ends_calls_and_is_told(bench):
     async with bench() as made:
         async with serving(made):
             remote = await connect(made.state)
             task = asyncio.create_task(remote.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
-            pid = await kit.until(lambda: pid_in(made))
+            pid = await until(lambda: pid_in(made))
         ended = (await asyncio.gather(task, return_exceptions=True))[0]
         assert isinstance(ended, CrabpotError) or ended.error.code == "cancelled"
         assert not os.path.exists(f"/proc/{pid}")
@@ -466,7 +467,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_a_client_that_breaks_the_protocol_is_dropped_and_no_other(bench, name, kit):
+async def test_a_client_that_breaks_the_protocol_is_dropped_and_no_other(bench, name):
     async with bench() as made, serving(made) as path, client(made) as other:
         raw = Raw(path)
         await raw.send(encode({"op": "hello"}))
@@ -475,7 +476,7 @@ async def test_a_client_that_breaks_the_protocol_is_dropped_and_no_other(bench, 
             await raw.send(ATTACKS[name])
         assert await raw.dropped()
         assert (await other.call(S, "exec", {"command": "echo on"})).stdout == "on\n"
-        await kit.until(lambda: not any(live.wire.busy for live in made.execution.fleet.listed()))
+        await until(lambda: not any(live.wire.busy for live in made.execution.fleet.listed()))
 
 
 @pytest.mark.parametrize(
@@ -564,7 +565,7 @@ async def test_a_fault_of_ours_is_an_answer_and_not_an_endless_wait(bench):
 # --- as a process -------------------------------------------------------------------------------------------------------
 
 
-def test_the_program_serves_until_it_is_told_to_end_and_leaves_nothing(tmp_path, kit):
+def test_the_program_serves_until_it_is_told_to_end_and_leaves_nothing(tmp_path):
     config = tmp_path / "crabpot.json5"
     config.write_text(f'{{agents: {{defaults: {{workspace: "{tmp_path}/ws", sandbox: {{mode: "off"}}}}}}}}')
     source = os.path.dirname(os.path.dirname(crabpot.__file__))
@@ -582,7 +583,7 @@ def test_the_program_serves_until_it_is_told_to_end_and_leaves_nothing(tmp_path,
         )
         assert started.returncode == 0, started.stderr
         pid = tmp_path / "ws" / "pid"
-        asyncio.run(kit.until(lambda: pid.exists() and pid.read_text()))
+        asyncio.run(until(lambda: pid.exists() and pid.read_text()))
         assert os.path.exists(f"/proc/{pid.read_text().strip()}"), "it outlives the client that started it"
         served.terminate()
         _, complaints = served.communicate(timeout=30)

@@ -15,6 +15,7 @@ from crabpot.egress.approval import Questions, write_down
 from crabpot.egress.destinations import read_authority
 from crabpot.settings import AgentSettings
 from crabpot.spec.binds import Surroundings
+from tests.support.waiting import until
 
 PLACE, OTHER = read_authority("new.example:443"), read_authority("other.example:443")
 
@@ -41,12 +42,12 @@ def questions(desk, records=None):
     return Questions(scope, desk, (records if records is not None else []).append)
 
 
-async def test_connections_to_one_place_at_a_time_are_one_question(kit):
+async def test_connections_to_one_place_at_a_time_are_one_question():
     desk, records = Slow(), []
     asking = questions(desk, records)
     waiting = [asyncio.create_task(asking.ask(PLACE, "here")) for _ in range(10)]
     waiting.append(asyncio.create_task(asking.ask(OTHER, "here")))
-    await kit.until(lambda: len(desk.asked) == 2)
+    await until(lambda: len(desk.asked) == 2)
     desk.answer.set_result(Answer(allowed=True, by="me"))
     assert all(answer.allowed for answer in await asyncio.gather(*waiting))
     assert [record["kind"] for record in records] == ["request", "request", "answer", "answer"]
@@ -55,17 +56,17 @@ async def test_connections_to_one_place_at_a_time_are_one_question(kit):
     assert len(desk.asked) == 3
 
 
-async def test_one_who_leaves_takes_the_question_from_nobody_and_the_last_takes_it_along(kit):
+async def test_one_who_leaves_takes_the_question_from_nobody_and_the_last_takes_it_along():
     desk = Slow()
     asking = questions(desk)
     first, second = (asyncio.create_task(asking.ask(PLACE, "here")) for _ in range(2))
-    await kit.until(lambda: desk.asked)
+    await until(lambda: desk.asked)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     assert not second.done()
     second.cancel()
-    await kit.until(lambda: desk.withdrawn)
+    await until(lambda: desk.withdrawn)
 
 
 async def test_a_store_that_cannot_be_written_denies():

@@ -17,8 +17,7 @@ from crabpot.egress.proxy import serve
 from crabpot.egress.reaching import EgressContext, WayOut
 from crabpot.egress.secrets import Secrets
 from crabpot.spec.binds import Surroundings
-
-from .places import Names, Server, certified, serving
+from tests.support.places import Names, Server, certified, serving
 
 SECRET = "s3cret-t0ken"
 

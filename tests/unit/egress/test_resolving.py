@@ -15,8 +15,7 @@ import crabpot
 from crabpot.egress.dialling import Unreachable, dial
 from crabpot.egress.resolving import SystemResolver, Unresolved
 from crabpot.egress.routes import is_own
-
-from .places import Server, serving
+from tests.support.places import Server, serving
 
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 

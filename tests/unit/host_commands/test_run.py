@@ -13,6 +13,8 @@ import pytest
 
 from crabpot.errors import HostRefused
 from crabpot.host_commands.run import run
+from tests.support.runners import OUTPUT
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,8 +48,8 @@ async def test_exit_codes_signals_and_stderr_come_back(machine: Any) -> None:
     assert (await machine.run("dies")).exit_code == 137
 
 
-async def test_input_and_output_stream_byte_for_byte(machine: Any, kit: Any) -> None:
-    sent, got = os.urandom(kit.OUTPUT // 4), bytearray()
+async def test_input_and_output_stream_byte_for_byte(machine: Any) -> None:
+    sent, got = os.urandom(OUTPUT // 4), bytearray()
 
     async def source() -> AsyncIterator[bytes]:
         for start in range(0, len(sent), 999):
@@ -61,30 +63,30 @@ async def test_input_and_output_stream_byte_for_byte(machine: Any, kit: Any) -> 
     assert bytes(got) == sent
 
 
-async def test_output_beyond_the_limit_is_cut_and_said_to_be(machine: Any, kit: Any) -> None:
+async def test_output_beyond_the_limit_is_cut_and_said_to_be(machine: Any) -> None:
     reply = await machine.run("seq", "100000")
     assert reply.truncated
-    assert len(reply.stdout) <= kit.OUTPUT + 100
+    assert len(reply.stdout) <= OUTPUT + 100
     assert "bytes cut]" in reply.stdout
 
 
-async def test_the_time_limit_ends_the_whole_tree_also_what_left_its_session(machine: Any, kit: Any) -> None:
+async def test_the_time_limit_ends_the_whole_tree_also_what_left_its_session(machine: Any) -> None:
     machine.script("forks", "#!/bin/sh\nsetsid sh -c 'touch one; exec sleep 100271' &\nsleep 100271\n")
     reply = await machine.run("forks", timeout_s=0.5)
     assert reply.error is not None
     assert reply.error[0] == "timeout"
     assert (machine.workspace / "one").exists()
-    await kit.until(lambda: not running("100271"))
+    await until(lambda: not running("100271"))
 
 
-async def test_a_caller_that_leaves_leaves_nothing_running(machine: Any, kit: Any) -> None:
+async def test_a_caller_that_leaves_leaves_nothing_running(machine: Any) -> None:
     machine.script("waits", "#!/bin/sh\ntouch up\nsleep 100272\n")
     task = asyncio.create_task(machine.run("waits"))
-    await kit.until((machine.workspace / "up").exists)
+    await until((machine.workspace / "up").exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await kit.until(lambda: not running("100272"))
+    await until(lambda: not running("100272"))
 
 
 def running(word: str) -> list[str]:
@@ -100,7 +102,7 @@ def running(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["binary", "script"])
-async def test_a_program_swapped_between_approval_and_start_is_refused(machine: Any, kit: Any, kind: str) -> None:
+async def test_a_program_swapped_between_approval_and_start_is_refused(machine: Any, kind: str) -> None:
     if kind == "binary":
         shutil.copy("/usr/bin/true", machine.programs / "tool")
     else:
@@ -108,18 +110,18 @@ async def test_a_program_swapped_between_approval_and_start_is_refused(machine: 
     plan = await machine.plan("tool")
     machine.script("evil", "#!/bin/sh\ntouch ran\n").replace(machine.programs / "tool")
     with pytest.raises(HostRefused, match="replaced after it was shown"):
-        await run(plan, timeout_s=5, output_limit=kit.OUTPUT)
+        await run(plan, timeout_s=5, output_limit=OUTPUT)
     assert not (machine.workspace / "ran").exists()
 
 
-async def test_a_folder_swapped_between_approval_and_start_is_refused(machine: Any, kit: Any, tmp_path: Path) -> None:
+async def test_a_folder_swapped_between_approval_and_start_is_refused(machine: Any, tmp_path: Path) -> None:
     (machine.workspace / "sub").mkdir()
     (tmp_path / "private").mkdir()
     plan = await machine.plan("touch", "ran", cwd="sub")
     (machine.workspace / "sub").rmdir()
     (machine.workspace / "sub").symlink_to(tmp_path / "private")
     with pytest.raises(HostRefused, match="replaced after it was shown"):
-        await run(plan, timeout_s=5, output_limit=kit.OUTPUT)
+        await run(plan, timeout_s=5, output_limit=OUTPUT)
     assert not (tmp_path / "private" / "ran").exists()
 
 

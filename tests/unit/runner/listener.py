@@ -8,7 +8,7 @@ import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from .driver import MAIN, PATIENCE_S, PYTHON, eventually
+from tests.unit.runner.driver import MAIN, PATIENCE_S, PYTHON, eventually
 
 if TYPE_CHECKING:
     import pathlib

@@ -12,8 +12,7 @@ import stat
 import pytest
 
 from crabpot.runner.files import file_tools
-
-from .file_checks import as_nobody, code, leftovers, peak_kib
+from tests.unit.runner.file_checks import as_nobody, code, leftovers, peak_kib
 
 
 def test_write_makes_parents_and_says_whether_it_created(ctx, ws) -> None:

@@ -14,8 +14,7 @@ from crabpot.runner.files import file_tools
 from crabpot.runner.files.atomic import Replacement
 from crabpot.runner.files.target import Target
 from crabpot.runner.files.text import Occurrences, unify
-
-from .file_checks import code, content, fails, leftovers
+from tests.unit.runner.file_checks import code, content, fails, leftovers
 
 
 def test_edit_replaces_what_stands_once(ctx, ws) -> None:

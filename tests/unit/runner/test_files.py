@@ -10,8 +10,7 @@ import pytest
 
 from crabpot.runner.core.failure import ToolError
 from crabpot.runner.files import file_tools
-
-from .file_checks import code, content, fails, leftovers
+from tests.unit.runner.file_checks import code, content, fails, leftovers
 
 
 @pytest.mark.parametrize(

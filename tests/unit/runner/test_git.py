@@ -11,8 +11,7 @@ import pytest
 from crabpot.runner.core.failure import ToolError
 from crabpot.runner.socket import gitargs, gitconfig
 from crabpot.runner.socket.roots import Roots
-
-from .listener import Listener
+from tests.unit.runner.listener import Listener
 
 
 @pytest.fixture(scope="module")

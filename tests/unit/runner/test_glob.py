@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from crabpot.runner.files import file_tools
 from crabpot.runner.search import search_tools
-
-from .file_checks import code, fill, found
+from tests.unit.runner.file_checks import code, fill, found
 
 
 def paths(ctx, pattern: str, **more) -> list[str]:

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crabpot.runner.core.frames import FrameReader, encode
-
-from .driver import ENV, MAIN, PATIENCE_S, PYTHON, eventually, processes_with
-from .listener import Client, Listener, descriptors
+from tests.unit.runner.driver import ENV, MAIN, PATIENCE_S, PYTHON, eventually, processes_with
+from tests.unit.runner.listener import Client, Listener, descriptors
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from .driver import RunnerProcess, eventually, processes_with
+from tests.unit.runner.driver import RunnerProcess, eventually, processes_with
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .driver import MAIN, PYTHON, RunnerProcess
+from tests.unit.runner.driver import MAIN, PYTHON, RunnerProcess
 
 
 def identity(path: Path) -> dict[str, Any]:

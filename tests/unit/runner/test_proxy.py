@@ -7,8 +7,7 @@ import socket
 import pytest
 
 from crabpot.runner.core.frames import MAX_UPCALLS, UPCALL_WINDOW, WINDOW
-
-from .driver import RunnerProcess
+from tests.unit.runner.driver import RunnerProcess
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpot.runner.files import file_tools, reading
-
-from .file_checks import content, fails, peak_kib
+from tests.unit.runner.file_checks import content, fails, peak_kib
 
 
 def test_read_gives_lines_from_one_and_counts_all_of_them(ctx, ws) -> None:

@@ -10,8 +10,7 @@ import pytest
 from crabpot.runner.core import frames
 from crabpot.runner.files import file_tools
 from crabpot.runner.search import search_tools
-
-from .file_checks import code, fill, found
+from tests.unit.runner.file_checks import code, fill, found
 
 BOTH = pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "alone"])
 

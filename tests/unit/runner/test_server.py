@@ -16,8 +16,7 @@ import uuid
 import pytest
 
 from crabpot.runner.core.frames import FrameReader, encode
-
-from .driver import (
+from tests.unit.runner.driver import (
     ENV,
     FAKE_TOOLS,
     FOLDER,

@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from .driver import ENV, RunnerProcess, eventually, processes_with
+from tests.unit.runner.driver import ENV, RunnerProcess, eventually, processes_with
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,15 @@ import uuid
 import pytest
 
 from crabpot.runner.exec import proc
-
-from .driver import MAIN, NOBODY, SYSTEM_PYTHON, RunnerProcess, eventually, in_own_pid_namespace, processes_with
+from tests.unit.runner.driver import (
+    MAIN,
+    NOBODY,
+    SYSTEM_PYTHON,
+    RunnerProcess,
+    eventually,
+    in_own_pid_namespace,
+    processes_with,
+)
 
 NAMESPACE = in_own_pid_namespace()
 needs_namespace = pytest.mark.skipif(NAMESPACE is None, reason="unshare cannot make a user and pid namespace here")

@@ -13,6 +13,8 @@ import pytest
 from crabpot.model import ToolCall
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
 from crabpot.sandboxes.streams import Streams
+from tests.support.runners import Scripted, Unconfined, answering
+from tests.support.waiting import until
 
 S = "agent:main:main"
 
@@ -191,12 +193,12 @@ async def test_a_lost_sandbox_is_told_apart_from_a_failed_command_and_the_next_c
         assert len(made.backend.opened) == 2
 
 
-async def test_many_calls_lost_at_once_open_one_fresh_sandbox(bench, kit):
+async def test_many_calls_lost_at_once_open_one_fresh_sandbox(bench):
     async with bench() as made:
         await made.gateway.call(S, "ls")
         (live,) = made.execution.fleet.listed()
         sleeping = [asyncio.create_task(made.gateway.call(S, "exec", command="sleep 5")) for _ in range(20)]
-        await kit.until(lambda: live.wire.busy == 20)
+        await until(lambda: live.wire.busy == 20)
         os.kill(live.wire.ready["pid"], signal.SIGKILL)
         for result in await asyncio.gather(*sleeping):
             assert result.error.code == "sandbox_lost"
@@ -205,12 +207,12 @@ async def test_many_calls_lost_at_once_open_one_fresh_sandbox(bench, kit):
         assert len(made.backend.opened) == 2
 
 
-async def test_ten_thousand_calls_of_one_session_are_refused_by_name_and_another_is_answered(bench, kit):
+async def test_ten_thousand_calls_of_one_session_are_refused_by_name_and_another_is_answered(bench):
     async with bench() as made:
         await made.gateway.call(S, "ls")
         (live,) = made.execution.fleet.listed()
         flood = [asyncio.create_task(made.gateway.call(S, "exec", command="sleep 60")) for _ in range(10_000)]
-        await kit.until(lambda: sum(task.done() for task in flood) == 10_000 - 256)
+        await until(lambda: sum(task.done() for task in flood) == 10_000 - 256)
         refused = next(task.result() for task in flood if task.done())
         assert refused.error.code == "process_limit"
         assert f"{S} has as many calls under way as it may have" in refused.error.message
@@ -222,8 +224,8 @@ async def test_ten_thousand_calls_of_one_session_are_refused_by_name_and_another
         assert (await made.gateway.call(S, "exec", command="echo on")).stdout == "on\n"
 
 
-async def test_the_limit_that_killed_a_sandbox_is_named(bench, kit):
-    backend = kit.Unconfined()
+async def test_the_limit_that_killed_a_sandbox_is_named(bench):
+    backend = Unconfined()
     backend.death = ("memory_limit", "the sandbox used more than 2 GiB")
     async with bench(backend=backend) as made:
         result = await made.gateway.call(S, "exec", command="kill -9 $PPID; sleep 2")
@@ -231,8 +233,8 @@ async def test_the_limit_that_killed_a_sandbox_is_named(bench, kit):
         assert "2 GiB" in result.error.message
 
 
-async def test_the_limit_that_killed_a_command_is_named_and_its_exit_code_stays(bench, kit):
-    backend = kit.Unconfined()
+async def test_the_limit_that_killed_a_command_is_named_and_its_exit_code_stays(bench):
+    backend = Unconfined()
     async with bench(backend=backend) as made:
         assert (await made.gateway.call(S, "exec", command="kill -9 $$")).error is None
         backend.death = ("memory_limit", "more than 2 GiB")
@@ -245,10 +247,10 @@ async def test_the_limit_that_killed_a_command_is_named_and_its_exit_code_stays(
         assert (result.exit_code, result.error.code) == (2, "process_limit")
 
 
-async def test_a_sandbox_that_cannot_be_made_is_an_answer_and_never_the_host(bench, kit, tmp_path):
+async def test_a_sandbox_that_cannot_be_made_is_an_answer_and_never_the_host(bench, tmp_path):
     from crabpot.errors import SandboxUnavailable
 
-    class Refusing(kit.Unconfined):
+    class Refusing(Unconfined):
         async def open(self, _spec):
             raise SandboxUnavailable("no user namespaces here")
 
@@ -259,8 +261,8 @@ async def test_a_sandbox_that_cannot_be_made_is_an_answer_and_never_the_host(ben
         assert not (tmp_path / "escaped").exists()
 
 
-async def test_a_machine_that_fails_while_opening_is_an_answer_too(bench, kit):
-    class Full(kit.Unconfined):
+async def test_a_machine_that_fails_while_opening_is_an_answer_too(bench):
+    class Full(Unconfined):
         async def open(self, _spec):
             raise OSError(24, "Too many open files")
 
@@ -301,8 +303,8 @@ async def test_a_folder_in_use_is_held_and_let_go_with_its_sandbox(bench):
         assert len(private_folders.remove(made.state, lambda _: True)) == 1
 
 
-async def test_the_sandboxes_that_can_write_a_folder_can_be_frozen(bench, kit):
-    backend = kit.Scripted(kit.answering)
+async def test_the_sandboxes_that_can_write_a_folder_can_be_frozen(bench):
+    backend = Scripted(answering)
     async with bench(backend=backend) as made:
         assert (await made.gateway.call(S, "exec", command="true")).success
         double = backend.opened[0]
@@ -314,10 +316,10 @@ async def test_the_sandboxes_that_can_write_a_folder_can_be_frozen(bench, kit):
         assert double.frozen == [True, False]
 
 
-async def test_a_folder_is_let_go_when_its_sandbox_does_not_open(bench, kit):
+async def test_a_folder_is_let_go_when_its_sandbox_does_not_open(bench):
     from crabpot.sandboxes import private_folders
 
-    class Failing(kit.Unconfined):
+    class Failing(Unconfined):
         async def open(self, _spec):
             raise RuntimeError("a fault of the backend")
 
@@ -327,25 +329,25 @@ async def test_a_folder_is_let_go_when_its_sandbox_does_not_open(bench, kit):
         assert os.listdir(os.path.join(made.state, private_folders.FOLDER)) == []
 
 
-async def test_a_sandbox_whose_runner_never_answers_is_not_listed(bench, kit):
+async def test_a_sandbox_whose_runner_never_answers_is_not_listed(bench):
     from crabpot.sandboxes import private_folders
 
     def hang_up(peer):
         peer.take("hello")
         peer.sock.close()
 
-    async with bench(backend=kit.Scripted(hang_up)) as made:
+    async with bench(backend=Scripted(hang_up)) as made:
         result = await made.gateway.call(S, "ls")
         assert result.error.code == "sandbox_unavailable"
         assert list(private_folders.listed(made.state)) == []
         assert os.listdir(os.path.join(made.state, private_folders.FOLDER)) == []
 
 
-async def test_files_of_an_earlier_sandbox_stay_listed_when_the_next_does_not_open(bench, kit):
+async def test_files_of_an_earlier_sandbox_stay_listed_when_the_next_does_not_open(bench):
     from crabpot.errors import SandboxUnavailable
     from crabpot.sandboxes import private_folders
 
-    class Once(kit.Unconfined):
+    class Once(Unconfined):
         async def open(self, spec):
             if self.opened:
                 raise SandboxUnavailable("not again")
@@ -392,7 +394,7 @@ async def test_a_gateway_does_not_remember_every_session_for_ever(bench, agent_o
         assert len(made.execution._specs) <= 4096
 
 
-async def test_on_the_host_each_agent_has_a_runner_of_its_own_in_its_workspace(bench, kit):
+async def test_on_the_host_each_agent_has_a_runner_of_its_own_in_its_workspace(bench):
     text = '{agents: {defaults: {workspace: "WS", sandbox: {mode: "off"}}, entries: {ops: {workspace: "WS/../ops"}}}}'
     async with bench(text) as made:
         first = await made.gateway.call(S, "exec", command="pwd")

@@ -12,6 +12,8 @@ from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.settings import Prune
+from tests.support.runners import Double, answering
+from tests.support.waiting import until
 
 KEY = (Place.SANDBOX, "agent:main:one")
 OTHER = (Place.SANDBOX, "agent:main:two")
@@ -21,9 +23,8 @@ KEEP = Prune()
 class Opener:
     """Opens doubles, when it is let, and remembers them."""
 
-    def __init__(self, kit, script=None, *, held=False):
-        self.kit = kit
-        self.script = script or kit.answering
+    def __init__(self, script=None, *, held=False):
+        self.script = script or answering
         self.gate = asyncio.Event()
         if not held:
             self.gate.set()
@@ -36,13 +37,13 @@ class Opener:
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
-        double = self.kit.Double(self.script)
+        double = Double(self.script)
         self.made.append(double)
         return double
 
 
-async def test_a_hundred_first_calls_at_once_open_one(kit):
-    fleet, opener = Fleet(), Opener(kit)
+async def test_a_hundred_first_calls_at_once_open_one():
+    fleet, opener = Fleet(), Opener()
     found = await asyncio.gather(*(fleet.acquire(KEY, "v1", opener, KEEP) for _ in range(100)))
     assert len(set(map(id, found))) == 1
     assert opener.begun == 1
@@ -51,10 +52,10 @@ async def test_a_hundred_first_calls_at_once_open_one(kit):
     assert opener.made[0].closed == 1
 
 
-async def test_keys_do_not_wait_for_each_other(kit):
-    fleet, slow, quick = Fleet(), Opener(kit, held=True), Opener(kit)
+async def test_keys_do_not_wait_for_each_other():
+    fleet, slow, quick = Fleet(), Opener(held=True), Opener()
     waiting = asyncio.create_task(fleet.acquire(KEY, "v1", slow, KEEP))
-    await kit.until(lambda: slow.begun)
+    await until(lambda: slow.begun)
     await fleet.acquire(OTHER, "v1", quick, KEEP)
     assert not waiting.done()
     slow.gate.set()
@@ -63,18 +64,18 @@ async def test_keys_do_not_wait_for_each_other(kit):
     await fleet.close()
 
 
-async def test_no_session_can_be_named_so_that_it_finds_the_hosts_runner(kit):
-    fleet, opener = Fleet(), Opener(kit)
+async def test_no_session_can_be_named_so_that_it_finds_the_hosts_runner():
+    fleet, opener = Fleet(), Opener()
     await fleet.acquire((Place.HOST, "main"), "v1", opener, KEEP)
     assert fleet.find((Place.SANDBOX, "main"), "v1") is None
     await fleet.close()
 
 
-async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_anew(kit):
-    fleet, opener = Fleet(), Opener(kit, held=True)
+async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_anew():
+    fleet, opener = Fleet(), Opener(held=True)
     opener.fault = SandboxUnavailable("no user namespaces here")
     waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(10)]
-    await kit.until(lambda: opener.begun)
+    await until(lambda: opener.begun)
     opener.gate.set()
     for ended in await asyncio.gather(*waiting, return_exceptions=True):
         assert isinstance(ended, SandboxUnavailable)
@@ -84,20 +85,20 @@ async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_anew(ki
     await fleet.close()
 
 
-async def test_a_failure_that_nobody_waited_for_is_not_logged(kit):
-    fleet, opener = Fleet(), Opener(kit, held=True)
+async def test_a_failure_that_nobody_waited_for_is_not_logged():
+    fleet, opener = Fleet(), Opener(held=True)
     opener.fault = SandboxUnavailable("too late to matter")
     waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
-    await kit.until(lambda: opener.begun)
+    await until(lambda: opener.begun)
     waiting.cancel()
     await asyncio.wait({waiting})
     opener.gate.set()
-    await kit.until(lambda: not fleet._opening)
+    await until(lambda: not fleet._opening)
     await fleet.close()
 
 
-async def test_a_runner_that_never_answers_is_ended_before_the_error_is_told(kit):
-    fleet, opener = Fleet(start_s=0.1), Opener(kit, lambda peer: peer.take("hello"))
+async def test_a_runner_that_never_answers_is_ended_before_the_error_is_told():
+    fleet, opener = Fleet(start_s=0.1), Opener(lambda peer: peer.take("hello"))
     with pytest.raises(SandboxUnavailable, match="did not answer within"):
         await fleet.acquire(KEY, "v1", opener, KEEP)
     assert opener.made[0].closed == 1
@@ -105,10 +106,10 @@ async def test_a_runner_that_never_answers_is_ended_before_the_error_is_told(kit
     await fleet.close()
 
 
-async def test_a_caller_that_gives_up_does_not_take_the_sandbox_from_the_others(kit):
-    fleet, opener = Fleet(), Opener(kit, held=True)
+async def test_a_caller_that_gives_up_does_not_take_the_sandbox_from_the_others():
+    fleet, opener = Fleet(), Opener(held=True)
     waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(3)]
-    await kit.until(lambda: opener.begun)
+    await until(lambda: opener.begun)
     waiting[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting[0]
@@ -119,14 +120,14 @@ async def test_a_caller_that_gives_up_does_not_take_the_sandbox_from_the_others(
     await fleet.close()
 
 
-async def test_if_all_give_up_the_sandbox_is_still_there_for_the_next(kit):
-    fleet, opener = Fleet(), Opener(kit, held=True)
+async def test_if_all_give_up_the_sandbox_is_still_there_for_the_next():
+    fleet, opener = Fleet(), Opener(held=True)
     waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
-    await kit.until(lambda: opener.begun)
+    await until(lambda: opener.begun)
     waiting.cancel()
     await asyncio.wait({waiting})
     opener.gate.set()
-    await kit.until(fleet.listed)
+    await until(fleet.listed)
     assert fleet.find(KEY, "v1") is not None
     await fleet.close()
     assert opener.made[0].closed == 1
@@ -142,12 +143,12 @@ def gated(gate):
     return script
 
 
-async def test_a_new_version_replaces_the_old_one_once_its_calls_have_ended(kit):
+async def test_a_new_version_replaces_the_old_one_once_its_calls_have_ended():
     ours, theirs = socket.socketpair()
-    fleet, old, new = Fleet(), Opener(kit, gated(theirs)), Opener(kit)
+    fleet, old, new = Fleet(), Opener(gated(theirs)), Opener()
     first = await fleet.acquire(KEY, "v1", old, KEEP)
     call = asyncio.create_task(first.wire.call("exec", {}, timeout_s=60))
-    await kit.until(lambda: first.wire.busy)
+    await until(lambda: first.wire.busy)
     second = await fleet.acquire(KEY, "v2", new, KEEP)
     assert second is not first
     assert fleet.listed() == [second]
@@ -155,15 +156,15 @@ async def test_a_new_version_replaces_the_old_one_once_its_calls_have_ended(kit)
     assert old.made[0].closed == 0
     ours.send(b"!")
     assert (await call).stdout == "finished in peace\n"
-    await kit.until(lambda: old.made[0].closed)
+    await until(lambda: old.made[0].closed)
     assert new.made[0].closed == 0
     await fleet.close()
     ours.close()
     theirs.close()
 
 
-async def test_those_who_want_different_versions_at_once_each_get_their_own(kit):
-    fleet, opener = Fleet(), Opener(kit)
+async def test_those_who_want_different_versions_at_once_each_get_their_own():
+    fleet, opener = Fleet(), Opener()
     wanted = [f"v{number % 3}" for number in range(30)]
     found = await asyncio.gather(*(fleet.acquire(KEY, version, opener, KEEP) for version in wanted))
     assert [live.version for live in found] == wanted
@@ -171,13 +172,13 @@ async def test_those_who_want_different_versions_at_once_each_get_their_own(kit)
     assert all(double.closed for double in opener.made)
 
 
-async def test_a_lost_one_is_replaced_on_the_next_call_and_ended(kit):
+async def test_a_lost_one_is_replaced_on_the_next_call_and_ended():
     def breaks(peer):
         peer.greet()
         peer.take()
         peer.raw(b"nonsense\n")
 
-    fleet, bad, good = Fleet(), Opener(kit, breaks), Opener(kit)
+    fleet, bad, good = Fleet(), Opener(breaks), Opener()
     live = await fleet.acquire(KEY, "v1", bad, KEEP)
     with pytest.raises(SandboxLost):
         await live.wire.call("exec", {}, timeout_s=60)
@@ -186,13 +187,13 @@ async def test_a_lost_one_is_replaced_on_the_next_call_and_ended(kit):
     assert fleet.listed() == []
     fresh = await fleet.acquire(KEY, "v1", good, KEEP)
     assert fresh is not live
-    await kit.until(lambda: bad.made[0].closed)
+    await until(lambda: bad.made[0].closed)
     await fleet.close()
 
 
-async def test_to_forget_a_lost_one_never_touches_the_one_that_took_its_place(kit):
+async def test_to_forget_a_lost_one_never_touches_the_one_that_took_its_place():
     """Two calls are lost in one sandbox; the slower of the two hears of it when a third is already in the next."""
-    fleet, opener = Fleet(), Opener(kit)
+    fleet, opener = Fleet(), Opener()
     lost = await fleet.acquire(KEY, "v1", opener, KEEP)
     lost.wire.lose("killed")
     fleet.forget(lost)
@@ -200,15 +201,15 @@ async def test_to_forget_a_lost_one_never_touches_the_one_that_took_its_place(ki
     fleet.forget(lost)
     assert fleet.find(KEY, "v1") is fresh
     assert (await fresh.wire.call("exec", {}, timeout_s=60)).success
-    await kit.until(lambda: opener.made[0].closed)
+    await until(lambda: opener.made[0].closed)
     await fleet.close()
 
 
-async def test_stop_ends_a_sandbox_and_the_calls_in_it(kit):
-    fleet, opener = Fleet(), Opener(kit, lambda peer: peer.greet())
+async def test_stop_ends_a_sandbox_and_the_calls_in_it():
+    fleet, opener = Fleet(), Opener(lambda peer: peer.greet())
     live = await fleet.acquire(KEY, "v1", opener, KEEP)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=60))
-    await kit.until(lambda: live.wire.busy)
+    await until(lambda: live.wire.busy)
     assert await fleet.stop(KEY)
     with pytest.raises(SandboxLost, match="it was closed"):
         await call
@@ -217,14 +218,14 @@ async def test_stop_ends_a_sandbox_and_the_calls_in_it(kit):
     await fleet.close()
 
 
-async def test_reaping_ends_the_stale_and_the_lost_but_none_that_is_busy(kit):
+async def test_reaping_ends_the_stale_and_the_lost_but_none_that_is_busy():
     fleet = Fleet()
-    openers = {name: Opener(kit, lambda peer: peer.greet()) for name in ("stale", "busy", "lost", "fresh")}
+    openers = {name: Opener(lambda peer: peer.greet()) for name in ("stale", "busy", "lost", "fresh")}
     lives = {}
     for name, opener in openers.items():
         lives[name] = await fleet.acquire((Place.SANDBOX, name), "v1", opener, KEEP)
     call = asyncio.create_task(lives["busy"].wire.call("exec", {}, timeout_s=60))
-    await kit.until(lambda: lives["busy"].wire.busy)
+    await until(lambda: lives["busy"].wire.busy)
     lives["lost"].wire.lose("killed")
     reaped = await fleet.reap(lambda live: live.key[1] in ("stale", "busy"))
     assert sorted(key[1] for key in reaped) == ["lost", "stale"]
@@ -239,8 +240,8 @@ async def test_reaping_ends_the_stale_and_the_lost_but_none_that_is_busy(kit):
         await call
 
 
-async def test_to_find_a_sandbox_is_to_use_it(kit):
-    fleet, opener = Fleet(), Opener(kit)
+async def test_to_find_a_sandbox_is_to_use_it():
+    fleet, opener = Fleet(), Opener()
     live = await fleet.acquire(KEY, "v1", opener, KEEP)
     live.used = 0
     fleet.find(KEY, "v1")
@@ -248,10 +249,10 @@ async def test_to_find_a_sandbox_is_to_use_it(kit):
     await fleet.close()
 
 
-async def test_closing_while_one_is_being_opened_leaves_nothing_and_tells_who_waits(kit):
-    fleet, opener = Fleet(), Opener(kit, held=True)
+async def test_closing_while_one_is_being_opened_leaves_nothing_and_tells_who_waits():
+    fleet, opener = Fleet(), Opener(held=True)
     waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(3)]
-    await kit.until(lambda: opener.begun)
+    await until(lambda: opener.begun)
     await fleet.close()
     for ended in await asyncio.gather(*waiting, return_exceptions=True):
         assert isinstance(ended, SandboxUnavailable)
@@ -259,29 +260,29 @@ async def test_closing_while_one_is_being_opened_leaves_nothing_and_tells_who_wa
     assert opener.made == []
 
 
-async def test_closing_while_a_runner_gets_ready_ends_that_runner(kit):
-    fleet, opener = Fleet(), Opener(kit, lambda peer: peer.take("hello"))
+async def test_closing_while_a_runner_gets_ready_ends_that_runner():
+    fleet, opener = Fleet(), Opener(lambda peer: peer.take("hello"))
     waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
-    await kit.until(lambda: opener.made)
+    await until(lambda: opener.made)
     await fleet.close()
     with pytest.raises(SandboxUnavailable, match="closing"):
         await waiting
     assert opener.made[0].closed == 1
 
 
-async def test_nothing_opens_after_the_close(kit):
-    fleet, opener = Fleet(), Opener(kit)
+async def test_nothing_opens_after_the_close():
+    fleet, opener = Fleet(), Opener()
     await fleet.close()
     with pytest.raises(SandboxUnavailable, match="closing"):
         await fleet.acquire(KEY, "v1", opener, KEEP)
     assert opener.begun == 0
 
 
-async def test_closing_ends_those_that_were_replaced_and_still_busy(kit):
-    fleet, old, new = Fleet(), Opener(kit, lambda peer: peer.greet()), Opener(kit)
+async def test_closing_ends_those_that_were_replaced_and_still_busy():
+    fleet, old, new = Fleet(), Opener(lambda peer: peer.greet()), Opener()
     first = await fleet.acquire(KEY, "v1", old, KEEP)
     call = asyncio.create_task(first.wire.call("exec", {}, timeout_s=60))
-    await kit.until(lambda: first.wire.busy)
+    await until(lambda: first.wire.busy)
     await fleet.acquire(KEY, "v2", new, KEEP)
     await fleet.close()
     with pytest.raises(SandboxLost):
@@ -289,8 +290,8 @@ async def test_closing_ends_those_that_were_replaced_and_still_busy(kit):
     assert (old.made[0].closed, new.made[0].closed) == (1, 1)
 
 
-async def test_one_that_cannot_be_ended_is_told_after_all_others_were(kit):
-    fleet, bad, good = Fleet(), Opener(kit), Opener(kit)
+async def test_one_that_cannot_be_ended_is_told_after_all_others_were():
+    fleet, bad, good = Fleet(), Opener(), Opener()
     live = await fleet.acquire(KEY, "v1", bad, KEEP)
     await fleet.acquire(OTHER, "v1", good, KEEP)
     close = live.opened.close
@@ -305,9 +306,9 @@ async def test_one_that_cannot_be_ended_is_told_after_all_others_were(kit):
     assert good.made[0].closed == 1
 
 
-async def test_one_of_many_that_hang_does_not_hold_the_fleet(kit):
+async def test_one_of_many_that_hang_does_not_hold_the_fleet():
     """A runner that says nothing after its time limit is lost; the fleet goes on."""
-    fleet, silent, good = Fleet(grace_s=0.1), Opener(kit, lambda peer: peer.greet()), Opener(kit)
+    fleet, silent, good = Fleet(grace_s=0.1), Opener(lambda peer: peer.greet()), Opener()
     live = await fleet.acquire(KEY, "v1", silent, KEEP)
     other = await fleet.acquire(OTHER, "v1", good, KEEP)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=0.1))

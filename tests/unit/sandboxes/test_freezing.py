@@ -11,6 +11,8 @@ from crabpot.errors import SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.settings import Prune
+from tests.support.runners import Double, answering
+from tests.support.waiting import until
 
 ONE, TWO = ((Place.SANDBOX, f"agent:main:{name}") for name in ("one", "two"))
 KEEP = Prune()
@@ -27,8 +29,8 @@ async def live_at(fleet, double, key=ONE, *, writes=()):
     return await fleet.acquire(key, "v1", opener(double), KEEP, writes=writes)
 
 
-async def test_only_those_that_are_named_stand_still_and_all_go_on(kit):
-    fleet, one, two = Fleet(), kit.Double(kit.answering), kit.Double(kit.answering)
+async def test_only_those_that_are_named_stand_still_and_all_go_on():
+    fleet, one, two = Fleet(), Double(answering), Double(answering)
     await live_at(fleet, one)
     await live_at(fleet, two, TWO)
     async with fleet.frozen(lambda live: live.key == ONE):
@@ -37,8 +39,8 @@ async def test_only_those_that_are_named_stand_still_and_all_go_on(kit):
     await fleet.close()
 
 
-async def test_two_freezes_of_one_sandbox_thaw_it_once_when_both_are_over(kit):
-    fleet, one = Fleet(), kit.Double(kit.answering)
+async def test_two_freezes_of_one_sandbox_thaw_it_once_when_both_are_over():
+    fleet, one = Fleet(), Double(answering)
     await live_at(fleet, one)
     async with fleet.frozen(lambda _: True):
         async with fleet.frozen(lambda _: True):
@@ -48,8 +50,8 @@ async def test_two_freezes_of_one_sandbox_thaw_it_once_when_both_are_over(kit):
     await fleet.close()
 
 
-async def test_one_that_opens_meanwhile_is_frozen_before_its_first_call(kit):
-    fleet, one = Fleet(), kit.Double(kit.answering)
+async def test_one_that_opens_meanwhile_is_frozen_before_its_first_call():
+    fleet, one = Fleet(), Double(answering)
     async with fleet.frozen(lambda _: True):
         live = await live_at(fleet, one)
         assert one.frozen == [True]
@@ -58,8 +60,8 @@ async def test_one_that_opens_meanwhile_is_frozen_before_its_first_call(kit):
     await fleet.close()
 
 
-async def test_one_that_cannot_be_frozen_is_ended(kit):
-    fleet, one, late = Fleet(), kit.Double(kit.answering), kit.Double(kit.answering)
+async def test_one_that_cannot_be_frozen_is_ended():
+    fleet, one, late = Fleet(), Double(answering), Double(answering)
     one.unfreezable = late.unfreezable = True
     live = await live_at(fleet, one)
     async with fleet.frozen(lambda _: True):
@@ -72,11 +74,11 @@ async def test_one_that_cannot_be_frozen_is_ended(kit):
     await fleet.close()
 
 
-async def test_one_that_was_replaced_and_is_still_busy_is_frozen_too(kit):
-    fleet, old, new = Fleet(), kit.Double(lambda peer: peer.greet()), kit.Double(kit.answering)
+async def test_one_that_was_replaced_and_is_still_busy_is_frozen_too():
+    fleet, old, new = Fleet(), Double(lambda peer: peer.greet()), Double(answering)
     live = await live_at(fleet, old)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=60))
-    await kit.until(lambda: live.wire.busy)
+    await until(lambda: live.wire.busy)
     await fleet.acquire(ONE, "v2", opener(new), KEEP)
     async with fleet.frozen(lambda _: True):
         assert (old.frozen, new.frozen) == ([True], [True])
@@ -84,8 +86,8 @@ async def test_one_that_was_replaced_and_is_still_busy_is_frozen_too(kit):
     await asyncio.gather(call, return_exceptions=True)
 
 
-async def test_a_freeze_that_is_cancelled_thaws(kit):
-    fleet, one = Fleet(), kit.Double(kit.answering)
+async def test_a_freeze_that_is_cancelled_thaws():
+    fleet, one = Fleet(), Double(answering)
     await live_at(fleet, one)
 
     async def wait():
@@ -93,7 +95,7 @@ async def test_a_freeze_that_is_cancelled_thaws(kit):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(wait())
-    await kit.until(lambda: one.frozen)
+    await until(lambda: one.frozen)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -101,7 +103,7 @@ async def test_a_freeze_that_is_cancelled_thaws(kit):
     await fleet.close()
 
 
-async def test_no_answer_is_late_while_its_sandbox_stands_still(kit):
+async def test_no_answer_is_late_while_its_sandbox_stands_still():
     def script(peer):
         peer.greet()
         header, _ = peer.take()
@@ -109,7 +111,7 @@ async def test_no_answer_is_late_while_its_sandbox_stands_still(kit):
         peer.send({"id": header["id"], "success": True, "stdout": "", "stderr": "", "exit_code": 0})
 
     go_on = threading.Event()
-    fleet, one = Fleet(grace_s=0.2), kit.Double(script)
+    fleet, one = Fleet(grace_s=0.2), Double(script)
     live = await live_at(fleet, one)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=0.1))
     async with fleet.frozen(lambda _: True):
@@ -124,11 +126,11 @@ async def test_no_answer_is_late_while_its_sandbox_stands_still(kit):
     ("writes", "reached"),
     [("work", True), ("work/inner", True), (".", True), ("other", False), ("workshop", False), ("link", True)],
 )
-async def test_a_sandbox_reaches_a_folder_in_above_or_below_what_it_can_write(kit, tmp_path, writes, reached):
+async def test_a_sandbox_reaches_a_folder_in_above_or_below_what_it_can_write(tmp_path, writes, reached):
     for name in ("work/inner", "other", "workshop"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to("work")
-    fleet, one = Fleet(), kit.Double(kit.answering)
+    fleet, one = Fleet(), Double(answering)
     live = await live_at(fleet, one, writes=(str(tmp_path / writes),))
     assert live.can_reach(str(tmp_path / "work")) is reached
     await fleet.close()

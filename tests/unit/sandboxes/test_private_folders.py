@@ -80,7 +80,7 @@ async def test_a_folder_that_is_held_is_not_removed(state, spec_of):
     assert os.listdir(os.path.join(state, "sandboxes")) == []
 
 
-async def test_a_hold_waits_for_a_removal_and_then_notes_afresh(state, spec_of, kit):
+async def test_a_hold_waits_for_a_removal_and_then_notes_afresh(state, spec_of):
     spec = spec_of()
     (await private_folders.hold(state, spec, "main")).release()
     note = os.path.join(state, "sandboxes", spec.name + ".json")

@@ -8,6 +8,7 @@ import pytest
 
 from crabpot.decide.scope import acting_for
 from crabpot.scheduling.fairness import Allowance, Slots
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -22,11 +23,11 @@ async def hold(slots, agent, scope, inside, ending):
             await ending.wait()
 
 
-async def test_each_has_its_own_room_and_what_is_beyond_waits(slots, kit):
+async def test_each_has_its_own_room_and_what_is_beyond_waits(slots):
     inside, ending = [], asyncio.Event()
     tasks = [asyncio.create_task(hold(slots, "a", f"s{n % 2}", inside, ending)) for n in range(10)]
     tasks += [asyncio.create_task(hold(slots, "b", "s", inside, ending)) for _ in range(10)]
-    await kit.until(lambda: len(inside) == 4)
+    await until(lambda: len(inside) == 4)
     assert [agent for agent, _ in inside] == ["a", "a", "a", "b"]
     ending.set()
     await asyncio.gather(*tasks)
@@ -35,13 +36,13 @@ async def test_each_has_its_own_room_and_what_is_beyond_waits(slots, kit):
     assert not slots._line.waiting
 
 
-async def test_who_gives_up_waiting_takes_no_turn_along(slots, kit):
+async def test_who_gives_up_waiting_takes_no_turn_along(slots):
     inside, ending = [], asyncio.Event()
     tasks = [asyncio.create_task(hold(slots, "a", "s", inside, ending)) for _ in range(6)]
-    await kit.until(lambda: len(inside) == 2)
+    await until(lambda: len(inside) == 2)
     for task in tasks[1:5]:
         task.cancel()
-    await kit.until(lambda: len(inside) == 3)
+    await until(lambda: len(inside) == 3)
     ending.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert not slots._line.inside

@@ -106,7 +106,7 @@ def test_folders_whose_permissions_were_taken_away_go_for_an_ordinary_user(open_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who has no subordinate ids")
 def test_who_has_no_subordinate_ids_is_told_and_nothing_goes(open_folder):
-    from tests.ordinary_user import UID, interpreter, readable_source
+    from tests.support.ordinary_user import UID, interpreter, readable_source
 
     kept = open_folder / "kept"
     kept.mkdir()

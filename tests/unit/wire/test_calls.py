@@ -15,6 +15,8 @@ import pytest
 
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.runner.core.frames import MAX_LINE, WINDOW, encode
+from tests.support.runners import Double, answering, connected, real_runner
+from tests.support.waiting import until
 
 GRACE_S = 0.2
 LIMIT_S = 0.2
@@ -185,11 +187,11 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_a_runner_that_breaks_the_wire_loses_its_sandbox_and_the_next_one_goes_on(name, kit):
+async def test_a_runner_that_breaks_the_wire_loses_its_sandbox_and_the_next_one_goes_on(name):
     attack, reason = ATTACKS[name]
     limit_s = LIMIT_S if name == "silence" else 20
-    double = kit.Double(attacking(attack))
-    async with kit.connected(kit.Double(kit.answering)) as other, kit.connected(double, grace_s=GRACE_S) as wire:
+    double = Double(attacking(attack))
+    async with connected(Double(answering)) as other, connected(double, grace_s=GRACE_S) as wire:
         with pytest.raises(SandboxLost, match=reason):
             await wire.call("exec", {"command": "true"}, timeout_s=limit_s)
         assert wire.lost is not None
@@ -198,7 +200,7 @@ async def test_a_runner_that_breaks_the_wire_loses_its_sandbox_and_the_next_one_
             await wire.call("exec", {"command": "true"}, timeout_s=limit_s)
         assert (await other.call("exec", {}, timeout_s=20)).stdout == "fine\n"
         # Cut off by the gateway: the double only ends once its stream has.
-        await kit.until(lambda: not double.thread.is_alive())
+        await until(lambda: not double.thread.is_alive())
 
 
 AFTER_THE_ANSWER = {
@@ -210,10 +212,10 @@ AFTER_THE_ANSWER = {
 
 
 @pytest.mark.parametrize("name", AFTER_THE_ANSWER)
-async def test_a_call_is_answered_once_and_whatever_follows_loses_the_sandbox(name, kit):
-    async with kit.connected(kit.Double(attacking(AFTER_THE_ANSWER[name]))) as wire:
+async def test_a_call_is_answered_once_and_whatever_follows_loses_the_sandbox(name):
+    async with connected(Double(attacking(AFTER_THE_ANSWER[name]))) as wire:
         assert (await wire.call("exec", {}, timeout_s=20)).success
-        await kit.until(lambda: wire.lost)
+        await until(lambda: wire.lost)
         assert "no call that is in flight" in wire.lost
 
 
@@ -230,7 +232,7 @@ STREAMED = {
 
 
 @pytest.mark.parametrize("name", STREAMED)
-async def test_a_stalled_consumer_does_not_let_a_hostile_runner_fill_the_memory(name, kit):
+async def test_a_stalled_consumer_does_not_let_a_hostile_runner_fill_the_memory(name):
     attack, reason = STREAMED[name]
 
     async def stalled(_stream, _data):
@@ -242,7 +244,7 @@ async def test_a_stalled_consumer_does_not_let_a_hostile_runner_fill_the_memory(
 
     tracemalloc.start()
     try:
-        async with kit.connected(kit.Double(attacking(attack))) as wire:
+        async with connected(Double(attacking(attack))) as wire:
             with pytest.raises(SandboxLost, match=reason):
                 await wire.call("exec", {}, timeout_s=20, sink=stalled, source=silent())
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
@@ -251,12 +253,12 @@ async def test_a_stalled_consumer_does_not_let_a_hostile_runner_fill_the_memory(
 
 
 @pytest.mark.parametrize("name", ["a giant line", "an endless line", "more output than the limit", "deep nesting"])
-async def test_what_a_hostile_runner_sends_takes_bounded_memory(name, kit):
+async def test_what_a_hostile_runner_sends_takes_bounded_memory(name):
     attack, _ = ATTACKS[name]
 
     tracemalloc.start()
     try:
-        async with kit.connected(kit.Double(attacking(attack))) as wire:
+        async with connected(Double(attacking(attack))) as wire:
             with pytest.raises(SandboxLost):
                 await wire.call("exec", {}, timeout_s=20)
         assert tracemalloc.get_traced_memory()[1] < 24 << 20
@@ -279,7 +281,7 @@ BAD_STARTS = {
 
 
 @pytest.mark.parametrize("name", BAD_STARTS)
-async def test_a_runner_that_does_not_get_ready_is_no_sandbox(name, kit):
+async def test_a_runner_that_does_not_get_ready_is_no_sandbox(name):
     start, reason = BAD_STARTS[name]
 
     def script(peer):
@@ -287,39 +289,39 @@ async def test_a_runner_that_does_not_get_ready_is_no_sandbox(name, kit):
         start(peer)
 
     with pytest.raises(SandboxUnavailable, match=reason):
-        async with kit.connected(kit.Double(script), timeout_s=0.2):
+        async with connected(Double(script), timeout_s=0.2):
             pass
 
 
-async def test_a_greeting_that_fits_into_no_frame_is_told(kit):
-    double = kit.Double(kit.answering)
+async def test_a_greeting_that_fits_into_no_frame_is_told():
+    double = Double(answering)
     double.hello["env"] = {"HUGE": "x" * MAX_LINE}
     with pytest.raises(SandboxUnavailable, match="could not be greeted"):
-        async with kit.connected(double):
+        async with connected(double):
             pass
 
 
-async def test_an_opening_that_is_given_up_leaves_no_stream(kit):
+async def test_an_opening_that_is_given_up_leaves_no_stream():
     greeted = threading.Event()
 
     def script(peer):
         peer.take("hello")
         greeted.set()
 
-    double = kit.Double(script)
-    task = asyncio.create_task(kit.connected(double).__aenter__())
-    await kit.until(greeted.is_set)
+    double = Double(script)
+    task = asyncio.create_task(connected(double).__aenter__())
+    await until(greeted.is_set)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await kit.until(lambda: not double.thread.is_alive())
+    await until(lambda: not double.thread.is_alive())
     assert double.closed == 1
 
 
 # --- what is neutralised rather than lost ------------------------------------------------------------------------------
 
 
-async def test_halves_of_surrogate_pairs_are_replaced_in_every_text(kit):
+async def test_halves_of_surrogate_pairs_are_replaced_in_every_text():
     half = "a\ud800b"
 
     def script(peer):
@@ -331,35 +333,35 @@ async def test_halves_of_surrogate_pairs_are_replaced_in_every_text(kit):
         failure = {"code": "not_found", "message": half}
         peer.send(answer(header["id"], success=False, exit_code=None, error=failure))
 
-    async with kit.connected(kit.Double(script)) as wire:
+    async with connected(Double(script)) as wire:
         reply = await wire.call("exec", {}, timeout_s=20)
         assert (reply.stdout, reply.stderr) == ("a?b", "a?b")
         assert reply.data == {"path": "a?b", "a?b": ["a?b", {"deep": "a?b"}]}
         assert (await wire.call("exec", {}, timeout_s=20)).error == ("not_found", "a?b")
 
 
-async def test_a_huge_result_of_honest_shape_is_taken(kit):
+async def test_a_huge_result_of_honest_shape_is_taken():
     def script(peer):
         peer.greet()
         header, _ = peer.take()
         peer.send(answer(header["id"], data={"matches": ["x" * 100] * 9000}))
 
-    async with kit.connected(kit.Double(script)) as wire:
+    async with connected(Double(script)) as wire:
         assert len((await wire.call("grep", {}, timeout_s=20)).data["matches"]) == 9000
 
 
-async def test_a_result_that_trickles_in_is_taken(kit):
+async def test_a_result_that_trickles_in_is_taken():
     def script(peer):
         peer.greet()
         header, _ = peer.take()
         for byte in encode(answer(header["id"], stdout="slowly\n")):
             peer.raw(bytes([byte]))
 
-    async with kit.connected(kit.Double(script)) as wire:
+    async with connected(Double(script)) as wire:
         assert (await wire.call("exec", {}, timeout_s=20)).stdout == "slowly\n"
 
 
-async def test_invalid_utf8_ahead_of_an_answer_is_replaced(kit):
+async def test_invalid_utf8_ahead_of_an_answer_is_replaced():
     def script(peer):
         peer.greet()
         header, _ = peer.take()
@@ -367,26 +369,26 @@ async def test_invalid_utf8_ahead_of_an_answer_is_replaced(kit):
         peer.send({"op": "output", "id": header["id"], "stream": "stderr"}, b"\xa9 \xff")
         peer.send(answer(header["id"], stderr="!"))
 
-    async with kit.connected(kit.Double(script)) as wire:
+    async with connected(Double(script)) as wire:
         assert (await wire.call("exec", {}, timeout_s=20)).stderr == "café \ufffd!"
 
 
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, object(), float("nan"), {("a", 1): 2}])
-async def test_arguments_that_do_not_travel_are_an_answer_and_cost_nothing(value, kit):
-    async with kit.connected(kit.Double(kit.answering)) as wire:
+async def test_arguments_that_do_not_travel_are_an_answer_and_cost_nothing(value):
+    async with connected(Double(answering)) as wire:
         reply = await wire.call("exec", {"command": value}, timeout_s=20)
         assert reply.error[0] == "invalid_arguments"
         assert (await wire.call("exec", {}, timeout_s=20)).success
 
 
-async def test_arguments_larger_than_a_frame_are_an_answer(kit):
-    async with kit.connected(kit.Double(kit.answering)) as wire:
+async def test_arguments_larger_than_a_frame_are_an_answer():
+    async with connected(Double(answering)) as wire:
         reply = await wire.call("edit", {"old": "x" * MAX_LINE}, timeout_s=20)
         assert reply.error[0] == "invalid_arguments"
         assert "line of" in reply.error[1]
 
 
-async def test_a_terminal_of_an_impossible_size_does_not_cost_the_sandbox(kit, tmp_path):
+async def test_a_terminal_of_an_impossible_size_does_not_cost_the_sandbox(tmp_path):
     resizes = asyncio.Queue()
     for size in ((0, 0), (-4, 10**9), (30, 90)):
         resizes.put_nowait(size)
@@ -395,7 +397,7 @@ async def test_a_terminal_of_an_impossible_size_does_not_cost_the_sandbox(kit, t
     async def keep(_stream, data):
         seen.extend(data)
 
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         args = {"command": 'until [ "$(stty size)" = "30 90" ]; do sleep 0.01; done; stty size', "tty": True}
         reply = await wire.call("exec", args, timeout_s=20, sink=keep, resizes=resizes)
         assert reply.success, reply
@@ -405,8 +407,8 @@ async def test_a_terminal_of_an_impossible_size_does_not_cost_the_sandbox(kit, t
 # --- many calls at once ------------------------------------------------------------------------------------------------
 
 
-async def test_two_hundred_calls_at_once_are_each_answered_with_their_own(kit, tmp_path):
-    async with kit.real_runner(tmp_path) as wire:
+async def test_two_hundred_calls_at_once_are_each_answered_with_their_own(tmp_path):
+    async with real_runner(tmp_path) as wire:
         calls = [wire.call("exec", {"command": f"echo {number}"}, timeout_s=60) for number in range(200)]
         replies = await asyncio.gather(*calls)
         assert [reply.stdout for reply in replies] == [f"{number}\n" for number in range(200)]
@@ -414,14 +416,14 @@ async def test_two_hundred_calls_at_once_are_each_answered_with_their_own(kit, t
         await wire.quiet()
 
 
-async def test_a_stalled_consumer_stops_neither_other_calls_nor_the_sandbox(kit, tmp_path):
+async def test_a_stalled_consumer_stops_neither_other_calls_nor_the_sandbox(tmp_path):
     released, taken = asyncio.Event(), bytearray()
 
     async def stalled(_stream, data):
         await released.wait()
         taken.extend(data)
 
-    async with kit.real_runner(tmp_path, output=8 << 20, grace_s=0.2) as wire:
+    async with real_runner(tmp_path, output=8 << 20, grace_s=0.2) as wire:
         flooding = asyncio.create_task(
             wire.call("exec", {"command": "yes | head -c 3000000"}, timeout_s=0.5, sink=stalled)
         )
@@ -438,20 +440,20 @@ async def test_a_stalled_consumer_stops_neither_other_calls_nor_the_sandbox(kit,
         assert (await wire.call("exec", {"command": "echo on"}, timeout_s=20)).stdout == "on\n"
 
 
-async def test_output_keeps_its_order_and_arrives_whole_however_slow_the_consumer(kit, tmp_path):
+async def test_output_keeps_its_order_and_arrives_whole_however_slow_the_consumer(tmp_path):
     taken = bytearray()
 
     async def slow(_stream, data):
         await asyncio.sleep(0)
         taken.extend(data)
 
-    async with kit.real_runner(tmp_path, output=64 << 20) as wire:
+    async with real_runner(tmp_path, output=64 << 20) as wire:
         reply = await wire.call("exec", {"command": "seq 400000"}, timeout_s=60, sink=slow)
         assert reply.success
         assert bytes(taken) == b"".join(b"%d\n" % number for number in range(1, 400001))
 
 
-async def test_single_bytes_for_a_stalled_consumer_are_joined_in_the_order_of_their_stream(kit):
+async def test_single_bytes_for_a_stalled_consumer_are_joined_in_the_order_of_their_stream():
     released, taken = asyncio.Event(), {"stdout": bytearray(), "stderr": bytearray()}
     pieces = []
 
@@ -468,9 +470,9 @@ async def test_single_bytes_for_a_stalled_consumer_are_joined_in_the_order_of_th
             peer.send({"op": "output", "id": header["id"], "stream": stream}, b"%c" % (48 + number // 2 % 10))
         peer.send(answer(header["id"]))
 
-    async with kit.connected(kit.Double(script)) as wire:
+    async with connected(Double(script)) as wire:
         task = asyncio.create_task(wire.call("exec", {}, timeout_s=20, sink=stalled))
-        await kit.until(lambda: wire._count and not wire.busy)
+        await until(lambda: wire._count and not wire.busy)
         released.set()
         assert (await task).success
     assert taken["stdout"] == taken["stderr"] == b"0123456789" * 150
@@ -486,15 +488,15 @@ def alive(pid):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_caller_that_gives_up_leaves_no_process(kit, tmp_path, streamed):
+async def test_a_caller_that_gives_up_leaves_no_process(tmp_path, streamed):
     async def drop(_stream, _data):
         pass
 
     command = "echo $$ > pid; trap '' TERM; setsid sleep 1000 & echo $! > child; mv pid ready; wait; sleep 1000"
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         call = wire.call("exec", {"command": command}, timeout_s=1000, sink=drop if streamed else None)
         task = asyncio.create_task(call)
-        await kit.until((tmp_path / "ready").exists)
+        await until((tmp_path / "ready").exists)
         pids = [int((tmp_path / name).read_text()) for name in ("ready", "child")]
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -505,7 +507,7 @@ async def test_a_caller_that_gives_up_leaves_no_process(kit, tmp_path, streamed)
         assert (await wire.call("exec", {"command": "echo on"}, timeout_s=20)).stdout == "on\n"
 
 
-async def test_a_cancelled_call_whose_output_nobody_takes_does_not_cost_the_sandbox(kit, tmp_path):
+async def test_a_cancelled_call_whose_output_nobody_takes_does_not_cost_the_sandbox(tmp_path):
     """Its last frame comes behind a window full of output: who waits for it must acknowledge what nobody wants."""
     begun = asyncio.Event()
 
@@ -513,10 +515,10 @@ async def test_a_cancelled_call_whose_output_nobody_takes_does_not_cost_the_sand
         begun.set()
         await asyncio.Event().wait()
 
-    async with kit.real_runner(tmp_path, output=64 << 20, grace_s=5) as wire:
+    async with real_runner(tmp_path, output=64 << 20, grace_s=5) as wire:
         task = asyncio.create_task(wire.call("exec", {"command": "yes"}, timeout_s=1000, sink=stalled))
         await begun.wait()
-        await kit.until(lambda: wire._calls["1"]._intake._held >= WINDOW // 2)
+        await until(lambda: wire._calls["1"]._intake._held >= WINDOW // 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -524,25 +526,25 @@ async def test_a_cancelled_call_whose_output_nobody_takes_does_not_cost_the_sand
         assert (await wire.call("exec", {"command": "echo on"}, timeout_s=20)).stdout == "on\n"
 
 
-async def test_a_runner_that_does_not_end_a_cancelled_call_is_lost_even_if_nobody_waits_for_it(kit):
+async def test_a_runner_that_does_not_end_a_cancelled_call_is_lost_even_if_nobody_waits_for_it():
     def script(peer):
         peer.greet()
         peer.take()
 
-    async with kit.connected(kit.Double(script), grace_s=GRACE_S) as wire:
+    async with connected(Double(script), grace_s=GRACE_S) as wire:
         task = asyncio.create_task(wire.call("exec", {}, timeout_s=1000))
-        await kit.until(lambda: wire.busy)
+        await until(lambda: wire.busy)
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await kit.until(lambda: wire.lost)
+        await until(lambda: wire.lost)
         assert "after it was cancelled" in wire.lost
 
 
-async def test_an_answer_and_a_cancellation_at_the_same_time_leave_nothing_behind(kit):
-    async with kit.connected(kit.Double(kit.answering)) as wire:
+async def test_an_answer_and_a_cancellation_at_the_same_time_leave_nothing_behind():
+    async with connected(Double(answering)) as wire:
         for turns in range(60):
             task = asyncio.create_task(wire.call("exec", {}, timeout_s=1000))
             for _ in range(turns):
@@ -554,7 +556,7 @@ async def test_an_answer_and_a_cancellation_at_the_same_time_leave_nothing_behin
         assert (await wire.call("exec", {}, timeout_s=20)).success
 
 
-async def test_a_source_that_blocks_for_ever_does_not_keep_a_finished_call(kit, tmp_path):
+async def test_a_source_that_blocks_for_ever_does_not_keep_a_finished_call(tmp_path):
     closed = asyncio.Event()
 
     async def silent():
@@ -564,13 +566,13 @@ async def test_a_source_that_blocks_for_ever_does_not_keep_a_finished_call(kit, 
         finally:
             closed.set()
 
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         reply = await wire.call("exec", {"command": "head -1"}, timeout_s=20, source=silent())
         assert reply.stdout == "one line\n"
         assert closed.is_set()
 
 
-async def test_a_source_that_nobody_reads_does_not_keep_a_finished_call_and_is_closed(kit, tmp_path):
+async def test_a_source_that_nobody_reads_does_not_keep_a_finished_call_and_is_closed(tmp_path):
     closed = asyncio.Event()
 
     async def endless():
@@ -580,35 +582,35 @@ async def test_a_source_that_nobody_reads_does_not_keep_a_finished_call_and_is_c
         finally:
             closed.set()
 
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         args = {"command": "sleep 0.2; echo done"}
         reply = await wire.call("exec", args, timeout_s=20, source=endless())
         assert reply.stdout == "done\n"
         assert closed.is_set()
 
 
-async def test_a_source_that_raises_ends_the_call_and_the_caller_gets_that_very_exception(kit, tmp_path):
+async def test_a_source_that_raises_ends_the_call_and_the_caller_gets_that_very_exception(tmp_path):
     fault = OSError("the disk of the source")
 
     async def broken():
         yield b"x"
         raise fault
 
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         with pytest.raises(OSError, match="the disk") as caught:
             await wire.call("exec", {"command": "echo $$ > pid; cat; sleep 1000"}, timeout_s=1000, source=broken())
         assert caught.value is fault
-        await kit.until(lambda: not (tmp_path / "pid").exists() or not alive(int((tmp_path / "pid").read_text())))
+        await until(lambda: not (tmp_path / "pid").exists() or not alive(int((tmp_path / "pid").read_text())))
         assert wire.lost is None
 
 
-async def test_a_sink_that_raises_cancels_the_call_and_the_caller_gets_that_very_exception(kit, tmp_path):
+async def test_a_sink_that_raises_cancels_the_call_and_the_caller_gets_that_very_exception(tmp_path):
     fault = BrokenPipeError("the reader left")
 
     async def broken(_stream, _data):
         raise fault
 
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         with pytest.raises(BrokenPipeError) as caught:
             await wire.call("exec", {"command": "echo $$ | tee pid; exec yes"}, timeout_s=1000, sink=broken)
         assert caught.value is fault
@@ -616,21 +618,21 @@ async def test_a_sink_that_raises_cancels_the_call_and_the_caller_gets_that_very
         assert (await wire.call("exec", {"command": "echo on"}, timeout_s=20)).stdout == "on\n"
 
 
-async def test_a_sink_that_raises_on_the_last_of_the_output_is_heard_too(kit, tmp_path):
+async def test_a_sink_that_raises_on_the_last_of_the_output_is_heard_too(tmp_path):
     fault = BrokenPipeError("the reader left")
 
     async def broken(_stream, _data):
         await asyncio.sleep(0.3)
         raise fault
 
-    async with kit.real_runner(tmp_path) as wire:
+    async with real_runner(tmp_path) as wire:
         with pytest.raises(BrokenPipeError) as caught:
             await wire.call("exec", {"command": "echo last"}, timeout_s=20, sink=broken)
         assert caught.value is fault
         assert wire.lost is None
 
 
-async def test_input_and_output_of_any_size_pass_through_byte_by_byte_the_same(kit, tmp_path):
+async def test_input_and_output_of_any_size_pass_through_byte_by_byte_the_same(tmp_path):
     content = os.urandom(5 << 20)
     taken = bytearray()
 
@@ -642,27 +644,27 @@ async def test_input_and_output_of_any_size_pass_through_byte_by_byte_the_same(k
     async def keep(_stream, data):
         taken.extend(data)
 
-    async with kit.real_runner(tmp_path, output=16 << 20) as wire:
+    async with real_runner(tmp_path, output=16 << 20) as wire:
         reply = await wire.call("exec", {"command": "cat"}, timeout_s=60, source=source(), sink=keep)
         assert reply.success
         assert bytes(taken) == content
 
 
-async def test_a_runner_that_is_killed_ends_every_call_in_it(kit, tmp_path):
-    async with kit.real_runner(tmp_path) as wire:
+async def test_a_runner_that_is_killed_ends_every_call_in_it(tmp_path):
+    async with real_runner(tmp_path) as wire:
         calls = [asyncio.create_task(wire.call("exec", {"command": "sleep 5"}, timeout_s=1000)) for _ in range(20)]
-        await kit.until(lambda: wire.busy == 20)
+        await until(lambda: wire.busy == 20)
         os.kill(wire.ready["pid"], signal.SIGKILL)
         for ended in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(ended, SandboxLost)
         assert "stream ended" in wire.lost
 
 
-async def test_quiet_waits_for_the_calls_that_are_in_flight(kit, tmp_path):
-    async with kit.real_runner(tmp_path) as wire:
+async def test_quiet_waits_for_the_calls_that_are_in_flight(tmp_path):
+    async with real_runner(tmp_path) as wire:
         await wire.quiet()
         task = asyncio.create_task(wire.call("exec", {"command": "until [ -e go ]; do :; done"}, timeout_s=60))
-        await kit.until(lambda: wire.busy)
+        await until(lambda: wire.busy)
         waiting = asyncio.create_task(wire.quiet())
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -671,7 +673,7 @@ async def test_quiet_waits_for_the_calls_that_are_in_flight(kit, tmp_path):
         assert (await task).success
 
 
-async def test_an_engines_own_framing_is_stripped_and_its_nonsense_loses_the_sandbox(kit):
+async def test_an_engines_own_framing_is_stripped_and_its_nonsense_loses_the_sandbox():
     from crabpot.runner.core.frames import FrameError
     from crabpot.wire.channel import Channel
 
@@ -685,16 +687,16 @@ async def test_an_engines_own_framing_is_stripped_and_its_nonsense_loses_the_san
         peer.take()
         peer.raw(b"poison")
 
-    double = kit.Double(script)
+    double = Double(script)
     double.channel = Channel(sock=double.channel.sock, decode=decode)
-    async with kit.connected(double) as wire:
+    async with connected(double) as wire:
         with pytest.raises(SandboxLost, match="no frame of the engine's"):
             await wire.call("exec", {}, timeout_s=20)
 
 
-async def test_what_a_call_held_is_gone_with_it_and_waits_for_no_collector(kit, tmp_path):
+async def test_what_a_call_held_is_gone_with_it_and_waits_for_no_collector(tmp_path):
     """A circle of references with a megabyte of output in it would stay until enough objects have been made."""
-    async with kit.real_runner(tmp_path, output=1 << 20) as wire:
+    async with real_runner(tmp_path, output=1 << 20) as wire:
         gc.collect()
         gc.disable()
         tracemalloc.start()

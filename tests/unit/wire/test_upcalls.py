@@ -10,6 +10,8 @@ import pytest
 
 from crabpot.errors import SandboxUnavailable
 from crabpot.runner.core.frames import MAX_QUESTION, MAX_UPCALLS, UPCALL_WINDOW, WINDOW, encode
+from tests.support.runners import Double, answering, answering_after_greeting, connected
+from tests.support.waiting import until
 
 BEGIN = {"op": "upcall", "up": "1", "kind": "talk"}
 DATA = {"op": "data", "up": "1"}
@@ -22,9 +24,9 @@ def answer(peer, header):
 
 
 @asynccontextmanager
-async def talking(kit, script, talk):
+async def talking(script, talk):
     """Connect a runner whose upcalls begin once it was called, as nothing runs inside before that."""
-    async with kit.connected(kit.Double(script)) as wire:
+    async with connected(Double(script)) as wire:
         wire.upcalls.answers = {"talk": talk}
         assert (await wire.call("exec", {}, timeout_s=20)).success
         yield wire
@@ -69,7 +71,7 @@ async def never(_upcall):
     await asyncio.Event().wait()
 
 
-async def test_bytes_go_both_ways_and_it_ends_once(kit):
+async def test_bytes_go_both_ways_and_it_ends_once():
     runner = Runner((BEGIN, b"to\0x"), (DATA, b"one "), (DATA, b"two"), EOF)
     seen = {}
 
@@ -77,20 +79,20 @@ async def test_bytes_go_both_ways_and_it_ends_once(kit):
         seen.update(question=upcall.question, kind=upcall.kind)
         await echo(upcall)
 
-    async with talking(kit, runner, talk) as wire:
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, talk) as wire:
+        await until(lambda: runner.got("reply"))
         assert seen == {"question": b"to\0x", "kind": "talk"}
         assert b"".join(payload for _, payload in runner.got("data")) == b"one two"
         assert runner.got("data")[-1][0] == {"op": "data", "up": "1", "stream": "stdout", "eof": True}
         assert [header for header, _ in runner.got("reply")] == [{"success": True, "op": "reply", "up": "1"}]
-        await kit.until(lambda: not wire.upcalls)
+        await until(lambda: not wire.upcalls)
         assert (await wire.call("exec", {}, timeout_s=20)).stdout == "fine\n"
 
 
-async def test_what_is_not_offered_is_denied_and_costs_nothing(kit):
+async def test_what_is_not_offered_is_denied_and_costs_nothing():
     runner = Runner({**BEGIN, "kind": "connect"}, {**BEGIN, "up": "2", "kind": "run"})
-    async with talking(kit, runner, never) as wire:
-        await kit.until(lambda: len(runner.got("reply")) == 2)
+    async with talking(runner, never) as wire:
+        await until(lambda: len(runner.got("reply")) == 2)
         assert {header["error"]["code"] for header, _ in runner.got("reply")} == {"denied"}
         assert wire.lost is None
 
@@ -143,37 +145,37 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_an_upcall_that_is_not_to_the_letter_loses_the_sandbox_and_the_next_one_goes_on(name, kit):
+async def test_an_upcall_that_is_not_to_the_letter_loses_the_sandbox_and_the_next_one_goes_on(name):
     frames, reason = BROKEN[name]
-    async with kit.connected(kit.Double(kit.answering)) as other, talking(kit, Runner(*frames), never) as wire:
-        await kit.until(lambda: wire.lost)
+    async with connected(Double(answering)) as other, talking(Runner(*frames), never) as wire:
+        await until(lambda: wire.lost)
         assert reason in wire.lost
         await wire.upcalls.ended()
         assert (await other.call("exec", {}, timeout_s=20)).stdout == "fine\n"
 
 
-async def test_as_many_at_once_as_there_may_be_are_held_and_calls_go_on(kit):
+async def test_as_many_at_once_as_there_may_be_are_held_and_calls_go_on():
     begins = [{**BEGIN, "up": str(number)} for number in range(1, MAX_UPCALLS + 1)]
-    async with talking(kit, Runner(*begins), never) as wire:
-        await kit.until(lambda: len(wire.upcalls) == MAX_UPCALLS)
+    async with talking(Runner(*begins), never) as wire:
+        await until(lambda: len(wire.upcalls) == MAX_UPCALLS)
         assert (await wire.call("exec", {}, timeout_s=20)).stdout == "fine\n"
 
 
-async def test_frames_that_crossed_the_reply_are_no_mistake(kit):
+async def test_frames_that_crossed_the_reply_are_no_mistake():
     runner = Runner(BEGIN)
 
     async def at_once(upcall):
         upcall.reply(exit_code=3)
 
-    async with talking(kit, runner, at_once) as wire:
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, at_once) as wire:
+        await until(lambda: runner.got("reply"))
         for late in ((DATA, b"x"), (EOF,), (DROP,), ({"op": "ack", "up": "1", "n": 5},)):
             runner.say(*late)
         assert (await wire.call("exec", {}, timeout_s=20)).stdout == "fine\n"
         assert wire.lost is None
 
 
-async def test_who_answers_is_cancelled_when_it_is_dropped_and_frames_behind_that_are_nothing(kit):
+async def test_who_answers_is_cancelled_when_it_is_dropped_and_frames_behind_that_are_nothing():
     runner = Runner(BEGIN, DROP, (DATA, b"x"), DROP)
     cancelled = []
 
@@ -185,13 +187,13 @@ async def test_who_answers_is_cancelled_when_it_is_dropped_and_frames_behind_tha
             cancelled.append(upcall.dropped.is_set())
             raise
 
-    async with talking(kit, runner, waiting) as wire:
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, waiting) as wire:
+        await until(lambda: runner.got("reply"))
         assert cancelled == [True]
         assert wire.lost is None
 
 
-async def test_who_answers_is_cancelled_when_the_sandbox_is_lost_and_nothing_is_left_of_it(kit):
+async def test_who_answers_is_cancelled_when_the_sandbox_is_lost_and_nothing_is_left_of_it():
     ended = []
 
     async def slow_to_go(upcall):
@@ -201,15 +203,15 @@ async def test_who_answers_is_cancelled_when_the_sandbox_is_lost_and_nothing_is_
             await asyncio.sleep(0)
             ended.append(upcall.dropped.is_set())
 
-    async with talking(kit, Runner(BEGIN), slow_to_go) as wire:
-        await kit.until(lambda: len(wire.upcalls))
+    async with talking(Runner(BEGIN), slow_to_go) as wire:
+        await until(lambda: len(wire.upcalls))
         await asyncio.sleep(0)
         wire.lose("the test says so")
         await wire.upcalls.ended()
         assert ended == [False]
 
 
-async def test_an_answer_that_breaks_tells_the_runner_nothing_of_why(kit):
+async def test_an_answer_that_breaks_tells_the_runner_nothing_of_why():
     runner = Runner(BEGIN)
 
     async def broken(_upcall):
@@ -217,8 +219,8 @@ async def test_an_answer_that_breaks_tells_the_runner_nothing_of_why(kit):
 
     complaints = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    async with talking(kit, runner, broken) as wire:
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, broken) as wire:
+        await until(lambda: runner.got("reply"))
         assert "s3cret" not in str(runner.seen)
         assert runner.got("reply")[0][0]["error"]["code"] == "internal"
         assert wire.lost is None
@@ -226,19 +228,19 @@ async def test_an_answer_that_breaks_tells_the_runner_nothing_of_why(kit):
 
 
 @pytest.mark.parametrize("reply", [None, {"text": "x" * (2 << 20)}, {"thing": object()}])
-async def test_an_answer_without_a_sendable_reply_is_still_an_answer(kit, reply):
+async def test_an_answer_without_a_sendable_reply_is_still_an_answer(reply):
     runner = Runner(BEGIN)
 
     async def mute(upcall):
         if reply is not None:
             upcall.reply(**reply)
 
-    async with talking(kit, runner, mute):
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, mute):
+        await until(lambda: runner.got("reply"))
         assert runner.got("reply")[0][0]["error"]["code"] == "internal"
 
 
-async def test_what_an_answer_left_running_sends_nothing_behind_the_reply(kit):
+async def test_what_an_answer_left_running_sends_nothing_behind_the_reply():
     runner = Runner(BEGIN, (DATA, b"x" * UPCALL_WINDOW))
     kept = []
 
@@ -246,8 +248,8 @@ async def test_what_an_answer_left_running_sends_nothing_behind_the_reply(kit):
         kept.append(upcall)
         upcall.reply()
 
-    async with talking(kit, runner, careless) as wire:
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, careless) as wire:
+        await until(lambda: runner.got("reply"))
         await kept[0].write(b"late")
         await kept[0].read()
         kept[0].write_eof()
@@ -255,27 +257,27 @@ async def test_what_an_answer_left_running_sends_nothing_behind_the_reply(kit):
         assert [header["op"] for header, _ in runner.seen] == ["reply"]
 
 
-async def test_one_that_nobody_reads_holds_a_window_and_no_more_and_stops_no_call(kit):
+async def test_one_that_nobody_reads_holds_a_window_and_no_more_and_stops_no_call():
     runner = Runner(BEGIN)
 
     async def flooding(upcall):
         while True:
             await upcall.write(b"x" * 100_000)
 
-    async with talking(kit, runner, flooding) as wire:
+    async with talking(runner, flooding) as wire:
 
         def held():
             return sum(len(payload) for _, payload in runner.got("data"))
 
-        await kit.until(lambda: held() > WINDOW - 100_000)
+        await until(lambda: held() > WINDOW - 100_000)
         for _ in range(20):
             assert (await wire.call("exec", {}, timeout_s=20)).stdout == "fine\n"
         assert held() <= WINDOW
         runner.say({"op": "ack", "up": "1", "n": held()})
-        await kit.until(lambda: held() > 2 * (WINDOW - 100_000))
+        await until(lambda: held() > 2 * (WINDOW - 100_000))
 
 
-async def test_single_bytes_that_nobody_takes_are_held_in_little_memory(kit):
+async def test_single_bytes_that_nobody_takes_are_held_in_little_memory():
     frame = encode(DATA, b"x")
 
     def script(peer):
@@ -284,11 +286,11 @@ async def test_single_bytes_that_nobody_takes_are_held_in_little_memory(kit):
         peer.send(BEGIN)
         for _ in range(UPCALL_WINDOW // 1024):
             peer.raw(frame * 1024)
-        kit.answering_after_greeting(peer)
+        answering_after_greeting(peer)
 
     tracemalloc.start()
     try:
-        async with kit.connected(kit.Double(script)) as wire:
+        async with connected(Double(script)) as wire:
             wire.upcalls.answers = {"talk": never}
             await wire.call("exec", {}, timeout_s=40)
             assert wire.lost is None
@@ -297,7 +299,7 @@ async def test_single_bytes_that_nobody_takes_are_held_in_little_memory(kit):
         tracemalloc.stop()
 
 
-async def test_a_runner_that_asks_and_never_reads_is_cut_off_in_bounded_memory(kit):
+async def test_a_runner_that_asks_and_never_reads_is_cut_off_in_bounded_memory():
     def script(peer):
         peer.greet()
         answer(peer, peer.take()[0])
@@ -306,15 +308,15 @@ async def test_a_runner_that_asks_and_never_reads_is_cut_off_in_bounded_memory(k
 
     tracemalloc.start()
     try:
-        async with talking(kit, script, never) as wire:
-            await kit.until(lambda: wire.lost, within_s=50)
+        async with talking(script, never) as wire:
+            await until(lambda: wire.lost, within_s=50)
             assert "upcalls at once" in wire.lost
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
 
 
-async def test_questions_full_of_nested_values_are_not_held(kit):
+async def test_questions_full_of_nested_values_are_not_held():
     """A mebibyte of `{},` is 24 MiB once parsed: 120 of them took 2.9 GB of the gateway."""
     nested = b"[" + b",".join([b"{}"] * 300_000) + b"]"
 
@@ -326,25 +328,25 @@ async def test_questions_full_of_nested_values_are_not_held(kit):
 
     tracemalloc.start()
     try:
-        async with talking(kit, script, never) as wire:
-            await kit.until(lambda: wire.lost or len(wire.upcalls) == 120, within_s=50)
+        async with talking(script, never) as wire:
+            await until(lambda: wire.lost or len(wire.upcalls) == 120, within_s=50)
             assert "no answer" in (wire.lost or "")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
 
 
-async def test_a_greeting_full_of_nested_values_is_not_held(kit):
+async def test_a_greeting_full_of_nested_values_is_not_held():
     def script(peer):
         peer.take("hello")
         peer.raw(b'{"op":"ready","protocol":1,"x":[%s]}\n' % b",".join([b"{}"] * 300_000))
 
     with pytest.raises(SandboxUnavailable, match="no answer"):
-        async with kit.connected(kit.Double(script)):
+        async with connected(Double(script)):
             pass
 
 
-async def test_signals_are_heard_in_order(kit):
+async def test_signals_are_heard_in_order():
     runner = Runner(BEGIN, *({"op": "signal", "up": "1", "signal": name} for name in ("INT", "TERM")))
 
     async def hearing(upcall):
@@ -355,6 +357,6 @@ async def test_signals_are_heard_in_order(kit):
                 break
         upcall.reply(names=names)
 
-    async with talking(kit, runner, hearing):
-        await kit.until(lambda: runner.got("reply"))
+    async with talking(runner, hearing):
+        await until(lambda: runner.got("reply"))
         assert runner.got("reply")[0][0]["names"] == ["INT", "TERM"]

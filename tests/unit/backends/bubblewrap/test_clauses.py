@@ -14,8 +14,7 @@ from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
 from crabpot.settings import MIB, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount, User
-
-from .gateway import make_spec
+from tests.support.specs import make_spec
 
 FOLDERS = {"memory": "/m", "pids": "/p", "cpu": "/c"}
 GOOD = Findings(

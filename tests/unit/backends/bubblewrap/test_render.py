@@ -16,8 +16,7 @@ from crabpot.settings import GIB, Limits, Size
 from crabpot.spec import hardening
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount
-
-from .gateway import make_spec
+from tests.support.specs import make_spec
 
 GOLDEN = Path(__file__).with_name("golden")
 SEALED = Program(mounting="fd", seals=True, safe_below_links=False)

@@ -6,8 +6,7 @@ import pytest
 
 from crabpot.backends.bubblewrap.user import NOBODY, choose
 from crabpot.spec.spec import User
-
-from .gateway import make_spec
+from tests.support.specs import make_spec
 
 ROOT = User(uid=0, gid=0)
 ALICE = User(uid=1000, gid=1000)

@@ -13,8 +13,8 @@ from crabpot.backends.docker.user import Choice
 from crabpot.settings import Docker, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount, User
-
-from .make import FACTS, make_spec
+from tests.support.specs import make_docker_spec
+from tests.unit.backends.docker.make import FACTS
 
 FOUND = Findings(
     facts=FACTS,
@@ -25,7 +25,7 @@ FOUND = Findings(
 
 
 def table(found: Findings = FOUND, **changes: Any) -> dict[str, tuple[str, str]]:
-    return {one.name: (one.state, one.how) for one in clauses(make_spec(**changes), found)}
+    return {one.name: (one.state, one.how) for one in clauses(make_docker_spec(**changes), found)}
 
 
 def test_an_ordinary_engine_degrades_only_the_disk_and_the_user_namespace() -> None:

@@ -16,8 +16,7 @@ from crabpot.backends.docker.render import Bind, ContainerPlan
 from crabpot.settings import GIB, MIB, Docker, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import User
-
-from .make import make_spec
+from tests.support.specs import make_docker_spec
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -62,12 +61,12 @@ CASES: dict[str, tuple[dict[str, Any], ContainerPlan]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_create_request_is_to_the_letter(case: str) -> None:
     changes, plan = CASES[case]
-    made = json.dumps(render.create_body(make_spec(**changes), plan), indent=1, sort_keys=True) + "\n"
+    made = json.dumps(render.create_body(make_docker_spec(**changes), plan), indent=1, sort_keys=True) + "\n"
     assert made == (GOLDEN / f"{case}.json").read_text()
 
 
 def test_under_gvisor_its_own_threads_have_room() -> None:
-    spec = make_spec(docker=Docker(runtime="runsc"))
+    spec = make_docker_spec(docker=Docker(runtime="runsc"))
     plain = render.create_body(spec, PLAN)["HostConfig"]
     inside = render.create_body(spec, replace(PLAN, gvisor=True))["HostConfig"]
     differs = {key: inside[key] for key in inside if inside[key] != plain[key]}
@@ -84,7 +83,7 @@ WORDS = st.lists(st.text(min_size=1)).map(tuple)
     runtime=st.none() | st.text(),
 )
 def test_no_spec_opens_a_wall(plan: ContainerPlan, kind: Any, cpus: float, runtime: str | None) -> None:
-    spec = make_spec(network=NetworkSpec(kind=kind), limits=Limits(cpus=cpus), docker=Docker(runtime=runtime))
+    spec = make_docker_spec(network=NetworkSpec(kind=kind), limits=Limits(cpus=cpus), docker=Docker(runtime=runtime))
     for body in (render.create_body(spec, plan), render.probe_body(spec, plan, "pass")):
         host = body["HostConfig"]
         assert body["User"] == "1000:1001"
@@ -105,12 +104,12 @@ def test_no_spec_opens_a_wall(plan: ContainerPlan, kind: Any, cpus: float, runti
 
 
 def test_the_probe_of_an_image_sees_no_network() -> None:
-    spec = make_spec(network=NetworkSpec(kind="host"))
+    spec = make_docker_spec(network=NetworkSpec(kind="host"))
     assert render.probe_body(spec, PLAN, "pass")["HostConfig"]["NetworkMode"] == "none"
 
 
 def test_the_labels_name_owner_scope_hash_and_state() -> None:
-    spec = make_spec()
+    spec = make_docker_spec()
     made = render.labels(spec, owned_by="1:2:3", state="s")
     assert made == {
         owner.OWNER: "1:2:3",

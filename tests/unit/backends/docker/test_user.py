@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from crabpot.backends.docker.user import NOBODY, Folder, Mapping, choose, outside
 from crabpot.spec.spec import User
-
-from .make import make_spec
+from tests.support.specs import make_docker_spec
 
 ROOT, ALICE = User(uid=0, gid=0), User(uid=1000, gid=1000)
 REMAPPED, ROOTLESS = Mapping(first_ids=(100_000, 100_000)), Mapping(first_ids=None)
 
 
 def rw(**changes: Any) -> Any:
-    return make_spec(workspace="/home/a b/agent", private=False, **changes)
+    return make_docker_spec(workspace="/home/a b/agent", private=False, **changes)
 
 
 def test_the_owner_of_the_workspace_is_the_user() -> None:
@@ -61,13 +60,13 @@ def test_a_missing_workspace_is_refused_with_what_to_do() -> None:
 
 
 def test_a_private_folder_is_the_gateways_own_or_nobodys() -> None:
-    assert choose(make_spec(), gateway=ALICE, folder=None).user == ALICE
-    assert choose(make_spec(), gateway=ROOT, folder=None).user == NOBODY
-    assert choose(make_spec(user=ALICE), gateway=ROOT, folder=None).user == ALICE
+    assert choose(make_docker_spec(), gateway=ALICE, folder=None).user == ALICE
+    assert choose(make_docker_spec(), gateway=ROOT, folder=None).user == NOBODY
+    assert choose(make_docker_spec(user=ALICE), gateway=ROOT, folder=None).user == ALICE
 
 
 def test_a_private_folder_cannot_be_given_away_without_root() -> None:
-    chosen = choose(make_spec(user=User(uid=7, gid=7)), gateway=ALICE, folder=None)
+    chosen = choose(make_docker_spec(user=User(uid=7, gid=7)), gateway=ALICE, folder=None)
     assert chosen.user is None
     assert '"1000:1000"' in chosen.because
 
@@ -76,13 +75,13 @@ def test_on_a_rootless_engine_the_agents_folder_cannot_be_rw() -> None:
     chosen = choose(rw(), gateway=ALICE, folder=Folder(uid=1000, gid=1000, mode=0o40755), mapping=ROOTLESS)
     assert chosen.user is None
     assert "rootless" in chosen.because
-    assert choose(make_spec(), gateway=ALICE, folder=None, mapping=ROOTLESS).user == NOBODY
+    assert choose(make_docker_spec(), gateway=ALICE, folder=None, mapping=ROOTLESS).user == NOBODY
 
 
 def test_where_users_are_mapped_the_owner_of_the_workspace_is_found_inside() -> None:
     folder = Folder(uid=101_234, gid=101_235, mode=0o40755)
     assert choose(rw(), gateway=ROOT, folder=folder, mapping=REMAPPED).user == User(uid=1234, gid=1235)
-    assert choose(make_spec(), gateway=ROOT, folder=None, mapping=REMAPPED).user == NOBODY
+    assert choose(make_docker_spec(), gateway=ROOT, folder=None, mapping=REMAPPED).user == NOBODY
 
 
 @pytest.mark.parametrize("uid", [0, 1000, 100_000, 165_536])
@@ -117,6 +116,6 @@ IDS = st.integers(min_value=0, max_value=3)
     user=st.none() | st.builds(User, uid=st.integers(1, 3), gid=st.integers(1, 3)),
 )
 def test_nobody_is_ever_root(private: Any, mapping: Any, gateway: Any, folder: Any, user: Any) -> None:
-    chosen = choose(make_spec(private=private, user=user), gateway=gateway, folder=folder, mapping=mapping)
+    chosen = choose(make_docker_spec(private=private, user=user), gateway=gateway, folder=folder, mapping=mapping)
     assert chosen.because
     assert chosen.user is None or (chosen.user.uid and chosen.user.gid)

@@ -15,6 +15,8 @@ import pytest
 from crabpot.approvals.requests import Request, new_id
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.http.access.principals import Role
+from tests.support.runners import Scripted
+from tests.support.waiting import until
 
 S = "agent:main:main"
 EXEC = f"/v1/sessions/{S}/tools/exec"
@@ -145,7 +147,7 @@ async def wait_for_file(made, name):
 
 
 @pytest.mark.parametrize("params", [{}, {"stream": "1"}])
-async def test_a_client_that_vanishes_cancels_its_call_and_all_it_started(door, kit, params):
+async def test_a_client_that_vanishes_cancels_its_call_and_all_it_started(door, params):
     async with door() as made:
         leaving = made.client(made.tokens.rotate("operator"))
         body = {"command": "echo $$ > pid; sleep 1000"}
@@ -155,12 +157,12 @@ async def test_a_client_that_vanishes_cancels_its_call_and_all_it_started(door, 
         with suppress(asyncio.CancelledError):
             await calling
         await leaving.aclose()
-        await kit.until(lambda: recorded(made, "exec") == ["cancelled"])
+        await until(lambda: recorded(made, "exec") == ["cancelled"])
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(door, kit):
+async def test_an_upload_that_breaks_off_leaves_nothing(door):
     async with door() as made:
         await made.operator.put(at("f"), content=b"before")
         started = asyncio.Event()
@@ -177,7 +179,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(door, kit):
         with suppress(asyncio.CancelledError):
             await sending
         await leaving.aclose()
-        await kit.until(lambda: recorded(made, "write") == [None, "cancelled"])
+        await until(lambda: recorded(made, "write") == [None, "cancelled"])
         assert (await made.operator.get(at("f"))).content == b"before"
         names = [
             entry["name"]
@@ -188,8 +190,8 @@ async def test_an_upload_that_breaks_off_leaves_nothing(door, kit):
         assert names == ["f"]
 
 
-async def test_a_download_that_breaks_is_not_taken_for_whole(door, kit):
-    async with door(backend=kit.Scripted(breaks_off)) as made:
+async def test_a_download_that_breaks_is_not_taken_for_whole(door):
+    async with door(backend=Scripted(breaks_off)) as made:
         with pytest.raises(httpx.RemoteProtocolError):
             await made.operator.get(at("f"))
 
@@ -211,7 +213,7 @@ async def test_what_was_answered_is_in_the_log_already(door):
             assert AuditReader(made.made.state).last(1)[0]["call"] == call
 
 
-async def test_closing_lets_quick_calls_end_and_cancels_the_others(door, kit):
+async def test_closing_lets_quick_calls_end_and_cancels_the_others(door):
     async with door() as made:
         quick = asyncio.create_task(made.operator.post(EXEC, json={"command": "sleep 0.3; echo done"}))
         other = made.client(made.tokens.rotate("operator"))
@@ -271,7 +273,7 @@ class Nobody:
         await asyncio.Event().wait()
 
 
-async def test_an_operator_answers_what_waits_and_an_agent_cannot(door, kit):
+async def test_an_operator_answers_what_waits_and_an_agent_cannot(door):
     async with door() as made:
         made.desk.attach(Nobody())
         now = time.time()
@@ -287,7 +289,7 @@ async def test_an_operator_answers_what_waits_and_an_agent_cannot(door, kit):
             deadline=now + 60,
         )
         deciding = asyncio.create_task(made.desk.decide(asked))
-        await kit.until(made.desk.pending)
+        await until(made.desk.pending)
         agent = made.client(made.tokens.add("bot", Role.AGENT, sessions=("*",)))
         path = f"/v1/approvals/{asked.id}"
         assert (await agent.post(path, json={"allowed": True})).status_code == 403

@@ -80,7 +80,7 @@ async def test_a_byte_of_a_second_request_on_many_connections_does_not_close_the
         assert (await made.client(made.tokens.rotate("operator")).post(LS)).status_code == 200
 
 
-async def test_the_connections_of_one_token_are_its_own_to_run_out_of(door, kit):
+async def test_the_connections_of_one_token_are_its_own_to_run_out_of(door):
     async with door() as made:
         token = made.tokens.add("observer", Role.OBSERVER)
         async with connections(made, MANY, bearing(token)) as opened:

@@ -15,6 +15,7 @@ from mcp_types import ElicitResult
 
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.http.access.principals import Role
+from tests.support.waiting import until
 
 S = "agent:main:main"
 HELLO = {
@@ -105,7 +106,7 @@ async def test_a_protocol_session_belongs_to_the_token_that_began_it(door):
         assert (await first.post("/mcp", json=ask, headers=held)).status_code == 200
 
 
-async def test_a_client_that_cancels_or_vanishes_ends_its_call(door, mode, kit):
+async def test_a_client_that_cancels_or_vanishes_ends_its_call(door, mode):
     async with door() as made:
         token = made.tokens.rotate("operator")
         async with talking(made, token, mode) as client:
@@ -116,12 +117,12 @@ async def test_a_client_that_cancels_or_vanishes_ends_its_call(door, mode, kit):
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-            await kit.until(lambda: "cancelled" in errors(made))
+            await until(lambda: "cancelled" in errors(made))
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
 
-async def test_a_connection_that_breaks_ends_its_call(door, kit):
+async def test_a_connection_that_breaks_ends_its_call(door):
     async with door() as made:
         leaving = made.client(made.tokens.rotate("operator"))
         begun = await leaving.post("/mcp", json=HELLO, headers=ACCEPT)
@@ -136,7 +137,7 @@ async def test_a_connection_that_breaks_ends_its_call(door, kit):
         with suppress(asyncio.CancelledError):
             await asking
         await leaving.aclose()
-        await kit.until(lambda: "cancelled" in errors(made))
+        await until(lambda: "cancelled" in errors(made))
 
 
 def errors(made):

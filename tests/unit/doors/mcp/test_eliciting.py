@@ -15,6 +15,7 @@ from mcp_types import ElicitResult
 from crabpot.approvals.requests import Answer
 from crabpot.doors.inflight import Calls
 from crabpot.doors.mcp.server import Caller, Tools
+from tests.support.waiting import until
 
 S = "agent:main:main"
 # `id` is on every machine, and changes nothing.
@@ -119,7 +120,7 @@ async def test_a_client_that_cannot_show_a_form_is_not_asked(talking):
         assert (await run(made))["error"]["code"] == "approval_denied"
 
 
-async def test_another_door_may_answer_first_and_the_client_is_left_alone(talking, kit):
+async def test_another_door_may_answer_first_and_the_client_is_left_alone(talking):
     back = asyncio.Event()
 
     async def silent(_params):
@@ -128,8 +129,8 @@ async def test_another_door_may_answer_first_and_the_client_is_left_alone(talkin
 
     async with talking(silent) as made:
         running = asyncio.create_task(run(made))
-        (request,) = await kit.until(made.made.gateway.desk.pending)
-        await kit.until(lambda: made.asked)
+        (request,) = await until(made.made.gateway.desk.pending)
+        await until(lambda: made.asked)
         assert made.made.gateway.desk.answer(request.id, Answer(allowed=True, by="another door"))
         if made.client.protocol_version >= "2026":
             # Since 2026 a client comes back by itself; it finds the result, whatever it says.

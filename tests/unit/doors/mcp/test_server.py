@@ -13,6 +13,7 @@ from mcp.client.client import Client
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.inflight import Calls
 from crabpot.doors.mcp.server import Caller, Tools
+from tests.support.waiting import until
 
 S = "agent:main:main"
 
@@ -99,14 +100,14 @@ async def test_output_is_told_while_it_comes_and_is_whole_in_the_result(talking)
         assert told == [(2.0, "1\n"), (4.0, "2\n")]
 
 
-async def test_a_cancelled_call_is_ended_with_its_processes_and_recorded(talking, kit):
+async def test_a_cancelled_call_is_ended_with_its_processes_and_recorded(talking):
     async with talking() as client:
         running = asyncio.create_task(client.call_tool("exec", {"command": "echo $$ > pid; sleep 1000"}))
         while (await client.call_tool("read", {"path": "pid"})).is_error:
             await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.wait([running])
-        await kit.until(lambda: ("exec", "cancelled") in recorded(client.made))
+        await until(lambda: ("exec", "cancelled") in recorded(client.made))
         assert (await client.call_tool("exec", {"command": "kill -0 $(cat pid)"})).is_error
 
 
@@ -114,12 +115,12 @@ def recorded(made):
     return [(one["tool"], one["error"]) for one in AuditReader(made.state).last(100) if one["kind"] == "call"]
 
 
-async def test_neither_session_nor_sender_can_be_given_as_an_argument(talking, kit):
+async def test_neither_session_nor_sender_can_be_given_as_an_argument(talking):
     async with talking(sender="telegram:7") as client:
         for name in ("session", "sender"):
             result = await client.call_tool("ls", {name: "agent:other:main"})
             assert result.structured_content["error"]["code"] == "invalid_arguments"
-        await kit.until(lambda: len(AuditReader(client.made.state).last(9)) >= 2)
+        await until(lambda: len(AuditReader(client.made.state).last(9)) >= 2)
         calls = [one for one in AuditReader(client.made.state).last(9) if one["kind"] == "call"]
         assert {(one["session"], one["sender"]) for one in calls} == {(S, "telegram:7")}
 

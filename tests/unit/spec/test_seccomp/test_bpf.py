@@ -11,9 +11,8 @@ from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.bpf import assemble
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
 from crabpot.spec.seccomp.rules import Answer, Call, decide
-
-from . import machine as bpf
-from .calls import MACHINES, native_calls, odd_calls
+from tests.unit.spec.test_seccomp import machine as bpf
+from tests.unit.spec.test_seccomp.calls import MACHINES, native_calls, odd_calls
 
 NR, ARCH = 0, 4
 FILTERS = {machine: bpf.parse(assemble(machine)) for machine in MACHINES}

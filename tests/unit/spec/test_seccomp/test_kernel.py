@@ -13,8 +13,7 @@ import pytest
 
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import numbers
-
-from . import confined
+from tests.unit.spec.test_seccomp import confined
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,9 @@ from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
 from crabpot.spec.seccomp.profile import docker_profile
 from crabpot.spec.seccomp.rules import Answer, Call, decide
-
-from . import libseccomp
-from . import machine as bpf
-from .calls import MACHINES, native_calls, odd_calls
+from tests.unit.spec.test_seccomp import libseccomp
+from tests.unit.spec.test_seccomp import machine as bpf
+from tests.unit.spec.test_seccomp.calls import MACHINES, native_calls, odd_calls
 
 KILL_THREAD = 0  # libseccomp's answer to foreign entry points
 PROFILE: dict[str, Any] = docker_profile()

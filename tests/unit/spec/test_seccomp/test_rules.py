@@ -14,9 +14,8 @@ from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp.allowed import ABSENT, ALLOWED, GUARDED, REFUSED, RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
 from crabpot.spec.seccomp.rules import Answer, Bits, Call, decide
-
-from . import libseccomp
-from .calls import AUDIT_ARCH_ARM, AUDIT_ARCH_I386, MACHINES
+from tests.unit.spec.test_seccomp import libseccomp
+from tests.unit.spec.test_seccomp.calls import AUDIT_ARCH_ARM, AUDIT_ARCH_I386, MACHINES
 
 X86_64_HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 NEWEST_CONSIDERED = 471  # rseq_slice_yield

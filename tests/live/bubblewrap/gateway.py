@@ -1,0 +1,105 @@
+"""A stand-in for the gateway's end of a sandbox, and what a process leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from crabpot.runner.core.frames import FrameReader, encode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crabpot.backends.base import Opened
+    from crabpot.backends.bubblewrap.backend import Bubblewrap
+    from crabpot.backends.bubblewrap.sandbox import Sandbox
+    from crabpot.spec.spec import SandboxSpec
+
+PATIENCE_S = 30.0
+
+
+class Stream:
+    """The wire to a runner, one call at a time."""
+
+    def __init__(self, box: Opened) -> None:
+        self._socket = box.channel.sock
+        self._reader = FrameReader()
+        self._frames: list[dict[str, Any]] = []
+
+    async def greet(self, box: Opened) -> dict[str, Any]:
+        """Say hello, and give the runner's answer."""
+        await self.send(dict(box.hello))
+        return await self.receive()
+
+    async def send(self, frame: dict[str, Any]) -> None:
+        """Send one frame."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, encode(frame))
+
+    async def receive(self) -> dict[str, Any]:
+        """Wait for one frame; EOFError when the sandbox is gone."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self._frames:
+                data = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 20)
+                if not data:
+                    raise EOFError("the sandbox is gone")
+                self._frames += [header for header, _ in self._reader.feed(data)]
+        return self._frames.pop(0)
+
+    async def start(self, command: str, call_id: str = "1") -> None:
+        """Start a command without waiting for it."""
+        await self.send({"id": call_id, "tool": "exec", "args": {"command": command}, "timeout": PATIENCE_S})
+
+    async def run(self, command: str) -> dict[str, Any]:
+        """Run a command to its end."""
+        await self.start(command)
+        return await self.receive()
+
+    async def shell(self, command: str) -> str:
+        """Run a command, and give what it printed on both streams."""
+        result = await self.run(command)
+        return f"{result['stdout']}{result['stderr']}"
+
+
+@contextlib.asynccontextmanager
+async def sandbox(backend: Bubblewrap, spec: SandboxSpec) -> AsyncIterator[tuple[Sandbox, Stream]]:
+    """Open a sandbox, greet its runner, and close it at the end."""
+    box = await backend.open(spec)
+    try:
+        stream = Stream(box)
+        ready = await stream.greet(box)
+        assert ready["op"] == "ready", ready
+        yield box, stream
+    finally:
+        await box.close()
+
+
+def children() -> set[int]:
+    """Give the processes whose parent is this one, zombies included."""
+    found = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                    found.add(int(name))
+    return found
+
+
+def open_files() -> dict[int, str]:
+    """Give this process's descriptors, but for the one that the listing uses."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    return found
+
+
+def control_groups(pid: int) -> list[str]:
+    """Give the control groups that this process's gateways made and did not remove."""
+    return [
+        os.path.join(folder, name)
+        for folder, names, _ in os.walk("/sys/fs/cgroup")
+        for name in names
+        if name.startswith(f"crabpot-{pid}-")
+    ]

@@ -1,0 +1,289 @@
+"""Commands in a real guard, told by files of the agent's to do what they must not; each attack also runs unconfined."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crabpot.errors import HostRefused
+from crabpot.host_commands.guard import start as guards
+from crabpot.host_commands.run import run
+from crabpot.wire.calls import RunnerWire
+from tests.support.machines import Machine
+from tests.support.runners import OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPEN = {"confine": "host"}
+
+
+@pytest.fixture
+def machine() -> Iterator[Any]:
+    """Give a machine whose home is not below /tmp, which is private in a guard."""
+    with tempfile.TemporaryDirectory(
+        prefix="crabpot-test-", dir="/opt" if os.geteuid() == 0 else Path.home()
+    ) as folder:
+        made = Machine(Path(folder))
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def home(machine: Any) -> Path:
+    """Give the operator's home, with a key in it."""
+    (machine.home / ".ssh").mkdir()
+    (machine.home / ".ssh" / "id_ed25519").write_text("PRIVATE")
+    (machine.home / ".gitconfig").write_text("[user]\n\tname = The Operator\n\temail = op@example.com\n")
+    (machine.home / "notes").write_text("plain")
+    return machine.home
+
+
+async def both(machine: Any, script: str, **way: Any) -> tuple[Any, Any]:
+    """Run a script of the agent's in a guard, and then unconfined, where it must succeed."""
+    (machine.workspace / "attack.sh").write_text(script)
+    held = await machine.run("sh", "attack.sh", way=way)
+    return held, await machine.run("sh", "attack.sh", way=OPEN)
+
+
+async def test_it_writes_the_agents_folder_and_a_private_tmp_and_reads_the_host(machine: Any, home: Path) -> None:
+    (machine.workspace / "ok.sh").write_text(f"echo made > made; echo x > /tmp/x && cat /tmp/x {home}/notes; pwd")
+    reply = await machine.run("sh", "ok.sh")
+    assert (reply.exit_code, reply.stdout) == (0, f"x\nplain{machine.workspace}\n")
+    assert (machine.workspace / "made").read_text() == "made\n"
+    assert not Path("/tmp/x").exists()
+
+
+async def test_it_cannot_write_elsewhere_and_says_which_places_it_may(machine: Any, home: Path) -> None:
+    held, loose = await both(machine, f"echo evil > {home}/evil || exit 3")
+    assert (held.exit_code, loose.exit_code) == (3, 0)
+    assert f"crabpot: it ran in a guard, which may write {machine.workspace}, a private /tmp" in held.stderr
+    assert "`writes` of tools.elevated.patterns[0]" in held.stderr
+    assert "crabpot" not in loose.stderr
+
+
+@pytest.mark.parametrize("how", ["chmod 600 {0}", "touch -d 2001-01-01 {0}", "mv {0} {0}-moved", "truncate -s 0 {0}"])
+async def test_it_cannot_change_a_file_in_any_other_way(machine: Any, home: Path, how: str) -> None:
+    held, loose = await both(machine, f"{how.format(f'{home}/notes')} || exit 3")
+    assert (held.exit_code, loose.exit_code) == (3, 0)
+
+
+async def test_it_writes_what_the_pattern_names(machine: Any, home: Path) -> None:
+    (home / "cache").mkdir()
+    (machine.workspace / "a.sh").write_text(f"echo x > {home}/cache/x")
+    assert (await machine.run("sh", "a.sh", way={"writes": ("~/cache",)})).exit_code == 0
+    assert (home / "cache" / "x").read_text() == "x\n"
+    with pytest.raises(HostRefused, match="~/none, which the pattern's `writes` names, does not exist"):
+        await machine.plan("sh", "a.sh", writes=("~/none",))
+
+
+async def test_credentials_and_crabpots_own_files_are_absent(machine: Any, home: Path) -> None:
+    state = Path(machine.around.state)
+    state.mkdir()
+    (state / "approvals.sqlite").write_text("answers")
+    script = f"cat {home}/.ssh/id_ed25519; cat {state}/approvals.sqlite; cat {home}/.gitconfig"
+    held, loose = await both(machine, script)
+    assert held.stdout == ""
+    assert "PRIVATE" in loose.stdout
+    assert "answers" in loose.stdout
+    assert (
+        f"where {home}/.ssh/id_ed25519 is absent; name it in `credentials` of tools.elevated.patterns[0]"
+        in (await machine.run("cat", f"{home}/.ssh/id_ed25519")).stderr
+    )
+
+
+async def test_a_secret_that_is_replaced_or_comes_to_be_while_it_runs_stays_out_of_reach(
+    machine: Any, home: Path
+) -> None:
+    (home / ".netrc").write_text("old")
+    waits = f"touch up; until [ -e go ]; do sleep 0.05; done; cat {home}/.netrc {home}/.aws/key {home}/notes"
+    (machine.workspace / "attack.sh").write_text(waits)
+
+    async def replaced(**way: Any) -> Any:
+        for name in ("up", "go"):
+            (machine.workspace / name).unlink(missing_ok=True)
+        running = asyncio.ensure_future(machine.run("sh", "attack.sh", way=way))
+        while not (machine.workspace / "up").exists():
+            await asyncio.sleep(0.02)
+        (home / ".netrc-new").write_text("NETRC")
+        (home / ".netrc-new").rename(home / ".netrc")
+        (home / ".aws").mkdir(exist_ok=True)
+        (home / ".aws" / "key").write_text("AWS")
+        (machine.workspace / "go").touch()
+        return await running
+
+    assert (await replaced()).stdout == "plain"
+    assert (await replaced(confine="host")).stdout == "NETRCAWSplain"
+
+
+async def test_no_lease_can_be_taken_on_a_file_of_the_host(machine: Any, home: Path) -> None:
+    leases = (
+        "import fcntl; fcntl.fcntl(open(__import__('sys').argv[1]), fcntl.F_SETLEASE, fcntl.F_WRLCK); print('leased')"
+    )
+    (machine.workspace / "lease.py").write_text(leases)
+    held, loose = await both(machine, f"exec {sys.executable} -I lease.py {home}/notes")
+    assert ("leased" in held.stdout, "leased" in loose.stdout) == (False, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+async def test_the_agents_folder_is_given_to_nobody_else(machine: Any) -> None:
+    os.chown(machine.workspace, 7001, 7001)
+    for words in ("1001:1001 .", ":42 .", "0:0 .", "-h 1001 ."):
+        (machine.workspace / "a.sh").write_text(f"chown {words} || exit 3")
+        assert (await machine.run("sh", "a.sh")).exit_code == 3, words
+    (machine.workspace / "a.sh").write_text("touch made && chown 7001:7001 made && chown -R 7001 .")
+    assert (await machine.run("sh", "a.sh")).exit_code == 0
+    assert (machine.workspace / "made").stat().st_uid == 7001
+
+
+async def test_credentials_that_the_pattern_names_are_shown_and_no_others(machine: Any, home: Path) -> None:
+    (home / ".ssh" / "known_hosts").write_text("HOSTS")
+    (machine.workspace / "a.sh").write_text(f"cat {home}/.ssh/known_hosts {home}/.ssh/id_ed25519 {home}/.gitconfig")
+    shown = await machine.run("sh", "a.sh", way={"credentials": ("ssh",)})
+    assert shown.stdout == "HOSTS"
+    named = await machine.run("sh", "a.sh", way={"credentials": ("git", "~/.ssh/id_ed25519")})
+    assert named.stdout.startswith("PRIVATE[user]")
+    assert "HOSTS" not in named.stdout
+
+
+@pytest.fixture
+def services(machine: Any) -> Iterator[tuple[str, str]]:
+    """Give a socket file and an abstract socket of the host's, for streams and for datagrams, each with a listener."""
+    path, name = f"{machine.home}/bus", f"crabpot-test-{os.getpid()}"
+    made = []
+    for address, kind in ((path, "STREAM"), (f"{path}-d", "DGRAM"), (f"\0{name}", "STREAM"), (f"\0{name}-d", "DGRAM")):
+        made.append(socket.socket(socket.AF_UNIX, getattr(socket, f"SOCK_{kind}")))
+        made[-1].bind(address)
+        if kind == "STREAM":
+            made[-1].listen(8)
+    yield path, f"@{name}"
+    for one in made:
+        one.close()
+
+
+CONNECT = """
+import socket, sys
+for given in sys.argv[1:]:
+    address = given.replace("@", "\\0")
+    try:
+        socket.socket(socket.AF_UNIX).connect(address)
+        print("stream", given)
+    except OSError:
+        pass
+    try:
+        socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", address + "-d")
+        print("datagram", given)
+    except OSError:
+        pass
+left, right = socket.socketpair()
+print("pair" if left.send(b"x") else "")
+"""
+
+
+async def test_no_socket_of_the_host_is_reached(machine: Any, services: tuple[str, str]) -> None:
+    (machine.workspace / "connect.py").write_text(CONNECT)
+    held, loose = await both(machine, f"exec {sys.executable} -I connect.py {' '.join(services)}")
+    assert held.stdout == "pair\n", held
+    reached = {f"{kind} {one}" for kind in ("stream", "datagram") for one in services}
+    assert reached <= set(loose.stdout.splitlines())
+
+
+async def test_where_a_socket_is_named_abstract_ones_are_still_out_of_reach(
+    machine: Any, services: tuple[str, str]
+) -> None:
+    path, name = services
+    (machine.workspace / "connect.py").write_text(CONNECT)
+    (machine.workspace / "a.sh").write_text(f"exec {sys.executable} -I connect.py {path} {name}")
+    named = await machine.run("sh", "a.sh", way={"credentials": (path,)})
+    assert f"stream {path}" in named.stdout
+    assert name not in named.stdout
+
+
+async def test_its_processes_are_its_own(machine: Any) -> None:
+    with subprocess.Popen(["sleep", "100273"]) as process:
+        try:
+            held, loose = await both(machine, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 10027[3]'")
+            assert (held.stdout, loose.stdout) == ("0\n", "1\n")
+            assert (await machine.run("kill", "-9", str(process.pid))).exit_code != 0
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+async def test_no_setuid_file_is_left_behind(machine: Any) -> None:
+    held, loose = await both(machine, "cp /bin/true file; chmod u+s file || exit 3; cp /bin/true g; chmod g+s g")
+    assert held.exit_code == 3
+    assert loose.exit_code == 0
+    assert (machine.workspace / "file").stat().st_mode & stat.S_ISUID
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to lose")
+async def test_root_keeps_three_capabilities_and_cannot_turn_a_switch_of_the_kernels(machine: Any) -> None:
+    script = "grep CapEff /proc/self/status; for f in /proc/sys/vm/swappiness /sys/kernel/mm/ksm/run; do"
+    script += (
+        " [ -e $f ] && (cat $f > $f) && echo turned $f; done; ls /dev/vda /dev/sda /dev/mem /dev/kmsg 2>/dev/null; true"
+    )
+    (machine.workspace / "a.sh").write_text(script)
+    held = await machine.run("sh", "a.sh")
+    assert held.stdout == "CapEff:\t000000000000000b\n", held
+
+
+async def test_no_namespace_and_no_mount_can_be_made_in_it(machine: Any) -> None:
+    (machine.workspace / "a.sh").write_text("unshare -Ur true || unshare -m true || mount -t tmpfs x . || exit 3")
+    assert (await machine.run("sh", "a.sh")).exit_code == 3
+
+
+async def test_git_commits_as_the_operator_without_the_operators_configuration(machine: Any, home: Path) -> None:
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "x"), ("log", "--format=%an %ae %cn")):
+        reply = await machine.run("git", *words)
+        assert reply.exit_code == 0, reply
+    assert reply.stdout == "The Operator op@example.com The Operator\n"
+
+
+async def test_git_in_a_guard_has_no_network(machine: Any) -> None:
+    machine.script("git", "#!/bin/sh\ngrep -c : /proc/net/dev\n")
+    assert (await machine.run("git", "status")).stdout == "1\n"
+
+
+async def test_a_folder_swapped_after_it_was_shown_is_refused(machine: Any) -> None:
+    (machine.workspace / "sub").mkdir()
+    plan = await machine.plan("pwd", cwd="sub")
+    (machine.workspace / "sub").rename(machine.workspace / "old")
+    (machine.workspace / "sub").mkdir()
+    with pytest.raises(HostRefused, match="replaced after it was shown"):
+        await run(plan, timeout_s=5, output_limit=OUTPUT)
+
+
+async def test_without_a_bwrap_that_works_nothing_runs_and_the_setting_is_named(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards.candidates, "candidates", lambda: iter(()))
+    with pytest.raises(HostRefused, match=r'can keep no guard: no bwrap.*confine: "host"'):
+        await machine.plan("true")
+    assert (await machine.run("true", way=OPEN)).exit_code == 0
+
+
+async def test_a_guard_that_the_kernel_describes_otherwise_runs_nothing(machine: Any) -> None:
+    plan = await machine.plan("touch", "ran")
+    view = plan.guard.view
+    for claimed in (replace(view, root=not view.root), view):
+        guarded = guards.start(view, plan.guard.bwrap, folder=plan.folder.path, output_limit=OUTPUT, environ={})
+        guarded._view = claimed
+        wire = await RunnerWire.connect(guarded.channel, guarded.hello, timeout_s=20)
+        if claimed is view:
+            guarded.check()
+        else:
+            with pytest.raises(HostRefused, match=r"not what it should be .*CapEff"):
+                guarded.check()
+        wire.lose("seen")
+        await guarded.close()

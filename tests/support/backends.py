@@ -1,0 +1,60 @@
+"""Which backends this machine has: one that is missing skips its tests, or fails them where the run requires it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from functools import cache
+
+import pytest
+
+from tests.support.suites import open_gateway
+
+
+def required(backend: str) -> bool:
+    """Tell whether $CRABPOT_REQUIRE_BACKENDS names a backend."""
+    return backend in os.environ.get("CRABPOT_REQUIRE_BACKENDS", "").replace(",", " ").split()
+
+
+def skip_or_fail(backend: str, reason: str) -> None:
+    """Skip on a laptop; fail where the backend is required."""
+    if required(backend):
+        pytest.fail(f"{backend} is required here and does not work: {reason}", pytrace=False)
+    pytest.skip(f"{backend}: {reason}")
+
+
+def engine_host() -> str:
+    """Return the address of the tests' own engine, which must be on this machine."""
+    host = os.environ.get("DOCKER_HOST", "")
+    if not host.startswith("unix:///"):
+        skip_or_fail(
+            "docker", "DOCKER_HOST names no local engine: scripts/docker-engine start, then scripts/test-image"
+        )
+    return host
+
+
+def need(backend: str) -> None:
+    """Skip or fail where this machine cannot make a sandbox of a backend."""
+    if reason := unavailable(backend):
+        skip_or_fail(backend, reason)
+
+
+@cache
+def unavailable(backend: str) -> str:
+    """Say why this machine cannot make a sandbox, or nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        if os.geteuid() == 0:
+            os.chmod(folder, 0o711)
+        text = json.dumps({"agents": {"defaults": {"sandbox": {"backend": backend}}}})
+        return asyncio.run(_why_not(text, f"{folder}/state"))
+
+
+async def _why_not(text: str, state: str) -> str:
+    gateway = open_gateway(text, state)
+    try:
+        result = await gateway.call("agent:main:probe", "exec", command="true")
+        return "" if result.error is None else result.error.message
+    finally:
+        await gateway.close()

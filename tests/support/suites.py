@@ -1,0 +1,74 @@
+"""Check every promise or carry out every attack over one backend; also a program that does so as whoever starts it.
+
+It is copied to where everybody can read it and prints one line of JSON for each name, so it imports nothing but the package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+from crabpot import app
+
+if TYPE_CHECKING:
+    from crabpot.gateway import Gateway
+
+
+def open_gateway(text: str, state: str) -> Gateway:
+    """Open a gateway over a configuration, as the program does."""
+    return app.start(config=None, state=state, environ=os.environ).gateway(text)
+
+
+async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
+    """Run all of a suite."""
+    if suite == "conformance":
+        from crabpot.proof.conformance.harness import Harness
+        from crabpot.proof.conformance.run import applying, check
+
+        ground = Harness(open_gateway=open_gateway, backend=backend)
+        checked = [await check(promise, ground) for promise in applying(ground)]
+        return [
+            {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
+            for one in checked
+        ]
+    if suite == "unconfined":
+        return await _unconfined()
+    from crabpot.proof.verify import trial
+    from crabpot.proof.verify.run import targets, verify
+
+    with trial.folder() as place:
+        wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
+        tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend=backend)
+        async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
+            found = [finding.as_json() for finding in await verify(target)]
+    return [_line(one) for one in found]
+
+
+def _line(found: dict[str, str]) -> dict[str, str]:
+    told = f"{found['came_back']} {found['degraded'] or ''}"
+    return {"name": found["claim"], "state": found["state"], "told": told}
+
+
+async def _unconfined() -> list[dict[str, str]]:
+    """Attack a session on the host: only with what does no harm where it succeeds, and needs no rights."""
+    from crabpot.proof.verify.catalogue import chosen
+    from crabpot.proof.verify.run import carry_out, targets
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        text = json.dumps({"agents": {"defaults": {"workspace": f"{folder}/agent", "sandbox": {"mode": "off"}}}})
+        async with targets(lambda: open_gateway(text, f"{folder}/state")) as target:
+            names = (
+                "can_never_gain_privileges_by_running_a_program",
+                "gains_nothing_by_a_setuid_program",
+                "cannot_hard_link_a_file_from_outside_the_workspace",
+            )
+            return [_line((await carry_out(claim, target)).as_json()) for claim in chosen(names)]
+
+
+if __name__ == "__main__":
+    for line in asyncio.run(run_suite(sys.argv[1], sys.argv[2])):
+        print(json.dumps(line))

@@ -1,1 +1,0 @@
-"""Claims about connections out of a sandbox."""
