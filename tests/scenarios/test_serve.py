@@ -275,3 +275,12 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(placed):
         place = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = placed("serve", "--listen", place)
     assert (ended.code, ended.err) == (1, f"crabpot: {place}: Address already in use; choose another port\n")
+
+
+def test_what_answers_everybody_goes_before_what_agents_run(placed):
+    if os.geteuid() != 0:
+        pytest.skip("only root may go before others")
+    with placed.serving() as serving:
+        inside = placed("exec", "--", "awk '{print $19}' /proc/self/stat")
+        assert os.getpriority(os.PRIO_PROCESS, serving.pid) == -10
+    assert inside.out == "0\n"

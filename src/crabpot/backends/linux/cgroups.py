@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from crabpot.backends.linux import owner
 from crabpot.backends.linux.cgroup_hierarchy import read, write
 from crabpot.backends.linux.disks import whole_disk
+from crabpot.backends.linux.limits import SHARES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +36,8 @@ class Group:
         """Make it, with its limits set before anything is in it. OSError leaves nothing behind.
 
         The processor is divided between agents first: one that opens forty sandboxes gets no more of it than one that
-        opens one. (In the unified hierarchy each step on the way would need controllers of its own; there it is not.)
+        opens one, and its weight counts against the other agents. (In the unified hierarchy each step on the way would
+        need controllers of its own; there it is not.)
         """
         wanted = list(settings)
         used = {"freezer", *(one.controller for one in wanted)}
@@ -50,6 +52,8 @@ class Group:
             for one in wanted:
                 if one.controller in group._folders:
                     group._set(one)
+                    if one.file == SHARES and hierarchy.version == 1:
+                        write(f"{os.path.dirname(group._folders['cpu'])}/{SHARES}", one.value)
         except OSError:
             group.remove()
             raise

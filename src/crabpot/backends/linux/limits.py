@@ -16,6 +16,9 @@ PERIOD_US = 100_000
 _SMALLEST_QUOTA_US = 1_000
 _UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
+# The weight of a group in the older control groups, and what it is where nobody says.
+SHARES, _USUAL_SHARES = "cpu.shares", 1024
+
 # Those without which there is no limit worth the name, in the order in which they are joined.
 CONTROLLERS = ("memory", "pids", "cpu")
 
@@ -42,8 +45,7 @@ def version_1(limits: Limits, disk: str | None) -> Iterator[Setting]:
     yield Setting("pids", "pids.max", str(limits.pids))
     yield Setting("cpu", "cpu.cfs_period_us", str(PERIOD_US))
     yield Setting("cpu", "cpu.cfs_quota_us", str(quota_us(limits)))
-    if limits.cpu_shares is not None:
-        yield Setting("cpu", "cpu.shares", str(limits.cpu_shares))
+    yield Setting("cpu", SHARES, str(limits.cpu_shares or _USUAL_SHARES))
     for rate, name in ((limits.io.read, "read"), (limits.io.write, "write")):
         if rate is not None and disk is not None:
             yield Setting("blkio", f"blkio.throttle.{name}_bps_device", f"{disk} {int(rate)}", optional=True)

@@ -163,3 +163,15 @@ def test_an_agent_with_many_sandboxes_shares_the_processor_as_one() -> None:
     assert made[2].remove()
     assert not first.exists()
     assert not other.exists()
+
+
+def test_the_weight_of_an_agent_counts_against_other_agents_and_not_among_its_own_sandboxes_only() -> None:
+    place = _here()
+    if place.version != 1:
+        pytest.skip("only control groups of the older kind are divided by agent")
+    heavy = groups.Group.make(place, owner.label("a"), limits.version_1(Limits(), None), agent="trusted")
+    light = groups.Group.make(place, owner.label("b"), limits.version_1(Limits(cpu_shares=8), None), agent="hostile")
+    shares = [Path(group._folders["cpu"]).parent.joinpath("cpu.shares").read_text() for group in (heavy, light)]
+    assert heavy.remove()
+    assert light.remove()
+    assert shares == ["1024\n", "8\n"]

@@ -11,7 +11,7 @@ from crabpot.doors.cli.ending import Ending
 from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.doors.local import server as door
 from crabpot.errors import CrabpotError
-from crabpot.scheduling.threads import FairThreads
+from crabpot.scheduling.threads import FairThreads, go_first
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -33,6 +33,7 @@ def serve(frame: Frame, options: Namespace) -> int:
         at = None if options.listen is None else address(options.listen)
     except CrabpotError as error:
         raise UsageError(str(error)) from None
+    go_first()
     asyncio.run(_serve(frame.app(), at))
     return OK
 
@@ -41,7 +42,7 @@ async def _serve(app: App, at: Address | None) -> None:
     from crabpot.doors.http.door import opened  # noqa: PLC0415
 
     # What waits in a thread for one agent keeps no other agent, and no operator, waiting.
-    asyncio.get_running_loop().set_default_executor(FairThreads())
+    asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
     ending = Ending()
     ending.listen()
     gateway = app.gateway()
