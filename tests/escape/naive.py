@@ -19,7 +19,7 @@ from crabpot.proof.verify import trial
 from crabpot.proof.verify.target import Target
 from crabpot.runner.core.frames import FrameError
 from crabpot.sandboxes.fleet import Connected, Fleet
-from crabpot.settings import Settings
+from crabpot.settings import Network, Settings
 from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
@@ -155,3 +155,10 @@ class NaiveTarget(Target):
         )
         ended = await running
         return ToolResult(id="naive", success=ended.returncode == 0, place=Place.HOST, exit_code=ended.returncode)
+
+
+class UnreadTarget(Target):
+    """A gateway that carries whatever is said to a listed place."""
+
+    def listing(self, network: Network) -> Target:
+        return super().listing(replace(network, raw=network.allow))

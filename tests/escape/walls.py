@@ -247,6 +247,11 @@ WALLS = (
         settings=_listing_the_host,
         falls="cannot_talk_the_gateway_into_reaching_the_host",
     ),
+    Wall(
+        name="reading of streams",
+        target=naive.UnreadTarget,
+        falls="cannot_send_a_listed_place_a_request_for_another_host",
+    ),
     Wall(name="capabilities dropped", told=told.capabilities_kept, falls="holds_no_capability"),
     Wall(
         name="pid namespace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.approvals.desk import Desk
@@ -14,6 +15,7 @@ from crabpot.config.places import find_config
 from crabpot.decide import placement, sessions
 from crabpot.decide.elevation import Way, ways
 from crabpot.decide.patterns import matches
+from crabpot.gateway import Gateway
 from crabpot.host_commands.plan import Host, check
 from crabpot.proof.verify.claims import NotCarriedOut, Outcome
 from crabpot.proof.verify.impostor import Impostor
@@ -26,13 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.approvals.requests import Request
-    from crabpot.gateway import Gateway
     from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolResult
     from crabpot.proof.verify.bait import Bait
     from crabpot.proof.verify.claims import Claim
     from crabpot.proof.verify.programs import Report
-    from crabpot.settings import AgentSettings, Limits, Settings
+    from crabpot.settings import AgentSettings, Limits, Network, Settings
     from crabpot.spec.spec import SandboxSpec
 
 _TIMEOUT_S = 20.0
@@ -231,6 +232,14 @@ class Target:
         version = self.hash_of(spec)
         fleet = self.gateway.execution.fleet
         await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune, agent=self.agent.id)
+
+    def listing(self, network: Network) -> Target:
+        """Give a session of a gateway beside this one, with the same settings but for its network; stop it."""
+        agent = replace(self.agent, id="listing", sandbox=replace(self.agent.sandbox, network=network))
+        settings = replace(self.gateway.settings, entries={**self.gateway.settings.entries, agent.id: agent})
+        over = self.gateway
+        beside = Gateway(settings=settings, execution=over.execution, departure=over.departure, audit=over.audit)
+        return Target(beside, f"agent:{agent.id}:x", self.bait)
 
     async def answers(self) -> bool:
         """Tell whether the sandbox does what it is asked."""
