@@ -169,8 +169,8 @@ def test_the_weight_of_an_agent_counts_against_other_agents_and_not_among_its_ow
     place = _here()
     if place.version != 1:
         pytest.skip("only control groups of the older kind are divided by agent")
-    heavy = groups.Group.make(place, owner.label("a"), limits.version_1(Limits(), None), agent="trusted")
-    light = groups.Group.make(place, owner.label("b"), limits.version_1(Limits(cpu_shares=8), None), agent="hostile")
+    heavy = cgroups.Group.make(place, owner.label("a"), limits.version_1(Limits(), None), agent="trusted")
+    light = cgroups.Group.make(place, owner.label("b"), limits.version_1(Limits(cpu_shares=8), None), agent="hostile")
     shares = [Path(group._folders["cpu"]).parent.joinpath("cpu.shares").read_text() for group in (heavy, light)]
     assert heavy.remove()
     assert light.remove()
