@@ -15,15 +15,26 @@ from tests.support.ordinary_user import as_ordinary_user
 from tests.support.suites import open_gateway
 
 if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
     from crabpot.proof.conformance.promises import Promise
 
 BACKENDS = ("bubblewrap", "docker", HOST)
-CASES = [
-    pytest.param(backend, promise, id=f"{backend}-{promise.name}")
-    for backend in BACKENDS
-    for promise in PROMISES
-    if not (promise.sandbox_only and backend == HOST)
-]
+
+
+def cases(who: str) -> list[ParameterSet]:
+    """List each promise over each backend, in groups for the processes that run them."""
+    return [
+        pytest.param(
+            backend,
+            promise,
+            id=f"{backend}-{promise.name}",
+            marks=pytest.mark.xdist_group(f"promises of {backend} to {who}"),
+        )
+        for backend in BACKENDS
+        for promise in PROMISES
+        if not (promise.sandbox_only and backend == HOST)
+    ]
 
 
 def require(backend: str) -> None:
@@ -31,7 +42,7 @@ def require(backend: str) -> None:
         need(backend)
 
 
-@pytest.mark.parametrize(("backend", "promise"), CASES)
+@pytest.mark.parametrize(("backend", "promise"), cases("who runs the tests"))
 def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
     require(backend)
     checked = asyncio.run(check(promise, Harness(open_gateway=open_gateway, backend=backend)))
@@ -39,7 +50,7 @@ def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; these ran as an ordinary user")
-@pytest.mark.parametrize(("backend", "promise"), CASES)
+@pytest.mark.parametrize(("backend", "promise"), cases("an ordinary user"))
 def test_as_an_ordinary_user(backend: str, promise: Promise) -> None:
     require(backend)
     came = as_ordinary_user("conformance", backend)[promise.name]

@@ -20,7 +20,12 @@ from tests.support.backends import need
 from tests.support.ordinary_user import as_ordinary_user
 from tests.support.suites import open_gateway, run_suite
 
-CASES = [pytest.param(wall, name, id=f"{wall.name}-{name}") for wall in WALLS for name in wall.falls.split()]
+# All claims of a wall are tried at one opening without it, so they stay in one process.
+CASES = [
+    pytest.param(wall, name, id=f"{wall.name}-{name}", marks=pytest.mark.xdist_group(f"without {wall.name}"))
+    for wall in WALLS
+    for name in wall.falls.split()
+]
 HOST = ON_THE_HOST.split()
 NEEDED = {
     "cannot_press_the_kernels_emergency_keys": "/proc/sysrq-trigger",

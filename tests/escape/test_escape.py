@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,8 +15,24 @@ from tests.support.backends import need
 from tests.support.ordinary_user import as_ordinary_user
 from tests.support.suites import run_suite
 
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
 BACKENDS = ("bubblewrap", "docker")
-CASES = [pytest.param(backend, claim.name, id=f"{backend}-{claim.name}") for backend in BACKENDS for claim in CLAIMS]
+
+
+def cases(who: str) -> list[ParameterSet]:
+    """List each claim over each backend. The claims of one are tried at one opening, so they stay in one process."""
+    return [
+        pytest.param(
+            backend,
+            claim.name,
+            id=f"{backend}-{claim.name}",
+            marks=pytest.mark.xdist_group(f"attacks on {backend} as {who}"),
+        )
+        for backend in BACKENDS
+        for claim in CLAIMS
+    ]
 
 
 @cache
@@ -30,14 +47,14 @@ def judge(backend: str, found: dict[str, str]) -> None:
     assert found["state"] == "held", found["told"]
 
 
-@pytest.mark.parametrize(("backend", "name"), CASES)
+@pytest.mark.parametrize(("backend", "name"), cases("who runs the tests"))
 def test_as_who_runs_the_tests(backend: str, name: str) -> None:
     need(backend)
     judge(backend, own(backend)[name])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; these ran as an ordinary user")
-@pytest.mark.parametrize(("backend", "name"), CASES)
+@pytest.mark.parametrize(("backend", "name"), cases("an ordinary user"))
 def test_as_an_ordinary_user(backend: str, name: str) -> None:
     need(backend)
     judge(backend, as_ordinary_user("escape", backend)[name])

@@ -188,26 +188,37 @@ def test_a_result_always_fits_into_a_frame(ripgrep, ctx, ws) -> None:
     frames.encode({"id": "1", "data": data})
 
 
-@BOTH
-def test_a_deep_tree_does_not_exhaust_anything(ripgrep, ctx, ws) -> None:
+# Deeper than Python recurses and than a process may have files open; the last is deeper than a path can be long.
+LEVELS = ("dd",) * 1100 + ("d" * 250,) * 4
+FILES = (300, 1100, len(LEVELS))
+
+
+@pytest.fixture
+def deep(ws):
+    """A tree of one branch, with files on the way down: return the paths of those that a path can reach."""
     here = os.open(ws, os.O_RDONLY)
-    for depth in range(2500):
-        if depth in (300, 1500, 2400):
+    for depth in range(len(LEVELS) + 1):
+        if depth in FILES:
             fd = os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=here)
             os.write(fd, b"x")
             os.close(fd)
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
+        if depth < len(LEVELS):
+            os.mkdir(LEVELS[depth], dir_fd=here)
+            below = os.open(LEVELS[depth], os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
     os.close(here)
-    try:
-        # What lies deeper than a path can be long is left out, as ripgrep does.
-        wanted = ["d/" * 1500 + "f", "d/" * 300 + "f"]
-        assert found(ctx, ripgrep, pattern="x") == [(path, 1) for path in wanted]
-        assert sorted(search_tools.glob({"pattern": "**/f"}, ctx)["data"]["paths"]) == wanted
-    finally:
-        subprocess.run(["rm", "-rf", ws / "d"], check=True)
+    yield sorted("/".join((*LEVELS[:depth], "f")) for depth in FILES[:-1])
+    subprocess.run(["rm", "-rf", ws / "dd"], check=True)
+
+
+@BOTH
+def test_a_deep_tree_does_not_exhaust_a_search(ripgrep, ctx, deep) -> None:
+    assert found(ctx, ripgrep, pattern="x") == [(path, 1) for path in deep]
+
+
+def test_a_deep_tree_does_not_exhaust_a_listing(ctx, deep) -> None:
+    assert sorted(search_tools.glob({"pattern": "**/f"}, ctx)["data"]["paths"]) == deep
 
 
 @pytest.mark.parametrize(
