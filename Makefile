@@ -1,8 +1,14 @@
-.PHONY: setup fmt lint test check bench bench-docs clean
+.PHONY: setup fmt lint quick test check bench bench-docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
 BACKENDS ?= bubblewrap $(if $(filter 0,$(shell id -u)),docker)
+
+# Half of the time of a test that starts sandboxes is waiting, so there are two processes for each processor.
+WORKERS ?= $(shell expr 2 '*' $$(nproc))
+# What is compiled once serves every process, whatever the environment says. A group of tests stays with one worker.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
+QUICK := decide spec config approvals artefacts runner test_explain.py test_settings.py
 
 setup: ## make .venv with everything that development needs
 	@scripts/bootstrap dev
@@ -17,9 +23,13 @@ lint: setup ## ruff, mypy --strict, import-linter
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
 
-test: setup ## every test, with coverage
+quick: setup ## the decisions, the runner and one real sandbox: without root, without an engine, within a minute
+	$(PYTEST) $(QUICK:%=tests/unit/%) tests/live/test_smoke.py
+
+test: setup ## every test that this machine can run, with coverage
 	scripts/test-machine $(BACKENDS)
-	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine $(PYTHON) -m pytest --cov --cov-report=term
+	PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q src
+	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine env $(PYTEST) --cov --cov-report=term
 
 check: lint test ## all of the above
 
