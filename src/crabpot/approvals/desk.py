@@ -182,6 +182,9 @@ class Desk:
         if self._closing:
             # It was being stored while the others were denied.
             self.answer(waiting.request.id, _ENDING)
+        # Somebody may have answered as soon as it was stored, before anybody waited.
+        for answered in await asyncio.to_thread(self.store.answered, [waiting.request.id]):
+            self._heard(answered)
         for one in self._attached:
             self._ask(waiting, one)
         self._look()

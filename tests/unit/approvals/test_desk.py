@@ -79,6 +79,21 @@ async def test_the_first_requests_of_a_gateway_may_come_at_once(desk, a_request)
             assert all(answer.allowed for answer in await asyncio.gather(*deciding))
 
 
+async def test_an_answer_that_comes_as_soon_as_the_request_is_stored_is_heard(desk, a_request, monkeypatch):
+    async with desk(Waits()) as made:
+        add = made.store.add
+
+        def add_and_answer(request):
+            add(request)
+            assert made.answer(request.id, YES)
+
+        monkeypatch.setattr(made.store, "add", add_and_answer)
+        # The first look finds a change in any case.
+        made.store.changed()
+        async with asyncio.timeout(20):
+            assert (await made.decide(a_request())).allowed
+
+
 async def test_the_deadline_is_a_denial_of_its_own_code(desk, a_request):
     async with desk(Waits()) as made:
         request = a_request(deadline=time.time() + 0.05)
