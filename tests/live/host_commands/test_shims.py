@@ -6,9 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-import tempfile
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +16,11 @@ from crabpot.approvals.requests import Answer
 from crabpot.audit.reading import AuditReader
 from crabpot.host_commands.shims import AT_ONCE
 from tests.support import sshd
-from tests.support.backends import skip_or_fail
+from tests.support.backends import engine_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from crabpot.approvals.requests import Request
     from crabpot.model import ToolResult
@@ -63,24 +62,10 @@ class Desk:
         made.chmod(0o755)
 
 
-def engine() -> None:
-    if not os.environ.get("DOCKER_HOST", "").startswith("unix://"):
-        skip_or_fail("docker", "DOCKER_HOST names no local engine")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Give a folder that the user of a sandbox can reach, and that nobody else writes."""
-    made = Path(tempfile.mkdtemp(prefix="crabpot-hosts-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
-
-
 @pytest.fixture(params=["bubblewrap", "docker"])
 def opened(request: pytest.FixtureRequest, folder: Path) -> Callable[..., Any]:
     if request.param == "docker":
-        engine()
+        engine_host()
 
     @asynccontextmanager
     async def make(commands: str = '["tool", "cat", "git"]', tools: str = "", sandbox: str = "") -> AsyncIterator[Desk]:

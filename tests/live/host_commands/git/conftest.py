@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import tempfile
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,23 +18,14 @@ from crabpot.host_commands.git.inside import Inside
 from crabpot.host_commands.git.outside import Bounds
 from crabpot.host_commands.git.prepared import GitContext
 from crabpot.model import Place
-from tests.support.backends import skip_or_fail
+from tests.support.backends import engine_host
+from tests.support.git import QUIET, host_git
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 SESSION = "agent:main:x"
-AS = ("-c", "user.name=n", "-c", "user.email=n@example.com", "-c", "init.defaultBranch=main")
-QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nowhere", "PATH": os.environ["PATH"]}
-
-
-def host_git(*words: str | Path, cwd: str | Path = "/") -> str:
-    """Run git on the host, as the test itself."""
-    done = subprocess.run(
-        ["git", *AS, *map(str, words)], cwd=cwd, env=QUIET, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 class Pot:
@@ -102,14 +90,6 @@ class Pot:
         return reply
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="crabpot-git-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
-
-
 @asynccontextmanager
 async def opened(folder: Path, backend: str) -> AsyncIterator[Pot]:
     workspace = folder / "ws"
@@ -136,8 +116,8 @@ def open_pot(folder: Path) -> Callable[[], Any]:
 
 @pytest.fixture(params=["bubblewrap", "docker"])
 def any_pot(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Any]:
-    if request.param == "docker" and not os.environ.get("DOCKER_HOST", "").startswith("unix://"):
-        skip_or_fail("docker", "DOCKER_HOST names no local engine")
+    if request.param == "docker":
+        engine_host()
     return lambda: opened(folder, request.param)
 
 

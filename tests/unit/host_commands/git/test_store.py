@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git import store
 from crabpot.host_commands.git.clock import Clock
+from tests.support.git import host_git
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +27,9 @@ async def made(state: Path, digest: str, *, size: int = 0, largest: int = LARGE)
                 file.truncate(size)
 
 
-async def test_git_takes_it_for_a_repository_and_nobody_else_can_look(tmp_path: Path, git: Any) -> None:
+async def test_git_takes_it_for_a_repository_and_nobody_else_can_look(tmp_path: Path) -> None:
     async with store.held(str(tmp_path), "x", Clock(limit_s=5), largest=LARGE) as own:
-        assert git("--git-dir", own.path, "rev-parse", "--is-bare-repository") == "true"
+        assert host_git("--git-dir", own.path, "rev-parse", "--is-bare-repository") == "true"
         assert os.listdir(own.path + "/objects/pack") == []
         for path in (own.path, own.empty, own.scratch, f"{tmp_path}/git"):
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
