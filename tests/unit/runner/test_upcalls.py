@@ -89,10 +89,10 @@ def test_nothing_more_is_taken_while_the_wire_is_congested(wire, upcalls):
     upcall = upcalls.open("connect", listener)
     wire.congested = True
     assert not upcall.has_room
-    upcalls.relieved()
+    upcalls.resume()
     assert listener.seen == []
     wire.congested = False
-    upcalls.relieved()
+    upcalls.resume()
     assert listener.seen == ["room"]
 
 
@@ -117,7 +117,7 @@ def test_one_that_was_dropped_is_silent_until_its_reply(wire, upcalls):
     upcall.consumed(WINDOW)
     upcalls.data({"op": "data", "up": "1", "stream": "stdout"}, b"late")
     upcalls.ack({"op": "ack", "up": "1", "n": 5}, 5)
-    upcalls.relieved()
+    upcalls.resume()
     upcalls.reply({"op": "reply", "up": "1"}, b"")
     assert listener.seen == []
     assert [header["op"] for header, _ in wire.frames] == ["upcall", "data", "drop"]

@@ -1,4 +1,4 @@
-"""The runner's start, its single thread, its wire, and the calls on it.
+"""The runner's start-up, its single thread, its wire, and the calls on it.
 
 May import: the standard library.
 Must never enter: what one tool does.

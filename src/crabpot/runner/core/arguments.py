@@ -1,4 +1,4 @@
-"""Checks the arguments of a tool call strictly, and says what would be right."""
+"""Check the arguments of a tool call strictly; errors say what would be right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def invalid(message: str) -> ToolError:
-    """The error of a call that was not written rightly."""
+    """Return the error for a malformed call."""
     return ToolError("invalid_arguments", message)
 
 
@@ -29,57 +29,57 @@ def _kind(value: object) -> str:
 
 
 def text(name: str, value: Any) -> str:
-    """Any text that is valid Unicode: a lone surrogate has no bytes to be written as."""
+    """Check for text that is valid Unicode: a lone surrogate has no bytes to be written as."""
     if type(value) is not str:
         raise invalid(f"{name} must be text, not {_kind(value)}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise invalid(f"{name} holds a lone surrogate, which is not valid Unicode") from None
+            raise invalid(f"{name} contains a lone surrogate, which is not valid Unicode") from None
     return value
 
 
 def path(name: str, value: Any) -> str:
-    """A path; surrogates U+DC80 to U+DCFF stand for the bytes of a name that is not UTF-8."""
+    """Check for a path; surrogates U+DC80 to U+DCFF stand for the bytes of a name that is not UTF-8."""
     if type(value) is not str:
         raise invalid(f"{name} must be a path as text, not {_kind(value)}")
     if not value:
         raise invalid(f'{name} is empty; the workspace itself is "."')
     if "\0" in value:
-        raise invalid(f"{name} holds a NUL byte, which no path can")
+        raise invalid(f"{name} contains a NUL byte, which no path can")
     if not value.isascii():
         try:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise invalid(f"{name} holds a lone surrogate, which is not valid Unicode") from None
+            raise invalid(f"{name} contains a lone surrogate, which is not valid Unicode") from None
     return value
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or false, and neither 1 nor "yes"."""
+    """Check for true or false; neither 1 nor "yes" will do."""
     if type(value) is not bool:
         raise invalid(f"{name} must be true or false, not {_kind(value)}")
     return value
 
 
 def whole(minimum: int, maximum: int = 2**63 - 1) -> Check:
-    """A whole number within bounds; true is not 1 here."""
+    """Return a check for a whole number within bounds; true does not count as 1."""
 
     def check(name: str, value: Any) -> int:
         if type(value) is not int:
             raise invalid(f"{name} must be a whole number, not {_kind(value)}")
         if value < minimum:
-            raise invalid(f"{name} is {value}; the least is {minimum}")
+            raise invalid(f"{name} is {value}; the minimum is {minimum}")
         if value > maximum:
-            raise invalid(f"{name} is {value}; the most is {maximum}")
+            raise invalid(f"{name} is {value}; the maximum is {maximum}")
         return value
 
     return check
 
 
 def choice(*options: str) -> Check:
-    """One of a few words."""
+    """Return a check for one of a few words."""
 
     def check(name: str, value: Any) -> str:
         if type(value) is not str or value not in options:
@@ -90,7 +90,7 @@ def choice(*options: str) -> Check:
 
 
 def take(tool: str, args: Any, required: Mapping[str, Check], optional: Mapping[str, Check]) -> dict[str, Any]:
-    """The checked arguments, each optional one present as None when it was left out or null."""
+    """Return the checked arguments; an optional one that is missing or null is None."""
     if type(args) is not dict:
         raise invalid(f"the arguments of {tool} must be an object, not {_kind(args)}")
     for name in args:

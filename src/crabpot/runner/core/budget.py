@@ -1,4 +1,4 @@
-"""How much a result may hold: a frame's line is capped, and a result that does not fit into it would be lost whole."""
+"""How much a result may contain: a frame's line is capped, and a result that does not fit would be lost whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _PER_ITEM = 100  # names of fields, numbers, punctuation
 
 
 class Budget:
-    """Counts what the items of a result will take as JSON, rather too much than too little."""
+    """Counts how many bytes the items of a result will take as JSON, erring on the high side."""
 
     __slots__ = ("_left",)
 
@@ -15,7 +15,7 @@ class Budget:
         self._left = RESULT_LIMIT
 
     def take(self, *texts: str) -> bool:
-        """Makes room for one more item; False when there is none."""
+        """Reserve room for one more item; return False if there is none."""
         self._left -= _PER_ITEM + sum(map(_json_size, texts))
         return self._left >= 0
 

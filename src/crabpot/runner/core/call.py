@@ -1,4 +1,4 @@
-"""One call of the gateway: its arguments, its flow of bytes in both directions, and its single answer."""
+"""One call from the gateway: its arguments, its flow of bytes in both directions, and its single answer."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ if TYPE_CHECKING:
 
     from .wire import Wire
 
-# More text than this goes ahead of the result as output frames: escaped into JSON it may grow sixfold, beyond a line.
+# Longer text is sent ahead of the result as output frames: escaped into JSON it may grow sixfold, beyond a line.
 _TEXT_IN_RESULT = 128 << 10
 _MAX_ID = 64
 
 
 class Job:
-    """What goes on with a call after the frame that started it. A kind of job takes up what concerns it."""
+    """The work of a call after the frame that started it. Each kind of job overrides the events that concern it."""
 
     def cancel(self) -> None:
-        """Ends the call with the code `cancelled`."""
+        """End the call with the code `cancelled`."""
 
     def feed(self, data: bytes) -> None:
-        """Takes input of the call."""
+        """Take input of the call."""
 
     def feed_end(self) -> None:
-        """No more input comes."""
+        """Handle the end of the input."""
 
     def resize(self, rows: int, cols: int) -> None:
-        """The person's terminal has a new size."""
+        """Handle a new size of the person's terminal."""
 
     def signal(self, number: int) -> None:
-        """Somebody sent the command a signal."""
+        """Pass on a signal that somebody sent to the command."""
 
-    def relieved(self) -> None:
-        """There may be room again for what the call sends."""
+    def on_room(self) -> None:
+        """Continue, now that there may be room again for what the call sends."""
 
 
 class Call:
-    """Lives from its frame until its result is sent. `words` are those of a command, where its args were a list."""
+    """Lives from its frame until its result is sent. `words` is the argv of a command whose args were a list."""
 
     words: list[Any] | None = None
 
@@ -65,7 +65,7 @@ class Call:
         self._result: tuple[dict[str, Any], bytes] | None = None
 
     def check(self) -> None:
-        """Refuses what does not have the shape of a call."""
+        """Refuse what is not shaped like a call."""
         if type(self.args) is not dict:
             raise ToolError("invalid_arguments", "args is not an object")
         if type(self.tool) is not str:
@@ -78,22 +78,22 @@ class Call:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be sent now without keeping it here."""
+        """Return whether more can be sent now without buffering it here."""
         return self._unacknowledged + self._queued < WINDOW and not self._wire.congested
 
     def push(self, stream: str, data: bytes) -> None:
-        """Sends output as far as the window is open, and keeps the rest in order."""
+        """Send output as far as the window is open, and queue the rest in order."""
         if data:
             self._queue.append((stream, memoryview(data)))
             self._queued += len(data)
             self._send_queue()
 
     def acknowledged(self, size: int) -> None:
-        """The gateway took `size` bytes of output."""
+        """Note that the gateway took `size` bytes of output."""
         self._unacknowledged = max(0, self._unacknowledged - size)
         self._send_queue()
         if self.job is not None:
-            self.job.relieved()
+            self.job.on_room()
 
     def _send_queue(self) -> None:
         while self._queue and self._unacknowledged < WINDOW:
@@ -112,7 +112,7 @@ class Call:
     # --- input --------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """Input from the gateway, which may not run ahead of what was consumed by more than the window."""
+        """Take input from the gateway, which may not run ahead of what was consumed by more than the window."""
         if not self.input:
             raise FrameError("input for a call that takes none")
         self._received += len(data)
@@ -122,7 +122,7 @@ class Call:
             self.job.feed(data)
 
     def consumed(self, size: int) -> None:
-        """The tool took `size` bytes of input."""
+        """Note that the tool took `size` bytes of input."""
         self._consumed += size
         if self._consumed >= ACK_EVERY:
             self._wire.send({"op": "ack", "id": self.id, "n": self._consumed})
@@ -132,7 +132,7 @@ class Call:
     # --- the answer ---------------------------------------------------------------------------------------------
 
     def fail(self, error: ToolError) -> None:
-        """Answers that the call failed."""
+        """Answer that the call failed."""
         self.finish(error=error)
 
     def finish(  # noqa: PLR0913  # the fields of a result
@@ -146,7 +146,7 @@ class Call:
         data: object = None,
         payload: bytes = b"",
     ) -> None:
-        """Answers the call, once; after all of its output, however long the gateway takes to read that."""
+        """Answer the call, once, and after all of its output, however long the gateway takes to read it."""
         if self.stream or len(stdout) + len(stderr) > _TEXT_IN_RESULT:
             self.push("stdout", stdout)
             self.push("stderr", stderr)
@@ -168,7 +168,7 @@ class Call:
             self._answer(header, payload)
 
     def cancel(self) -> None:
-        """Ends the call early; one that only waits for its output to be read is answered without it."""
+        """End the call early; one that only waits for its output to be read is answered without it."""
         if self.job is not None:
             self.job.cancel()
         elif self._result is not None:

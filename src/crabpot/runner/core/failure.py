@@ -1,4 +1,4 @@
-"""The one way in which a tool says that it failed: a code of the wire and a sentence for the person who reads it."""
+"""How every tool reports failure: a code of the wire and a sentence for the person who reads it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ToolError(Exception):
 
 
 def from_os_error(error: OSError, what: str) -> ToolError:
-    """The kernel's refusal in the words of the wire; what no code stands for is `internal`."""
+    """Return the kernel's refusal as an error of the wire; one without a code of its own is `internal`."""
     code = _CODES.get(error.errno or 0, "internal")
     return ToolError(code, "%s: %s" % (what, error.strerror or error))
 
 
 def as_tool_error(error: Exception) -> ToolError:
-    """Whatever a tool raised, as an answer: a fault of one call must not end the others."""
+    """Return whatever a tool raised as an answer: one call's fault must not end the others."""
     if isinstance(error, ToolError):
         return error
     if isinstance(error, OSError):
@@ -48,7 +48,7 @@ def as_tool_error(error: Exception) -> ToolError:
 
 
 def encode_text(text: str, name: str) -> bytes:
-    """Text of a call as bytes; names that are not UTF-8 travel as lone surrogates, and come out as they went in."""
+    """Encode text of a call; names that are not UTF-8 travel as lone surrogates and come out unchanged."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Tools that run in a forked child: searches, which a hostile pattern or tree could make endless."""
+"""Tools that run in a forked child: searches, which a hostile pattern or tree could keep running for ever."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _READ_SIZE = 256 << 10
 
 
 class Forked(Job):
-    """A call whose answer comes as one frame through a pipe. Nothing in there needs tidying up: it is just killed."""
+    """A call whose answer comes as one frame through a pipe. The child needs no cleanup: it is simply killed."""
 
     def __init__(self, call: Call, runner: Runner, name: str) -> None:
         self._call = call
         self._loop = runner.loop
         self._error: ToolError | None = None
         self._answer = bytearray()
-        # Looked up before the fork, so that the import is there for the next call as well.
+        # Looked up before the fork, so that the next call finds it imported too.
         function, context = runner.tools.function(name), runner.context
         reader, writer = posix.pipe2(posix.O_CLOEXEC)
         try:
@@ -77,7 +77,7 @@ class Forked(Job):
             pass
 
     def cancel(self) -> None:
-        """Ends the search."""
+        """End the search."""
         self._end(ToolError("cancelled", "the call was cancelled"))
 
     def _timed_out(self) -> None:

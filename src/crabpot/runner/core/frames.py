@@ -1,7 +1,7 @@
-"""The frames of the wire, for both of its ends: one line of JSON and, where it says `"bytes": n`, n raw bytes.
+"""The frames of the wire, for both ends: one line of JSON and, where it says `"bytes": n`, n raw bytes.
 
-Either end may be fed by an attacker, so that whatever is no frame, or larger than a frame may be, is a FrameError, and
-the work done for a stream stays in proportion to its length, however it is cut into reads.
+Either end may be fed by an attacker: anything that is not a frame, or is larger than a frame may be, is a FrameError,
+and the work done for a stream stays proportional to its length, however it is cut into reads.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 MAX_LINE = 1 << 20
 MAX_PAYLOAD = 1 << 20
-# How much one side may send of a call's output, or input, before the other has said that it took it.
+# How much one side may send of a call's output, or input, before the other acknowledges it.
 WINDOW = 1 << 20
-# The receiver says so once it took this much.
+# The receiver acknowledges once it took this much.
 ACK_EVERY = 64 << 10
-# An upcall is begun by whatever runs inside, so that what it can make the gateway hold is less: a quarter, and of
-# so many at once.
+# An upcall is begun by whatever runs inside, so it can make the gateway hold less: a quarter, and only so many at
+# once.
 UPCALL_WINDOW = 256 << 10
 MAX_UPCALLS = 256
-# What it begins with is raw bytes, which take as much memory as they are long: the words of a host command.
+# An upcall begins with raw bytes, which take as much memory as they are long: the argv of a host command.
 MAX_QUESTION = 136 << 10
 
 _MAX_DIGITS = 20
 
 
 class FrameError(Exception):
-    """What came is not a frame. Nothing that follows it on the stream can be trusted."""
+    """What came is not a frame. Nothing after it on the stream can be trusted."""
 
 
 def _refuse_constant(name: str) -> float:
@@ -43,13 +43,13 @@ def _parse_int(digits: str) -> int:
 
 def _parse_float(digits: str) -> float:
     value = float(digits)
-    if value - value != 0:  # 1e999 reads as infinity, and infinity as a time limit is none.
+    if value - value != 0:  # 1e999 reads as infinity, and an infinite time limit is no limit.
         raise ValueError("a number out of range")
     return value
 
 
 class _ScannerContext:
-    """What the C scanner of `_json` asks of its decoder."""
+    """What the C scanner of `_json` needs from its decoder."""
 
     strict = True
     object_hook = None
@@ -64,8 +64,8 @@ def _unserialisable(value: object) -> object:
 
 
 def _c_codec() -> tuple[Callable[[str, int], tuple[Any, int]], Callable[[Any], str]]:
-    # `json` imports `re` and `enum`, which is a tenth of the runner's whole start; the C half alone is free. It is
-    # private to CPython, so that it is tried before it is trusted.
+    # `json` imports `re` and `enum`, a tenth of the runner's whole start-up; its C half alone is free. That half is
+    # private to CPython, so it is tested before it is trusted.
     import _json  # noqa: PLC0415
 
     context: Any = _ScannerContext()
@@ -99,7 +99,7 @@ except (ImportError, AttributeError, TypeError):
 
 
 def encode_header(header: dict[str, Any], payload_size: int = 0) -> bytes:
-    """The line of a frame. It is ASCII, so that lone surrogates (names that are not UTF-8) survive the way."""
+    """Return the line of a frame. It is ASCII, so lone surrogates (names that are not UTF-8) survive the trip."""
     if payload_size:
         header = {**header, "bytes": payload_size}
     try:
@@ -107,14 +107,14 @@ def encode_header(header: dict[str, Any], payload_size: int = 0) -> bytes:
     except (ValueError, TypeError, RecursionError) as error:
         raise FrameError("not sent: %s" % error) from error
     if len(line) > MAX_LINE:
-        raise FrameError("not sent: a line of %d bytes, the most is %d" % (len(line), MAX_LINE))
+        raise FrameError("not sent: a line of %d bytes, the maximum is %d" % (len(line), MAX_LINE))
     if payload_size > MAX_PAYLOAD:
-        raise FrameError("not sent: a payload of %d bytes, the most is %d" % (payload_size, MAX_PAYLOAD))
+        raise FrameError("not sent: a payload of %d bytes, the maximum is %d" % (payload_size, MAX_PAYLOAD))
     return line
 
 
 def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
-    """A whole frame, ready to send."""
+    """Return a whole frame, ready to send."""
     return encode_header(header, len(payload)) + payload
 
 
@@ -122,7 +122,7 @@ def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
     try:
         text = line.decode("utf-8")
         header, end = _scan(text, 0)
-    # SystemError: CPython's scanner fails without an exception where `json.decoder`, which has it, was never imported.
+    # SystemError: CPython's scanner fails without an exception if `json.decoder`, which defines it, was never imported.
     except (ValueError, StopIteration, RecursionError, SystemError) as error:
         raise FrameError("a line that is not JSON") from error
     if text[end:].strip(" \t\r"):
@@ -136,10 +136,10 @@ def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. After a FrameError it gives nothing more."""
+    """Cuts a byte stream into frames. After a FrameError it returns nothing more."""
 
     def __init__(self, admit: Callable[[bytearray], None] | None = None) -> None:
-        # Sees each line before it is parsed: what JSON says in a byte may take seventy of memory.
+        # Called with each line before it is parsed: one byte of JSON may take seventy bytes of memory.
         self._admit = admit
         self._buffer = bytearray()
         self._scanned = 0
@@ -149,11 +149,11 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun that is not complete."""
+        """Return whether an incomplete frame has begun."""
         return bool(self._buffer) or self._header is not None
 
     def feed(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
-        """The frames that `data` completes, in order."""
+        """Return the frames that `data` completes, in order."""
         if self._broken:
             raise FrameError("the stream is broken")
         self._broken = True
@@ -186,7 +186,7 @@ class FrameReader:
                 break
             payload = b""
             if end > start:
-                with memoryview(buffer) as view:  # One copy, where a slice of the buffer itself would make two.
+                with memoryview(buffer) as view:  # One copy; a slice of the buffer itself would make two.
                     payload = bytes(view[start:end])
             frames.append((self._header, payload))
             self._header = None

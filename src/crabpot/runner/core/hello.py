@@ -1,9 +1,10 @@
-"""The first frame of the wire: what this sandbox is, checked and put into force."""
+"""The first frame of the wire and its answer: what this sandbox is, validated and applied."""
 
 from __future__ import annotations
 
 import posix
 import resource
+import sys
 
 from .frames import FrameError
 
@@ -18,7 +19,7 @@ _PORTS = 1 << 16
 
 
 class Hello:
-    """The constants of this runner's life."""
+    """The constants of this runner's lifetime."""
 
     __slots__ = (
         "contained",
@@ -40,12 +41,12 @@ class Hello:
             raise FrameError("the first frame is not hello")
         self.workspace: str = _path(header.get("workspace"), "workspace")
         self.roots: tuple[str, ...] = tuple(_path(root, "roots") for root in _list(header.get("roots"), "roots"))
-        # Nothing on the host, but where git works on a repository of the gateway's own.
+        # Not on the host, except where git works on a repository of the gateway's own.
         writable = header.get("writable")
         self.writable: tuple[str, ...] = (
             () if writable is None else tuple(_path(one, "writable") for one in _list(writable, "writable"))
         )
-        # All files, unless some are listed: then the others can be found, but not be read.
+        # All files, unless some are listed: then the others can be found, but not read.
         readable = header.get("readable")
         self.readable: tuple[str, ...] | None = (
             None if readable is None else tuple(_path(one, "readable") for one in _list(readable, "readable"))
@@ -68,8 +69,8 @@ class Hello:
         self.shims = bool(header.get("shims"))
         if type(header.get("contained")) is not bool:
             raise FrameError("hello: contained is not a boolean")
-        # A contained runner signals everything in sight. Inside a sandbox it is pid 1 or that one's child; where it is
-        # neither, there are processes in sight that are not its own, whatever hello says.
+        # A contained runner signals every visible process. Inside a sandbox it is pid 1 or a child of pid 1; if it is
+        # neither, there are visible processes that are not its own, whatever hello says.
         self.contained: bool = header["contained"] and 1 in (posix.getpid(), posix.getppid())
 
 
@@ -81,8 +82,20 @@ _RLIMITS = {
 }
 
 
+def ready() -> dict[str, Any]:
+    """Return the answer to hello."""
+    version = "%d.%d.%d" % sys.version_info[:3]
+    return {
+        "op": "ready",
+        "protocol": PROTOCOL,
+        "pid": posix.getpid(),
+        "python": version,
+        "uid": posix.getuid(),
+    }
+
+
 def apply_limits(hello: Hello) -> None:
-    """Limits the runner itself, before there is any child: all of them inherit it, and none can raise it again."""
+    """Limit the runner itself, before it has any child: all children inherit the limits and none can raise them."""
     wanted = [(which, hello.limits[name]) for name, which in _RLIMITS.items()]
     for which, limit in [*wanted, (resource.RLIMIT_CORE, 0)]:
         if limit is not None:
@@ -92,7 +105,7 @@ def apply_limits(hello: Hello) -> None:
 
 
 def environment(value: object) -> dict[bytes, bytes]:
-    """An environment as the kernel takes it."""
+    """Return an environment as the kernel takes it."""
     if type(value) is not dict:
         raise FrameError("env is not an object")
     result = {}
@@ -106,7 +119,7 @@ def environment(value: object) -> dict[bytes, bytes]:
 
 def _list(value: object, name: str) -> list[object]:
     if type(value) is not list or not value:
-        raise FrameError("hello: %s is not a list with something in it" % name)
+        raise FrameError("hello: %s is not a non-empty list" % name)
     return value
 
 

@@ -1,7 +1,7 @@
-"""Landlock, Linux 5.13: a second wall around files, which the runner puts up around itself and all that it starts.
+"""Landlock, Linux 5.13: a second wall around files, which the runner builds around itself and all that it starts.
 
-Were a mount ever writable that should not be, this still holds. Processes within it cannot mount, and from its sixth
-version on they reach no abstract socket and signal no process that is not within it too, whatever network they share.
+If a mount were ever writable that should not be, this still holds. Processes within it cannot mount, and from ABI
+version 6 on they reach no abstract socket and signal no process outside it, whatever network they share.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _O_PATH = 0o10000000
 _KIND, _FOLDER = 0o170000, 0o040000
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-# Removing, and making of every kind but devices: bits 4 to 12 without MAKE_CHAR and MAKE_BLOCK.
+# Removing, and creating everything but devices: bits 4 to 12 without MAKE_CHAR and MAKE_BLOCK.
 _CHANGE_DIR = 0b1_0111_1011_0000
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _SCOPES = 0b11
-# Before the second, nothing may be renamed from one folder to another: no git, no editor works.
+# Before version 2, nothing can be renamed from one folder to another: no git and no editor works.
 OLDEST, _WITH_TRUNCATE, _WITH_NETWORK, _WITH_IOCTL, WITH_SCOPES = 2, 3, 4, 5, 6
-# To bind and to connect TCP sockets.
+# Binding and connecting TCP sockets.
 _TCP = 0b11
 
 
 def version() -> int:
-    """Which version of the interface this kernel offers; 0 where there is none, or a filter says so."""
+    """Return the ABI version that this kernel offers; 0 if there is none, or a filter hides it."""
     found = _syscall()(_CREATE_RULESET, None, 0, _CREATE_VERSION)
     return max(0, found)
 
@@ -44,12 +44,12 @@ def confine(
     run_written: bool = True,
     offline: bool = False,
 ) -> int:
-    """Makes everything read-only but what lies beneath these; gives the version used, 0 where there is none.
+    """Make everything read-only except below `writable`; return the ABI version used, 0 if there is none.
 
-    What lies beneath no list is out of reach; beneath `walkable`, folders can be listed and programs run, but no file
-    read. With `run_written` false, what can be written cannot be run. `offline` also ends TCP, from version 4 on.
+    What is below none of the lists is unreachable; below `walkable`, folders can be listed and programs run, but files
+    not read. With `run_written` false, what can be written cannot be run. `offline` also blocks TCP, from version 4 on.
 
-    Needs no-new-privileges, and cannot be undone. What fails once it has begun is an OSError: half a wall is none.
+    Requires no-new-privileges, and cannot be undone. A failure after it began is an OSError: half a wall is none.
     """
     offered = version()
     if offered < OLDEST:
@@ -102,8 +102,8 @@ def _checked(result: int) -> int:
 
 
 def _syscall() -> Callable[..., int]:
-    """syscall(2), which gives a negative error where it fails."""
-    # `ctypes` takes 3 ms and more to import, the extension module beneath it 0.4 ms.
+    """Return syscall(2), which returns a negative error where it fails."""
+    # Importing `ctypes` takes 3 ms and more, the extension module beneath it 0.4 ms.
     import _ctypes  # noqa: PLC0415
 
     class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001

@@ -1,6 +1,6 @@
 """The single thread of the runner: waits for descriptors, signals and deadlines, and owns the descriptors of its calls.
 
-`posix` instead of `os`, here and beside: `os` brings eight modules along, and the runner has to start in milliseconds.
+`posix` instead of `os`, here and elsewhere: `os` imports eight more modules, and the runner must start in milliseconds.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ WRITE = select.EPOLLOUT
 
 
 def _note_signal(_number: int, _frame: object) -> None:
-    """Only there so that Python installs its C handler, which writes the number to the wake-up pipe."""
+    """Do nothing: it exists so that Python installs its C handler, which writes the number to the wake-up pipe."""
 
 
 class Loop:
     """Level-triggered: a callback that leaves something unread is simply called again.
 
-    A callback may come for a descriptor that was closed and given out anew since the kernel reported it, so that all of
-    them work on non-blocking descriptors and take "nothing there" for an answer.
+    A callback may run for a descriptor that was closed and reused since the kernel reported it, so all of them work on
+    non-blocking descriptors and accept that there is nothing to read.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Loop:
         self._running = True
 
     def own(self, fd: int) -> int:
-        """Makes `fd` one that a forked child must not keep: it would hold other calls' pipes open."""
+        """Mark `fd` as one that a forked child must not keep: it would hold other calls' pipes open."""
         self._fds.add(fd)
         return fd
 
     def watch(self, fd: int, mask: int, callback: Callable[[], None]) -> None:
-        """Calls `callback` whenever `fd` is ready for `mask`, or broken."""
+        """Call `callback` whenever `fd` is ready for `mask`, or broken."""
         if fd in self._callbacks:
             self._epoll.modify(fd, mask)
         else:
@@ -53,34 +53,34 @@ class Loop:
         self._callbacks[fd] = callback
 
     def unwatch(self, fd: int) -> None:
-        """Leaves `fd` alone, also when it hangs up."""
+        """Stop watching `fd`, also for a hang-up."""
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def close(self, fd: int) -> None:
-        """Closes `fd`; by name in epoll too, which otherwise goes on reporting what a forked child still holds."""
+        """Close `fd`, and remove it from epoll, which otherwise keeps reporting what a forked child still holds."""
         self.unwatch(fd)
         self._fds.discard(fd)
         posix.close(fd)
 
     def close_soon(self, fd: int) -> None:
-        """Closes `fd` at the end of this round: after an answer that would otherwise wait for it."""
+        """Close `fd` at the end of this round: after an answer that would otherwise wait for it."""
         self._closing.append(fd)
 
     def set_timer(self, key: object, delay_s: float, callback: Callable[[], None]) -> None:
-        """Calls `callback` once after `delay_s`; a key has one timer, the last one set."""
+        """Call `callback` once after `delay_s`; a key has one timer, the last one set."""
         self._timers[key] = (monotonic() + delay_s, callback)
 
     def clear_timer(self, key: object) -> None:
-        """Forgets the timer of `key`, if it has one."""
+        """Clear the timer of `key`, if it has one."""
         self._timers.pop(key, None)
 
     def soon(self, key: object, callback: Callable[[], None]) -> None:
-        """Calls `callback` once at the end of this round: however often it was asked for, and after all events."""
+        """Call `callback` once at the end of this round, after all events, however often it was requested."""
         self._soon[key] = callback
 
     def catch(self, signals: tuple[int, ...], on_signal: Callable[[bytes], None]) -> None:
-        """Hands the numbers of arriving signals to `on_signal`, in a round of the loop and never between two lines."""
+        """Hand the numbers of arriving signals to `on_signal`, in a round of the loop and never between two lines."""
         reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
         self.own(writer)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -96,11 +96,11 @@ class Loop:
         self.watch(self.own(reader), READ, arrived)
 
     def stop(self) -> None:
-        """Ends run() after this round."""
+        """End run() after this round."""
         self._running = False
 
     def run(self) -> None:
-        """Rounds until stop()."""
+        """Run rounds until stop()."""
         poll, callbacks, timers = self._epoll.poll, self._callbacks, self._timers
         while self._running:
             timeout_s = -1.0
@@ -130,7 +130,7 @@ class Loop:
                 callback()
 
     def abandon(self) -> None:
-        """In a forked child: lets go of all that belongs to the parent's calls."""
+        """Release, in a forked child, all that belongs to the parent's calls."""
         signal.set_wakeup_fd(-1)
         self._epoll.close()
         for fd in self._fds:

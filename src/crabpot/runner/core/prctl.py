@@ -1,4 +1,4 @@
-"""What the runner asks of the kernel for itself through prctl(2), which the standard library does not offer."""
+"""The runner's own settings by prctl(2), which the standard library does not offer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def shield_and_adopt() -> None:
-    """Shields this process from its own children, and makes it the parent of every orphan below it.
+    """Shield this process from its own children, and make it the parent of every orphan below it.
 
-    Not dumpable: what runs here shares the runner's uid, and could otherwise open its memory and descriptors in /proc.
-    Subreaper: a grandchild that double-forked comes back to the runner instead of going to pid 1, so that waitpid alone
-    says whether anything is left of a call. Pid 1 is that parent anyway, and gVisor knows no other.
+    Not dumpable: what runs here has the runner's uid, and could otherwise open its memory and descriptors in /proc.
+    Subreaper: a grandchild that double-forked comes back to the runner instead of going to pid 1, so waitpid alone
+    tells whether anything is left of a call. Pid 1 is that parent anyway, and gVisor supports no other.
     """
     for option, value in ((_PR_SET_DUMPABLE, 0), (_PR_SET_CHILD_SUBREAPER, 1)):
         if not _set(option, value) and not (option == _PR_SET_CHILD_SUBREAPER and posix.getpid() == 1):
@@ -22,13 +22,13 @@ def shield_and_adopt() -> None:
 
 
 def forbid_privileges() -> None:
-    """No program that this process starts gains anything by being setuid; what Landlock asks for first."""
+    """Keep programs that this process starts from gaining privileges by setuid; Landlock requires it first."""
     if not _set(_PR_SET_NO_NEW_PRIVS, 1):
         raise OSError("prctl(%d) was refused" % _PR_SET_NO_NEW_PRIVS)
 
 
 def _set(option: int, value: int) -> bool:
-    # `ctypes` takes 3 ms and more to import, the extension module beneath it 0.4 ms.
+    # Importing `ctypes` takes 3 ms and more, the extension module beneath it 0.4 ms.
     import _ctypes  # noqa: PLC0415
 
     class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import posix
-import sys
 
 from ..exec import shell
 from ..exec.reaper import Reaper
 from ..upcalls.outgoing import Upcalls
+from . import startup
 from .call import Call
 from .failure import ToolError, as_tool_error
 from .frames import FrameError
-from .hello import PROTOCOL, Hello, apply_limits
+from .hello import Hello, apply_limits, ready
 from .landlock import confine
 from .loop import Loop
 from .prctl import forbid_privileges, shield_and_adopt
@@ -25,21 +25,8 @@ if TYPE_CHECKING:
 
     from ..exec.process import Processes
 
-_STDERR = 2
 _PASSED_ON = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-def ready() -> dict[str, Any]:
-    """The answer to hello."""
-    version = "%d.%d.%d" % sys.version_info[:3]
-    return {
-        "op": "ready",
-        "protocol": PROTOCOL,
-        "pid": posix.getpid(),
-        "python": version,
-        "uid": posix.getuid(),
-    }
 
 
 class Runner:
@@ -57,7 +44,7 @@ class Runner:
         self._context: Any = None
         self._processes: Processes | None = None
         self._wire = kind(self.loop, reader, writer, self._greet)
-        self._wire.on_relief = self._relieve
+        self._wire.on_room = self._resume
         self.upcalls = Upcalls(self._wire)
         self._operations: dict[str, Callable[[dict[str, Any], bytes], None]] = {
             "input": self._input,
@@ -71,14 +58,14 @@ class Runner:
 
     @property
     def context(self) -> Any:
-        """What the file tools know of the sandbox; made when the first of them is called."""
+        """Return what the file tools know of the sandbox; made when the first of them is called."""
         if self._context is None:
             self._context = self.tools.context(self.hello.workspace, self.hello.roots)
         return self._context
 
     @property
     def processes(self) -> Processes:
-        """The commands in the background; most sandboxes never have one."""
+        """Return the background commands; most sandboxes never have one."""
         if self._processes is None:
             from ..exec.process import Processes  # noqa: PLC0415
 
@@ -86,7 +73,7 @@ class Runner:
         return self._processes
 
     def run(self) -> str:
-        """Serves until the stream ends, then ends all that was started; what was wrong with the stream, or nothing."""
+        """Serve until the stream ends, then end all that was started; return what was wrong with the stream, or ""."""
         try:
             self.loop.run()
         finally:
@@ -97,7 +84,7 @@ class Runner:
     # --- frames -------------------------------------------------------------------------------------------------
 
     def _greet(self, header: dict[str, Any], _payload: bytes) -> None:
-        # Not before it is greeted, so that a gateway of the same user can look at what is mounted; nothing runs yet.
+        # Not before hello, so that a gateway of the same user can look at what is mounted; nothing runs yet.
         shield_and_adopt()
         self.hello = Hello(header)
         apply_limits(self.hello)
@@ -138,17 +125,17 @@ class Runner:
             self._wire.lose("")
         self.reaper.collect()
 
-    def _relieve(self) -> None:
+    def _resume(self) -> None:
         for call in list(self._calls.values()):
             if call.job is not None:
-                call.job.relieved()
-        self.upcalls.relieved()
+                call.job.on_room()
+        self.upcalls.resume()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
     def _start(self, call: Call) -> None:
         if call.id in self._calls:
-            # Answered as a call of its own, so that the one that is under way keeps its place.
+            # Answered as a call of its own, so that the one under way keeps its id.
             Call({"id": call.id}, self._wire, lambda _: None).fail(
                 ToolError("invalid_arguments", "a call with this id is under way")
             )
@@ -191,7 +178,7 @@ class Runner:
         del self._calls[call.id]
 
     def _find(self, header: dict[str, Any]) -> Call | None:
-        """The call of a frame, or None: what was sent before the gateway knew of its end is no mistake."""
+        """Return the call of a frame, or None: a frame may cross the answer that ended its call."""
         call_id = header.get("id")
         if type(call_id) is not str:
             raise FrameError("an operation without an id")
@@ -215,7 +202,7 @@ class Runner:
         call = self._find(header)
         rows, cols = header.get("rows"), header.get("cols")
         if not (shell.is_side(rows) and shell.is_side(cols)):
-            raise FrameError("a terminal size that is none")
+            raise FrameError("not a terminal size")
         if call is not None and call.job is not None:
             call.job.resize(rows, cols)  # type: ignore[arg-type]
 
@@ -240,47 +227,15 @@ class Runner:
             call.acknowledged(size)
 
 
-def _take_wire(argv: list[str]) -> tuple[int, int]:
-    """The two directions of the wire, as descriptors that no child inherits; all others that came along are closed."""
-    if argv and not (argv[1:] and "".join(argv[1:]).isdigit()):
-        raise SystemExit("usage: runner [--fd N]")
-    null = 0
-    while null <= _STDERR:  # 0 to 2 are taken first, so that the pipes of children come to lie above them.
-        null = posix.open("/dev/null", posix.O_RDWR)
-    reader, writer = (posix.dup(int(argv[1])) for _ in "rw") if argv else (posix.dup(0), posix.dup(1))
-    for fd in (0, 1):  # What prints must not print into the wire.
-        posix.dup2(null, fd)
-    close_all_but(reader, writer)
-    return reader, writer
-
-
-def close_all_but(*kept: int) -> None:
-    """Closes what came along, except for standard input and output and `kept`."""
-    for name in posix.listdir("/proc/self/fd"):
-        if int(name) > _STDERR and int(name) not in kept:
-            try:
-                posix.close(int(name))
-            except OSError:
-                continue  # The one that the listing itself used.
-
-
-def prepare_process() -> None:
-    """Makes this process fit to start others: signals are as they should be."""
-    for number in range(1, signal.NSIG):
-        if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
 def main(argv: list[str], tools: Tools | None = None) -> int:
-    """The program."""
+    """Run the program."""
     if argv and argv[0] != "--fd":
         from ..socket import listening  # noqa: PLC0415
 
         return listening.main(argv)
-    reader, writer = _take_wire(argv)
-    prepare_process()
+    reader, writer = startup.take_wire(argv)
+    startup.reset_signals()
     reason = Runner(reader, writer, tools or Tools()).run()
     if reason:
-        posix.write(_STDERR, b"crabpot runner: %s\n" % reason.encode("utf-8", "replace"))
+        posix.write(2, b"crabpot runner: %s\n" % reason.encode("utf-8", "replace"))
     return 1 if reason else 0

@@ -12,7 +12,7 @@ __all__ = ["name_of", "signal"]
 
 
 def name_of(number: int) -> str:
-    """SIGKILL for 9."""
+    """Return the name of a signal: SIGKILL for 9."""
     # Two numbers have a second, older name (SIGCLD, SIGPOLL).
     for name in ("SIGCHLD", "SIGIO", *dir(signal)):
         if name.startswith("SIG") and not name.startswith("SIG_") and getattr(signal, name, None) == number:

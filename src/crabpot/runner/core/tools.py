@@ -1,4 +1,4 @@
-"""Which tools there are and how each of them runs. The modules behind them are imported when first used."""
+"""The table of tools and how each runs. The modules behind them are imported when first used."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ if TYPE_CHECKING:
     Function = Callable[[dict[str, Any], Any], dict[str, Any]]
 
     class Writer(Protocol):
-        """Takes the content of a file piece by piece; it is there whole after `commit`, and not at all before."""
+        """Takes the content of a file piece by piece; the file appears whole after `commit`, and not at all before."""
 
         def write(self, data: bytes) -> object:
-            """The next piece."""
+            """Add the next piece."""
 
         def commit(self) -> dict[str, Any]:
-            """All of it has come: what the tool says about the file."""
+            """Finish the file; return what the tool says about it."""
             ...
 
         def abort(self) -> None:
-            """No more comes."""
+            """Give the file up."""
 
 
 class Tools:
-    """The tools of every sandbox. Another table in its place is how the server is tested by itself."""
+    """The tools of every sandbox. Tests of the server pass another table in its place."""
 
-    # Short, so that they run between two rounds of the loop.
+    # Short, so they run between two rounds of the loop.
     inline: tuple[str, ...] = ("read", "write", "edit", "ls", "apply_patch")
-    # May take for ever (a pattern that backtracks, a huge folder), so that they run in a process that can be ended.
+    # May run for ever (a pattern that backtracks, a huge folder), so they run in a process that can be killed.
     forked: tuple[str, ...] = ("grep", "glob")
 
     def function(self, name: str) -> Function:
-        """The function of an inline or forked tool."""
+        """Return the function of an inline or forked tool."""
         if name == "apply_patch":
             from ..files import patch  # noqa: PLC0415
 
@@ -49,39 +49,39 @@ class Tools:
         return file_tools.TOOLS[name]
 
     def context(self, workspace: str, roots: tuple[str, ...]) -> Any:
-        """What file tools need to know about the sandbox."""
-        # Not by way of `files`: a sandbox that only ever runs commands never loads the file tools.
+        """Return what file tools need to know about the sandbox."""
+        # Not via `files`: a sandbox that only ever runs commands never loads the file tools.
         from ..files.context import Context  # noqa: PLC0415
 
         return Context(workspace, roots)
 
     def open_directory(self, context: Any, path: str) -> int:
-        """A descriptor of a folder that a command may start in."""
+        """Return a descriptor of a folder that a command may start in."""
         from ..files.context import open_directory  # noqa: PLC0415
 
         return open_directory(context, path)
 
     def stream_read(self, args: dict[str, Any], context: Any) -> Generator[bytes, None, dict[str, Any]]:
-        """A file in pieces, and at its end what a whole read says about it."""
+        """Yield a file in pieces, and return at its end what a whole read says about it."""
         from ..files import file_tools  # noqa: PLC0415
 
         return file_tools.stream_read(args, context)
 
     def input_writer(self, args: dict[str, Any], context: Any) -> Writer:
-        """A file that is about to be written from the input of a call."""
+        """Return the writer of a file whose content is the input of a call."""
         from ..files import file_tools  # noqa: PLC0415
 
         return file_tools.InputWriter(args, context)
 
 
 class SharedTools(Tools):
-    """The same where many clients share the runner: whatever reads as much as an agent left there may take long."""
+    """The same where many clients share the runner: whatever reads what an agent left there may take long."""
 
     inline = ("write",)
     forked = ("read", "edit", "ls", "apply_patch", "grep", "glob")
 
 
 def is_truncated(result: dict[str, Any]) -> bool:
-    """Whether a tool left something out of its result."""
+    """Return whether a tool left something out of its result."""
     data = result.get("data")
     return bool(result.get("truncated") or (type(data) is dict and data.get("truncated")))

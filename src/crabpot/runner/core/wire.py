@@ -1,4 +1,4 @@
-"""The runner's end of the wire: frames in, frames out, and how much of the latter still waits."""
+"""The runner's end of the wire: frames in, frames out, and how much output is still waiting."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from .loop import Loop
 
-# Above the first figure nothing more is read, from children or from the gateway, until the backlog is below the second.
+# Above the first figure nothing more is read, from children or the gateway, until the backlog is below the second.
 _CONGESTED = 4 << 20
 _RELIEVED = 1 << 20
 _READ_SIZE = 256 << 10
-# Below this one copy is cheaper than a second piece for the kernel.
+# Below this size one copy is cheaper than a second piece for the kernel.
 _JOIN_BELOW = 16 << 10
 
 
 class Wire:
-    """A byte stream to the gateway, as two descriptors. Its end, or what is no frame on it, ends the runner."""
+    """A byte stream to the gateway, as two descriptors. Its end, or a broken frame, ends the runner."""
 
     def __init__(self, loop: Loop, reader: int, writer: int, handle: Callable[[dict[str, Any], bytes], None]) -> None:
         self._loop = loop
@@ -30,13 +30,13 @@ class Wire:
         self._writer = loop.own(writer)
         self.handle = handle
         self._frames = FrameReader()
-        # Read into again and again: to allocate so much for every short frame costs more than the rest of reading it.
+        # Reused: allocating this much for every short frame costs more than the rest of reading it.
         self._scratch = memoryview(bytearray(_READ_SIZE))
         self._queue: list[memoryview] = []
         self._backlog = 0
         self.written = 0
         self.congested = False
-        self.on_relief: Callable[[], None] = lambda: None
+        self.on_room: Callable[[], None] = lambda: None
         self.on_drained: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = loop.stop
         self.lost_because: str | None = None
@@ -47,32 +47,32 @@ class Wire:
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait for the other side to read on."""
+        """Return how many bytes wait for the other side to read on."""
         return self._backlog
 
     def lose(self, reason: str) -> None:
-        """Gives the stream up, once; unless it is one of many, the loop ends with this round."""
+        """Give up the stream, once; unless it is one of many, the loop ends with this round."""
         if self.lost_because is None:
             self.lost_because = reason
             self.on_lost()
 
     def hold(self) -> None:
-        """Reads nothing more until `release`."""
+        """Read nothing more until `release`."""
         self._held = True
         self._loop.unwatch(self._reader)
 
     def release(self) -> None:
-        """Reads on."""
+        """Resume reading."""
         self._held = False
         if not self.congested and self.lost_because is None:
             self._loop.watch(self._reader, READ, self._readable)
 
     def ended(self) -> None:
-        """The other side sends no more."""
+        """Handle the other side's end of stream."""
         self.lose("")
 
     def broken(self, error: FrameError) -> None:
-        """The other side sent what is no frame."""
+        """Handle a broken frame."""
         self.lose("broken frame: %s" % error)
 
     def _readable(self) -> None:
@@ -92,7 +92,7 @@ class Wire:
             self.broken(error)
 
     def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
-        """Sends one frame, or keeps it until the gateway reads on; FrameError if it is too large to be one."""
+        """Send one frame, or queue it until the gateway reads on; FrameError if it is too large."""
         if self.lost_because is not None:
             return
         line = encode_header(header, len(payload))
@@ -155,4 +155,4 @@ class Wire:
             self.congested = False
             if not self._held:
                 self._loop.watch(self._reader, READ, self._readable)
-            self.on_relief()
+            self.on_room()

@@ -1,5 +1,5 @@
-"""Commands: starting them, their output, their process trees and their end.
+"""Commands: their start, output, process trees and end.
 
 May import: `core`.
-Must never enter: shell text that is not a command's own.
+Must never enter: shell text other than the command's own.
 """

@@ -1,4 +1,4 @@
-"""One running command: its process tree, and the pumping of its three descriptors."""
+"""One running command: its process tree, and the traffic on its three descriptors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .spawn import Spawned
 
 _READ_SIZE = 64 << 10
-# A pipe holds at most this much unless root enlarged it: what a command wrote before it ended is all in there.
+# A pipe holds at most this much unless root enlarged it: all that a command wrote before it ended fits.
 _DRAIN = 1 << 20
 _END_OF_FILE = b"\x04"
 
 
 class Child:
-    """Tells `on_output(stream, data)` what it writes and `on_gone()` when nothing is left of it."""
+    """Calls `on_output(stream, data)` with what it writes and `on_gone()` when nothing is left of it."""
 
     def __init__(
         self,
@@ -55,25 +55,25 @@ class Child:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether it runs on a pseudo-terminal."""
+        """Return whether it runs on a pseudo-terminal."""
         return self._keep >= 0
 
     @property
     def unread_input(self) -> int:
-        """How much input waits for the command to read it."""
+        """Return how much input waits for the command to read it."""
         return self._pending_size
 
     # --- output -------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Reads no more of its output: the kernel then makes it wait."""
+        """Stop reading its output: the kernel then makes it wait."""
         self.paused = True
         for fd in self._outputs.values():
             if fd >= 0:
                 self._loop.unwatch(fd)
 
     def resume(self) -> None:
-        """Reads its output as it comes."""
+        """Read its output as it comes."""
         self.paused = False
         for name, fd in self._outputs.items():
             if fd >= 0:
@@ -93,7 +93,7 @@ class Child:
             data = posix.read(fd, _READ_SIZE)
         except BlockingIOError:
             return 0
-        except OSError:  # EIO is how a terminal says that nobody has it open any more.
+        except OSError:  # EIO is how a terminal says that no process has it open any more.
             data = b""
         if data:
             self._on_output(name, data)
@@ -101,7 +101,7 @@ class Child:
         self._outputs[name] = -1
         self._loop.close_soon(fd)
         if not self.tree.exited:
-            # Mostly it ended with this, and its exit status is there before the signal that announces it.
+            # Usually it ended with this, and its exit status is available before the signal that announces it.
             self._reaper.collect()
         return 0
 
@@ -115,7 +115,7 @@ class Child:
     # --- input --------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Gives it `data` to read; tells `on_consumed` once it is in its pipe, or nobody is there to read it."""
+        """Queue `data` for its input; call `on_consumed` once it is in the pipe, or nobody is left to read it."""
         if self._stdin < 0 or self._ending:
             self._on_consumed(len(data))
             return
@@ -125,16 +125,16 @@ class Child:
             self._write()
 
     def end_input(self) -> None:
-        """Closes its standard input once all of `feed` is read."""
+        """Close its standard input once everything fed to it is read."""
         if self._stdin >= 0 and not self._ending:
             if self.on_terminal:
-                # A terminal takes the character for the end only on an empty line; on a begun one, the second time.
+                # A terminal takes the character as the end of input only on an empty line; otherwise it is sent twice.
                 self._pending.append(memoryview(_END_OF_FILE * 2 if self._line_open else _END_OF_FILE))
             self._ending = True
             self._write()
 
     def resize(self, rows: int, cols: int) -> None:
-        """Gives its terminal a new size."""
+        """Set the size of its terminal."""
         if self.on_terminal:
             spawn.set_size(self._keep, rows, cols)
 

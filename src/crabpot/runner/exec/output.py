@@ -1,4 +1,4 @@
-"""What is kept of one stream of output: its first and its last part, with the cut between them marked."""
+"""What is kept of one stream of output: its beginning and its end, with the cut between them marked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
 
-# How UTF-8 marks a byte inside a character, and from which first byte on a character has 2, 3 and 4 bytes.
+# How UTF-8 marks a continuation byte, and the first bytes from which on a character has 2, 3 and 4 bytes.
 _TOP_TWO, _INSIDE = 0xC0, 0x80
 _LEADS = (0xC0, 0xE0, 0xF0)
 
@@ -15,7 +15,7 @@ _LEADS = (0xC0, 0xE0, 0xF0)
 class BothEnds:
     """At most `limit` bytes, half from either end: how it began and how it ended is what a reader needs.
 
-    With `live` the first half is handed on as it comes instead of being kept. With no limit everything is first half.
+    With `live` the first half is passed on as it comes instead of being kept. Without a limit everything is first half.
     """
 
     def __init__(self, limit: int | None, live: Callable[[bytes], None] | None = None) -> None:
@@ -28,11 +28,11 @@ class BothEnds:
 
     @property
     def truncated(self) -> bool:
-        """Whether the middle is missing."""
+        """Return whether the middle is missing."""
         return self._cut > 0
 
     def add(self, data: bytes) -> None:
-        """Takes what the command wrote next."""
+        """Take what the command wrote next."""
         room = len(data) if self._half is None else self._half - self._head_size
         if room > 0:
             first = data[:room]
@@ -50,7 +50,7 @@ class BothEnds:
                 self._cut += excess
 
     def rest(self) -> bytes:
-        """What has not been handed on live: all of it, or the mark of the cut and the last part."""
+        """Return what has not been passed on live: all of it, or the mark of the cut and the last part."""
         head, tail = bytes(self._head), bytes(self._tail)
         if not self._cut:
             return head + tail
@@ -59,14 +59,14 @@ class BothEnds:
         return b"%s\n[crabpot: %d bytes cut]\n%s" % (whole_head, cut, whole_tail)
 
     def take(self) -> tuple[bytes, bool]:
-        """All that is kept and whether it was cut, and begins anew."""
+        """Return all that is kept and whether it was cut, and start over."""
         taken = self.rest(), self.truncated
         self._head, self._tail, self._head_size, self._cut = bytearray(), bytearray(), 0, 0
         return taken
 
 
 def _without_split_start(data: bytes) -> bytes:
-    """Leaves out the end of a UTF-8 character whose beginning was cut off."""
+    """Drop the end of a UTF-8 character whose beginning was cut off."""
     for size in range(4):
         if size >= len(data) or data[size] & _TOP_TWO != _INSIDE:
             return data[size:]
@@ -74,7 +74,7 @@ def _without_split_start(data: bytes) -> bytes:
 
 
 def _without_split_end(data: bytes) -> bytes:
-    """Leaves out the beginning of a UTF-8 character whose end was cut off."""
+    """Drop the beginning of a UTF-8 character whose end was cut off."""
     for size in range(1, min(4, len(data) + 1)):
         lead = data[-size]
         if lead & _TOP_TWO != _INSIDE:

@@ -1,4 +1,4 @@
-"""What the kernel says about the processes of this machine, and signals that reach only the process that was meant."""
+"""The process table in /proc, and signals that reach only the process that was meant."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ..core.signals import signal
 
 
 def parent_of(pid: int) -> int:
-    """The parent of `pid`, or 0 when there is no such process.
+    """Return the parent of `pid`, or 0 if there is no such process.
 
-    A leader that ended while its threads go on looks like a zombie, so that the state is not asked: who is listed, is.
+    A leader that ended while its threads go on looks like a zombie, so the state is ignored: what is listed exists.
     """
     try:
         fd = posix.open("/proc/%d/stat" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
@@ -22,13 +22,13 @@ def parent_of(pid: int) -> int:
         return 0
     finally:
         posix.close(fd)
-    # A process chooses its own name, brackets and spaces included: what follows the last one is the kernel's.
+    # A process chooses its own name, brackets and spaces included: what follows the last bracket is the kernel's.
     fields = line[line.rfind(b")") + 1 :].split(None, 2)
     return int(fields[1]) if len(fields) > 1 else 0
 
 
 def parents() -> dict[int, int]:
-    """Every visible process with its parent, newest first: what keeps forking to stay ahead is met while it lives.
+    """Return every visible process with its parent, newest first, to catch what keeps forking to stay ahead.
 
     /proc/<pid>/task/<tid>/children would cost less, but many kernels lack it, and it skips entries when processes end.
     """
@@ -38,7 +38,7 @@ def parents() -> dict[int, int]:
 
 
 def below(tops: list[int], family: dict[int, int]) -> dict[int, int]:
-    """`tops` and all that descends from them, parents before their children."""
+    """Return `tops` and all their descendants, parents before their children."""
     children: dict[int, list[int]] = {}
     for pid, parent in family.items():
         children.setdefault(parent, []).append(pid)
@@ -52,16 +52,16 @@ def below(tops: list[int], family: dict[int, int]) -> dict[int, int]:
 
 
 def send(pid: int, parent: int, number: int) -> None:
-    """Signals `pid` if it still is the child of `parent` (or ours, who inherit it), never who took over its number."""
+    """Signal `pid` if it still is a child of `parent` (or ours, by inheritance), never one that reused its pid."""
     fd = -1
     try:
         fd = posix.pidfd_open(pid)
     except ProcessLookupError:
         return
     except (OSError, AttributeError):
-        fd = -1  # A kernel before 5.3 or a filter: the moment between check and signal stays.
+        fd = -1  # A kernel before 5.3 or a filter: the race between check and signal remains.
     try:
-        # Asked after the descriptor was opened: either this is the process that it holds, or that one is gone and the
+        # Checked after the descriptor was opened: either this is the process that it holds, or that one is gone and the
         # signal reaches nobody.
         if parent_of(pid) not in (parent, posix.getpid()):
             return
@@ -70,7 +70,7 @@ def send(pid: int, parent: int, number: int) -> None:
         else:
             posix.kill(pid, number)
     except OSError:
-        return  # It ended, or another user's privileges are out of our reach.
+        return  # It ended, or runs with privileges that we may not signal.
     finally:
         if fd >= 0:
             posix.close(fd)

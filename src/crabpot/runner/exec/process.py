@@ -23,7 +23,7 @@ _MAX_UNREAD_INPUT = 1 << 20
 
 
 class Background:
-    """One such command, and what it wrote since somebody last asked."""
+    """One background command, and what it wrote since it was last polled."""
 
     def __init__(self, process_id: str, command: str, output_limit: int) -> None:
         self.id = process_id
@@ -31,15 +31,15 @@ class Background:
         self.running = True
         self.waiting: list[Waiting] = []
         self.child: Child
-        # The limit is the process's, whichever way it writes.
+        # The limit is the process's, not a stream's.
         self.kept = {"stdout": BothEnds(output_limit // 2), "stderr": BothEnds(output_limit // 2)}
 
     def output(self, name: str, data: bytes) -> None:
-        """Keeps what it wrote."""
+        """Keep what it wrote."""
         self.kept[name].add(data)
 
     def describe(self) -> dict[str, Any]:
-        """As the answers of the tool show it."""
+        """Return it as the answers of the tool show it."""
         tree = self.child.tree
         shown: dict[str, Any] = {"id": self.id, "command": self.command, "running": self.running}
         shown["exit_code"] = None if self.running else tree.exit_code
@@ -58,7 +58,7 @@ class Processes:
         self._last = 0
 
     def start(self, command: str, launch: Callable[[], Spawned], stdin: bytes | None) -> str:
-        """Starts a command and returns its id; `stdin` is all of its input, None leaves it open for `write`."""
+        """Start a command and return its id; `stdin` is all of its input, None leaves it open for `write`."""
         if sum(process.running for process in self._all.values()) >= _MAX_LIVE:
             raise ToolError("process_limit", "%d background processes are running: end one first" % _MAX_LIVE)
         process = Background("p%d" % (self._last + 1), command, self._output_limit)
@@ -86,17 +86,17 @@ class Processes:
 
     @property
     def running(self) -> bool:
-        """Whether there is one that has not ended."""
+        """Return whether one has not ended."""
         return any(process.running for process in self._all.values())
 
     def end_all(self) -> None:
-        """Ends every command: nobody is left who could ask for it."""
+        """End every command: nobody is left who could ask for it."""
         for process in self._all.values():
             if process.running:
                 process.child.tree.terminate()
 
     def find(self, process_id: object) -> Background:
-        """The process of that id."""
+        """Return the process with that id."""
         process = self._all.get(process_id) if type(process_id) is str else None
         if process is None:
             raise ToolError(
@@ -105,11 +105,11 @@ class Processes:
         return process
 
     def list(self) -> list[dict[str, Any]]:
-        """All that run, and those whose end nobody has heard of."""
+        """Return all that run, and those whose end has not been reported."""
         return [process.describe() for process in self._all.values()]
 
     def report(self, call: Call, process: Background) -> None:
-        """Answers with the state and the new output; who is told of the end is told for the last time."""
+        """Answer with the state and the new output; an end is reported once."""
         (stdout, cut), (stderr, cut_too) = process.kept["stdout"].take(), process.kept["stderr"].take()
         if not process.running:
             self._all.pop(process.id, None)
@@ -128,12 +128,12 @@ class Waiting(Job):
             runner.loop.set_timer(self, call.timeout_s, self.answer)
 
     def answer(self) -> None:
-        """Says how the process stands now."""
+        """Answer with the state of the process now."""
         self._leave()
         self._runner.processes.report(self._call, self._process)
 
     def cancel(self) -> None:
-        """The process goes on; only the waiting ends."""
+        """End the waiting; the process goes on."""
         self._leave()
         self._call.fail(ToolError("cancelled", "the call was cancelled"))
 
@@ -143,7 +143,7 @@ class Waiting(Job):
 
 
 def start(call: Call, runner: Runner) -> None:
-    """Answers a `process` call."""
+    """Answer a `process` call."""
     for name in call.args:
         if name not in ("action", "id", "data"):
             raise ToolError("invalid_arguments", "process has no argument %.80r; it takes action, id?, data?" % name)

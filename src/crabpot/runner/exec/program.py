@@ -1,8 +1,8 @@
-"""The call `run`: one program by its words, without a shell.
+"""The call `run`: one program by its argv, without a shell.
 
-It comes from the gateway alone: no agent has a tool of this name. On the host it starts the very file that was looked
-at, in the folder where this runner was started. In a sandbox it starts a program by its absolute path, in a folder of
-the sandbox, and all of its output goes out.
+Only the gateway sends it: no agent has a tool of this name. On the host it starts the very file that was shown for
+approval, in the folder where this runner was started. In a sandbox it starts a program by its absolute path, in a
+folder of the sandbox, and all of its output is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IDENTITY = {"dev": "st_dev", "ino": "st_ino", "size": "st_size", "mtime_ns": "s
 
 
 def start(call: Call, runner: Runner) -> None:
-    """Starts the very file that `binary` describes, or in a sandbox the program that is named, or nothing."""
+    """Start the very file that `binary` describes, or in a sandbox the named program, or nothing."""
     folder = call.args.get("folder")
     here = posix.stat(".")
     if folder is not None and folder != [here.st_dev, here.st_ino]:
@@ -38,8 +38,8 @@ def start(call: Call, runner: Runner) -> None:
         return
     fd = _open(binary)
     try:
-        # By its descriptor: whatever takes the name after this look is not what runs. A script is opened once more by
-        # its interpreter, which needs a name; nobody but its owner and root can replace it in a trusted folder.
+        # By its descriptor: whatever takes the name after this check is not what runs. A script is opened again by its
+        # interpreter, which needs a name; only its owner and root can replace it in a trusted folder.
         script = posix.pread(fd, 2, 0) == b"#!"
         program = encode_text(binary["path"], "path") if script else b"/proc/self/fd/%d" % fd
         call.job = Foreground(

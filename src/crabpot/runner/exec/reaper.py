@@ -1,4 +1,4 @@
-"""All the children of the runner: collects the ended ones, knows whose tree an orphan belongs to, and ends trees."""
+"""All children of the runner: collects those that ended, knows whose tree an orphan belongs to, and ends trees."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from .tree import Tree
 
 # Linux has not enforced RLIMIT_LOCKS since 2.4.25, but every child inherits its value, and we can read it: a mark that
-# survives setsid, fork and exec, and is not in the environment. What a process does to its own mark only decides which
-# of the agent's calls it ends with.
+# survives setsid, fork and exec, and is not in the environment. A process that changes its own mark only decides with
+# which of the agent's calls it ends.
 _MARK_LIMIT = 10
 _PASSES = 16
 _SHUTDOWN_S = 2.0
 
 
 class Reaper:
-    """One for the runner. `contained`: every other process in sight is one of its own, so that all may be signalled."""
+    """One per runner. `contained`: every other visible process is one of its own, so all may be signalled."""
 
     def __init__(self, loop: Loop, *, contained: bool) -> None:
         self.loop = loop
@@ -32,33 +32,33 @@ class Reaper:
         self._roots: dict[int, Tree] = {}
         self._childless = True
         self._hard = resource.getrlimit(_MARK_LIMIT)[1]
-        # Random, so that a mark of another runner above or beside this one is never taken for its own.
+        # Random, so that the mark of another runner above or beside this one is never taken for its own.
         self.mark = int.from_bytes(posix.urandom(5), "big") << 20
         self._change_mark()
 
     def _change_mark(self) -> None:
-        """Puts `mark` into force: the next child inherits it, and nobody else did."""
+        """Apply `mark`: the next child inherits it, and no earlier one did."""
         self.mark += 1
         try:
             resource.setrlimit(_MARK_LIMIT, (self.mark, self._hard))
         except (OSError, ValueError):
-            return  # Without marks an orphan is nobody's, and ends with the first call that ends.
+            return  # Without marks an orphan belongs to no call, and ends with the first call that ends.
 
     def add(self, tree: Tree) -> None:
-        """Takes over a process that was just started, under the mark that it inherited."""
+        """Take over a process that was just started, under the mark that it inherited."""
         self._trees[tree.mark] = tree
         self._roots[tree.pid] = tree
         self._childless = False
         self._change_mark()
 
     def remove(self, tree: Tree) -> None:
-        """Forgets a tree of which nothing is left."""
+        """Forget a tree of which nothing is left."""
         del self._trees[tree.mark]
         if not tree.exited:
             self._roots.pop(tree.pid, None)
 
     def collect(self) -> None:
-        """Takes the exit status of all that ended: roots of calls, and the orphans that came to the runner."""
+        """Reap all that ended: roots of calls, and orphans that were reparented to the runner."""
         ended: list[tuple[Tree, int]] = []
         sweeping = [tree for tree in self._trees.values() if tree.exited]
         while True:
@@ -83,7 +83,7 @@ class Reaper:
             tree.settle()
 
     def leftovers(self, tree: Tree) -> bool:
-        """Whether anything is left of a tree whose root ended. Costs nothing when the runner has no child at all."""
+        """Return whether anything is left of a tree whose root ended. Free if the runner has no child at all."""
         return not self._childless and bool(self._tops(tree, proc.parents()))
 
     def _tops(self, tree: Tree, family: dict[int, int]) -> list[int]:
@@ -98,11 +98,11 @@ class Reaper:
             mark = resource.prlimit(pid, _MARK_LIMIT)[0]
         except OSError:
             mark = 0
-        # What is nobody's is everybody's: it may not outlive the first call that ends.
+        # An orphan without an owner belongs to every call: it may not outlive the first one that ends.
         return mark == tree.mark or mark not in self._trees
 
     def terminate(self, tree: Tree) -> None:
-        """Asks every process of a tree to end; stopped ones are woken to hear it."""
+        """Ask every process of a tree to end; stopped ones are woken to receive it."""
         family = proc.parents()
         members = proc.below(self._tops(tree, family), family)
         for number in (signal.SIGTERM, signal.SIGCONT):
@@ -110,14 +110,14 @@ class Reaper:
                 proc.send(pid, parent, number)
 
     def kill(self, tree: Tree) -> None:
-        """Ends every process of a tree. A fork bomb is first stopped whole: one by one it would grow back."""
+        """Kill every process of a tree. A fork bomb is first stopped whole: killed one by one it would grow back."""
         if self._contained and len(self._trees) == 1:
-            # One call of the kernel, against which no fork can race.
+            # One system call, against which no fork can race.
             _signal_all(signal.SIGKILL)
             return
         if self._stop_and_kill(tree) or not self._contained:
             return
-        # Something forks faster than it can be found. All is held for a moment, and let go again but for this tree.
+        # Something forks faster than it can be found. Everything is stopped for a moment, then all but this tree go on.
         _signal_all(signal.SIGSTOP)
         self._stop_and_kill(tree)
         _signal_all(signal.SIGCONT)
@@ -141,7 +141,7 @@ class Reaper:
         return settled
 
     def kill_everything(self) -> None:
-        """At the runner's own end. Waits until all is gone, but not for what the kernel cannot end."""
+        """Kill all, at the runner's own end. Waits until everything is gone, except for what the kernel cannot end."""
         deadline = monotonic() + _SHUTDOWN_S
         while monotonic() < deadline:
             try:
@@ -160,4 +160,4 @@ def _signal_all(number: int) -> None:
     try:
         posix.kill(-1, number)
     except OSError:
-        return  # There is nobody, or nobody whom we may.
+        return  # No process, or none that we may signal.

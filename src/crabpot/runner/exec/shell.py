@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.server import Runner
     from .spawn import Spawned
 
-# Beyond this, or 64 times what is kept, the command does nothing but burn the machine.
+# Beyond this, or 64 times what is kept, the command does nothing but burn CPU.
 _FLOOD = 64 << 20
 _FLOOD_FACTOR = 64
 _DEFAULT_TERM = b"xterm-256color"
@@ -33,18 +33,18 @@ _TAKES = "command, cwd?, timeout?, env?, stdin?, background?, tty?"
 
 
 def start(call: Call, runner: Runner) -> None:
-    """Starts the command of an `exec` call, in its foreground or as a background process."""
+    """Start the command of an `exec` call, in the foreground or as a background process."""
     stdin, launch = prepare(call, runner)
     if call.args.get("background"):
         call.finish(data={"process": runner.processes.start(call.args["command"], launch, stdin)})
         return
-    # A person reads a terminal as it comes, and paces it; hours of an interactive shell are not a flood.
+    # A person reads a terminal as it comes, and paces it; hours of an interactive shell are no flood.
     paced = call.stream and bool(call.args.get("tty"))
     call.job = Foreground(call, runner, launch, stdin=stdin, paced=paced)
 
 
 def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
-    """Checks the arguments of an `exec` call and enters its folder: the text for stdin, and what starts it there."""
+    """Check the arguments of an `exec` call and enter its folder; return the text for stdin, and what starts it."""
     args = call.args
     for name in args:
         if name not in _ARGUMENTS:
@@ -76,12 +76,12 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
 
 
 class Foreground(Job):
-    """A command whose end is the end of the call. `paced`: all its output goes out, as fast as it is taken."""
+    """A command whose end is the end of the call. `paced`: all its output is sent, as fast as it is taken."""
 
     def __init__(
         self, call: Call, runner: Runner, launch: Callable[[], Spawned], *, stdin: bytes | None, paced: bool
     ) -> None:
-        # Started before anything else is set up: the shell loads while the rest is done.
+        # Started before anything else is set up: the shell loads in the meantime.
         self._child = Child(
             runner.reaper,
             launch,
@@ -117,34 +117,34 @@ class Foreground(Job):
         elif self._call.stream and not self._call.has_room:
             self._child.pause()
 
-    def relieved(self) -> None:
-        """Goes on reading once what was read has found a way out."""
+    def on_room(self) -> None:
+        """Resume reading once what was read could be sent."""
         if self._child.paused and self._call.has_room:
             self._child.resume()
 
     def feed(self, data: bytes) -> None:
-        """Input of the call is the command's."""
+        """Pass input of the call to the command."""
         self._child.feed(data)
 
     def feed_end(self) -> None:
-        """Nor does the command get more."""
+        """Pass the end of the input to the command."""
         self._child.end_input()
 
     def resize(self, rows: int, cols: int) -> None:
-        """Passed on to the command's terminal."""
+        """Pass the new size to the command's terminal."""
         self._child.resize(rows, cols)
 
     def signal(self, number: int) -> None:
-        """Goes to the command and what shares its process group, as from a terminal."""
+        """Signal the command and its process group, as a terminal would."""
         tree = self._child.tree
         if not tree.exited:
             try:
                 posix.killpg(tree.pid, number)
             except OSError:
-                return  # It is not its user's to signal any more, as after setuid.
+                return  # It may not be signalled any more, as after setuid.
 
     def cancel(self) -> None:
-        """Ends the command as its time limit would."""
+        """End the command as its time limit would."""
         self._end(ToolError("cancelled", "the call was cancelled"), at_once=False)
 
     def _timed_out(self) -> None:
@@ -194,12 +194,12 @@ def _terminal_size(tty: Any) -> tuple[int, int] | None:
 
 
 def is_side(value: object) -> bool:
-    """Whether a terminal can be so many characters long."""
+    """Return whether a terminal can have this many rows or columns."""
     return type(value) is int and 0 < value <= _MAX_SIDE
 
 
 def enter(cwd: object, runner: Runner) -> None:
-    """Goes where the command starts. The runner itself has no use for its current folder, and stays there."""
+    """Change to the folder in which the command starts. The runner does not use its own current folder, and stays."""
     if cwd is None or cwd == runner.hello.workspace:
         try:
             posix.chdir(runner.hello.workspace)
@@ -220,4 +220,4 @@ def enter(cwd: object, runner: Runner) -> None:
 
 
 def _ignore(_size: int) -> None:
-    """Text that came with the call was never flow-controlled."""
+    """Do nothing: text that came with the call was never flow-controlled."""

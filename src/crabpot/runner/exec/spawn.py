@@ -1,4 +1,4 @@
-"""Starts one command: new session, default signals, and three descriptors of its own, which are all that it gets."""
+"""Start one command: new session, default signals, and three descriptors of its own, which are all that it gets."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Spawned:
 
 
 def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: bytes | None = None) -> Spawned:
-    """Starts `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null.
+    """Start `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null.
 
-    `program` is the file to start where that is not what `argv` begins with.
+    `program` is the file to start if that is not what `argv` begins with.
     """
 
     def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
@@ -51,8 +51,8 @@ def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: b
     return _on_pipes(begin, stdin=stdin)
 
 
-def spawn_forked(body: Callable[[], None], *, stdin: bool, let_go: Callable[[], None]) -> Spawned:
-    """Starts a copy of the runner that has `body` to do, which ends by becoming a program."""
+def spawn_forked(body: Callable[[], None], *, stdin: bool, release: Callable[[], None]) -> Spawned:
+    """Start a copy of the runner that runs `body`, which ends by becoming a program."""
 
     def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
         try:
@@ -63,7 +63,7 @@ def spawn_forked(body: Callable[[], None], *, stdin: bool, let_go: Callable[[], 
         if pid != 0:
             return pid
         try:
-            let_go()
+            release()
             for number in (*_DEFAULT_AGAIN, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             posix.setsid()
@@ -80,11 +80,11 @@ def spawn_forked(body: Callable[[], None], *, stdin: bool, let_go: Callable[[], 
 
 
 def _on_pipes(begin: Callable[[int, int, int], int], *, stdin: bool) -> Spawned:
-    """Makes the pipes, has `begin(stdin, stdout, stderr)` start a process on their far ends, and keeps ours."""
+    """Make the pipes, let `begin(stdin, stdout, stderr)` start a process on their far ends, and keep ours."""
     fds: list[int] = []
     try:
-        # Only our ends are non-blocking: a child may open its own pipe again by /proc/self/fd and drain it behind our
-        # back, and would have us wait for ever.
+        # Only our ends are non-blocking: a child may reopen its own pipe by /proc/self/fd and drain it behind our back,
+        # which would make us wait for ever.
         stdout, child_stdout = _pipe(fds)
         stderr, child_stderr = _pipe(fds)
         posix.set_blocking(stdout, False)
@@ -105,7 +105,7 @@ def _on_pipes(begin: Callable[[int, int, int], int], *, stdin: bool) -> Spawned:
 
 
 def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, cols: int) -> Spawned:
-    """Starts `argv` on a pseudo-terminal of its own, as the leader of its session."""
+    """Start `argv` on a pseudo-terminal of its own, as the leader of its session."""
     fds: list[int] = []
     try:
         try:
@@ -119,7 +119,7 @@ def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, col
         stdin = posix.dup(master)
         fds.append(stdin)
         actions: list[Any] = [
-            # Opened, not inherited: what a session leader opens first becomes its controlling terminal.
+            # Opened, not inherited: the first terminal that a session leader opens becomes its controlling terminal.
             (posix.POSIX_SPAWN_OPEN, 0, name, posix.O_RDWR, 0),
             (posix.POSIX_SPAWN_DUP2, 0, 1),
             (posix.POSIX_SPAWN_DUP2, 0, 2),
@@ -129,12 +129,12 @@ def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, col
         for fd in fds:
             posix.close(fd)
         raise
-    # The slave stays open here: a program that closes its terminal and opens it again must not look as if it had ended.
+    # The slave stays open here: a program that closes its terminal and reopens it must not look as if it had ended.
     return Spawned(pid=pid, stdin=stdin, stdout=master, stderr=-1, keep=slave)
 
 
 def set_size(terminal: int, rows: int, cols: int) -> None:
-    """Tells a terminal its size, and its foreground processes that it changed."""
+    """Set the size of a terminal, and notify its foreground processes."""
     import fcntl  # noqa: PLC0415
     import sys  # noqa: PLC0415
     import termios  # noqa: PLC0415
@@ -154,7 +154,7 @@ def _pipe(fds: list[int]) -> tuple[int, int]:
 
 def _start(program: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
     try:
-        # vfork beneath: no page table is copied, and the refusals of exec come back as errors, not as exit codes.
+        # vfork underneath: no page table is copied, and exec failures come back as errors, not as exit codes.
         return posix.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=_DEFAULT_AGAIN)
     except OSError as error:
         failure = from_os_error(error, "cannot start %s" % argv[0].decode("utf-8", "replace"))

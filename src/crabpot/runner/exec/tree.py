@@ -1,4 +1,4 @@
-"""One command's process tree: notices its end, and makes sure that nothing of it remains.
+"""One command's process tree: notice its end, and make sure that nothing of it remains.
 
 The whole tree means every descendant, also one that called setsid or forked twice. While its parent lives, it is found
 by descent; orphaned, it is the runner's own child (see prctl.py), and a mark that it inherited tells whose it was.
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from .reaper import Reaper
 
 GRACE_S = 0.5
-# What hangs in the kernel cannot be ended by anybody: the call is answered all the same, and says so.
+# What hangs in the kernel cannot be killed: the call is answered all the same, and says so.
 GIVE_UP_S = 3.0
 _AGAIN_S = 0.01
 
 
 class Tree:
-    """A root process and all that came from it."""
+    """A root process and all its descendants."""
 
     def __init__(self, reaper: Reaper, pid: int, *, on_exit: Callable[[], None], on_gone: Callable[[], None]) -> None:
         self.mark = reaper.mark
@@ -40,29 +40,29 @@ class Tree:
 
     @property
     def exited(self) -> bool:
-        """Whether the root process ended, whatever it left behind."""
+        """Return whether the root process ended, whatever it left behind."""
         return self._exited
 
     def terminate(self) -> None:
-        """Asks all of it to end, and a grace later makes it."""
+        """Ask all of it to end, and kill it after a grace period."""
         if self._kill_at is None and not self._gone:
             self._kill_at = monotonic() + GRACE_S
             self._reaper.terminate(self)
             self._reaper.loop.set_timer(self, GRACE_S, self.settle)
 
     def kill(self) -> None:
-        """Ends all of it now."""
+        """Kill all of it now."""
         self._kill_at = 0.0
         self.settle()
 
     def root_exited(self, exit_code: int | None, signal: int | None) -> None:
-        """Told by the reaper, once."""
+        """Note the root's exit; the reaper calls this once."""
         self.exit_code, self.signal, self._exited = exit_code, signal, True
         self._on_exit()
         self.settle()
 
     def settle(self) -> None:
-        """Looks whether it is over, and does what is due: told at every end of a child, and by its own timer."""
+        """Check whether it is over, and do what is due; called at every end of a child, and by its own timer."""
         if self._gone:
             return
         if self._exited and not self._reaper.leftovers(self):
@@ -72,7 +72,7 @@ class Tree:
         if self._kill_at is None:
             if not self._exited:
                 return
-            self._kill_at = now  # To outlive its call is what `background` is for.
+            self._kill_at = now  # `background` is the way to outlive a call.
         if now < self._kill_at:
             return
         if self._give_up_at is None:

@@ -1,4 +1,4 @@
-"""Writes files: a new version replaces the old one in one step or not at all; an addition is appended or taken back."""
+"""Write files: a new version replaces the old one in one step or not at all; an append completes or is taken back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROBE = posix.O_WRONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_NOCTTY |
 
 
 def temporary_name() -> bytes:
-    """A name that nobody can guess, hidden, in the folder of the file itself: only there is a rename one step."""
+    """Return an unguessable hidden name in the file's own folder: only there is a rename atomic."""
     return b".crabpot-" + posix.urandom(8).hex().encode()
 
 
@@ -34,7 +34,7 @@ class Replacement:
         self._fd = -1
         try:
             if target.previous is not None and not posix.access(target.name, posix.W_OK, dir_fd=target.folder):
-                # A rename would replace even a file that may not be written; this says why it may not.
+                # A rename would replace even a file that may not be written; opening it says why it may not.
                 posix.close(posix.open(target.name, _PROBE, dir_fd=target.folder))
             mode = 0o666 if like is None else 0o600
             self._fd = posix.open(self._temporary, _CREATE, mode, dir_fd=target.folder)
@@ -43,7 +43,7 @@ class Replacement:
             raise failed(error, target.place) from None
 
     def write(self, data: bytes) -> None:
-        """Adds to it, all of `data` or, with an error, some."""
+        """Add all of `data` to it or, with an error, part of it."""
         try:
             written = posix.write(self._fd, data)
             while written < len(data):
@@ -53,18 +53,18 @@ class Replacement:
         self.size += len(data)
 
     def seal(self) -> None:
-        """Ends the writing and gives the file the mode and, where permitted, the owner of the one it is like."""
+        """Finish writing, and copy the mode and, where permitted, the owner of `like`."""
         fd, self._fd = self._fd, -1
         try:
             if self._like is not None:
-                _dress(fd, self._like)
+                _copy_mode_and_owner(fd, self._like)
         except OSError as error:
             raise failed(error, self.target.place) from None
         finally:
             posix.close(fd)
 
     def publish(self) -> None:
-        """Makes it the file."""
+        """Replace the file with it."""
         target = self.target
         try:
             if self._temporary is not None:
@@ -74,7 +74,7 @@ class Replacement:
         self._temporary = None
 
     def publish_new(self) -> None:
-        """Makes it the file, unless one of that name appeared."""
+        """Make it the file, unless one of that name appeared."""
         target = self.target
         try:
             if self._temporary is not None:
@@ -95,13 +95,13 @@ class Replacement:
         self.abort()
 
     def commit(self) -> dict[str, object]:
-        """Seals and publishes."""
+        """Seal and publish it."""
         self.seal()
         self.publish()
         return {"size": self.size, "created": self.target.previous is None}
 
     def abort(self) -> None:
-        """Removes whatever was not published."""
+        """Remove whatever was not published."""
         if self._fd >= 0:
             posix.close(self._fd)
             self._fd = -1
@@ -114,7 +114,7 @@ class Replacement:
 
 
 class Addition:
-    """Bytes added at the end of a file, which is created if it is missing."""
+    """Bytes appended to a file, which is created if it is missing."""
 
     __slots__ = ("_added", "_fd", "_start", "target")
 
@@ -133,7 +133,7 @@ class Addition:
         self._start = state.st_size
 
     def write(self, data: bytes) -> None:
-        """Adds `data`; after an error abort() takes back what was written of it."""
+        """Append `data`; after an error abort() takes back what was written of it."""
         rest = memoryview(data)
         try:
             while rest:
@@ -144,14 +144,14 @@ class Addition:
             raise failed(error, self.target.place) from None
 
     def commit(self) -> dict[str, object]:
-        """The file's size now, and whether this call made it."""
+        """Return the file's size now, and whether this call created it."""
         size = posix.fstat(self._fd).st_size
         posix.close(self._fd)
         self._fd = -1
         return {"size": size, "created": self.target.previous is None}
 
     def abort(self) -> None:
-        """Takes back what was added, unless somebody else has added to the file too."""
+        """Take back what was appended, unless somebody else has appended to the file too."""
         if self._fd < 0:
             return
         state = posix.fstat(self._fd)
@@ -171,7 +171,7 @@ class Addition:
             pass  # Something else took its place.
 
 
-def _dress(fd: int, like: posix.stat_result) -> None:
+def _copy_mode_and_owner(fd: int, like: posix.stat_result) -> None:
     mode = S_IMODE(like.st_mode)
     mine = posix.fstat(fd)
     if (mine.st_uid, mine.st_gid) != (like.st_uid, like.st_gid):

@@ -1,4 +1,4 @@
-"""Opens what lies below a held-open folder so that no link leads out of it, however fast anything is swapped.
+"""Open what lies below a held-open folder so that no link leads out of it, however fast anything is swapped.
 
 The kernel does it in one step (openat2, Linux 5.6). Where it cannot, or a filter forbids it, `_Walk` takes the same
 path folder by folder. Refusals are the kernel's: EXDEV for a path that leads out and for a magic link of procfs.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from .openat2 import Openat2
 
 _PATH_MAX = 4095
-_MAX_LINKS = 40  # the kernel's own
+_MAX_LINKS = 40  # the kernel's own limit
 _FOLDER = posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
 
 
 class Anchor:
-    """A folder held open. Confined: nothing outside is reachable. Else it is / and only magic links are refused."""
+    """A folder held open. Confined: nothing outside is reachable. Otherwise it is / and refuses only magic links."""
 
     __slots__ = ("confined", "fd", "parts", "path")
 
@@ -43,7 +43,7 @@ class Opener:
         self._tried = not kernel
 
     def open(self, anchor: Anchor, relative: bytes, flags: int, *, follow: bool = True) -> int:
-        """A descriptor of `relative`, which holds no `..`; with `follow` false any link on the way is ELOOP."""
+        """Return a descriptor of `relative`, which has no `..`; with `follow` false any link on the way is ELOOP."""
         flags |= posix.O_CLOEXEC
         if not relative:
             return posix.open(b".", flags, dir_fd=anchor.fd)
@@ -68,7 +68,7 @@ class Opener:
             walk.close()
 
     def open_parent(self, anchor: Anchor, relative: bytes, *, make: bool = False) -> tuple[int, bytes]:
-        """The folder in which `relative` really lies, links followed, and its name there; it need not exist.
+        """Return the folder in which `relative` really lies, links followed, and its name there; it need not exist.
 
         With `make` missing folders on the way are created. The name was no link a moment ago; what acts on it must not
         follow one, and by the descriptor it cannot leave the folder.
@@ -101,7 +101,7 @@ class Opener:
 
 
 class _Walk:
-    """One path taken folder by folder, each held open, so that `..` of a link goes back the way it came."""
+    """One path walked folder by folder, each held open, so that `..` of a link goes back the way it came."""
 
     __slots__ = ("_anchor", "_follow", "_held", "_links", "_make", "_pending")
 
@@ -127,8 +127,8 @@ class _Walk:
             try:
                 fd = posix.open(name, flags | posix.O_NOFOLLOW, dir_fd=self.folder)
             except OSError as error:
-                # ELOOP: a link took the place of what was none a moment ago; with O_DIRECTORY that reads ENOTDIR.
-                if error.errno != errno.ELOOP and not (error.errno == errno.ENOTDIR and self._moves(name)):
+                # ELOOP: a link took the place of something that was none just before; with O_DIRECTORY that is ENOTDIR.
+                if error.errno != errno.ELOOP and not (error.errno == errno.ENOTDIR and self._was_swapped(name)):
                     raise
             else:
                 if not flags & posix.O_PATH or not S_ISLNK(posix.fstat(fd).st_mode):
@@ -138,7 +138,7 @@ class _Walk:
         raise OSError(errno.ELOOP, "it keeps changing")
 
     def settle(self) -> bytes:
-        """Goes on until what is left is one name that is not a link, or `.` for the folder itself."""
+        """Walk until what is left is one name that is not a link, or `.` for the folder itself."""
         while True:
             name = self._pending.pop()
             if name in (b"", b"."):
@@ -171,7 +171,7 @@ class _Walk:
                 if target is not None:
                     self._expand(name, target)
                     return
-                if not self._moves(name):
+                if not self._was_swapped(name):
                     raise
             except FileNotFoundError:
                 if not self._make:
@@ -181,8 +181,8 @@ class _Walk:
                 return
         raise OSError(errno.ELOOP, "it keeps changing")
 
-    def _moves(self, name: bytes) -> bool:
-        """Whether what was not a folder a moment ago is one now, or a link."""
+    def _was_swapped(self, name: bytes) -> bool:
+        """Return whether what was not a folder a moment ago is one now, or a link."""
         mode = posix.stat(name, dir_fd=self.folder, follow_symlinks=False).st_mode
         return S_ISDIR(mode) or S_ISLNK(mode)
 
@@ -190,7 +190,7 @@ class _Walk:
         try:
             posix.mkdir(name, 0o777, dir_fd=self.folder)
         except FileExistsError:
-            pass  # Somebody else made it, or a dangling link is in its place: the next look says which.
+            pass  # Somebody else made it, or a dangling link is in its place: the next lookup tells.
 
     def _expand(self, name: bytes, target: bytes) -> None:
         self._links += 1
@@ -212,7 +212,7 @@ class _Walk:
 
 
 def _link_target(name: bytes, folder: int) -> bytes | None:
-    """What a link says; None for what is not a link, and for what is not there."""
+    """Return where a link points; None for what is not a link or does not exist."""
     try:
         return posix.readlink(name, dir_fd=folder)
     except OSError as error:
@@ -222,7 +222,7 @@ def _link_target(name: bytes, folder: int) -> bytes | None:
 
 
 def _is_magic(name: bytes, folder: int) -> bool:
-    """Whether a link of procfs jumps somewhere instead of naming a path (`/proc/<pid>/root`, `/proc/<pid>/fd/3`).
+    """Return whether a procfs link jumps somewhere instead of naming a path (`/proc/<pid>/root`, `/proc/<pid>/fd/3`).
 
     Those in the root of procfs itself (`self`, `mounts`) are ordinary; any other link there counts as magic.
     """

@@ -1,4 +1,4 @@
-"""Where a runner's file tools may go: finds the held-open folder that confines a path, and names what went wrong."""
+"""Where a runner's file tools may go: find the held-open folder that confines a path, and name what went wrong."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
-# O_NONBLOCK: a FIFO must not hold the runner until somebody writes. O_NOCTTY: no terminal becomes the runner's.
+# O_NONBLOCK: a FIFO must not block the runner until somebody writes. O_NOCTTY: no terminal becomes the runner's.
 READ_ONLY = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
 _HELD = posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
 
 
 class Location:
-    """Where a path lies: the anchor that confines it, the rest below that, and both as the agent sees them."""
+    """Where a path lies: the anchor that confines it, the rest below it, and both as the agent sees them."""
 
     __slots__ = ("absolute", "anchor", "relative", "shown")
 
@@ -36,18 +36,18 @@ class Context:
 
     def __init__(self, workspace: str, roots: Sequence[str], *, kernel: bool = True, enclosed: bool = False) -> None:
         self.workspace = workspace
-        # Inside a sandbox the rest of its file system may be read; a runner without walls of its own ends at the roots.
+        # In a sandbox the rest of its file system may be read; a runner without walls of its own stays in its roots.
         self._enclosed = enclosed
         self.roots = tuple(roots)
         self.opener = Opener(kernel=kernel)
         self._workspace = normalise(to_bytes(workspace))
-        # The deepest first: a path belongs to the narrowest root that holds it.
+        # Deepest first: a path belongs to the narrowest root that contains it.
         paths = sorted({self._workspace, *(normalise(to_bytes(root)) for root in roots)}, key=len, reverse=True)
         self._anchors = [Anchor(path, _hold(path), confined=True) for path in paths]
         self._top = Anchor(b"/", _hold(b"/"), confined=False)
 
     def close(self) -> None:
-        """Lets go of the held folders."""
+        """Release the held folders."""
         for anchor in (*self._anchors, self._top):
             if anchor.fd >= 0:
                 posix.close(anchor.fd)
@@ -55,7 +55,7 @@ class Context:
         self._top.fd = -1
 
     def locate(self, path: str) -> Location:
-        """The place of `path`: relative to the workspace, or absolute as seen inside; `..` is taken by the letter."""
+        """Return where `path` lies: relative to the workspace, or absolute as seen inside; `..` is resolved as text."""
         spelled = to_bytes(path)
         if spelled.startswith(b"/"):
             absolute = normalise(spelled)
@@ -75,14 +75,14 @@ class Context:
         return Location(self._top, absolute[1:], absolute, shown(path))
 
     def open(self, place: Location, flags: int) -> int:
-        """A descriptor of what lies there, links followed as far as they stay inside."""
+        """Return a descriptor of what lies there, links followed as far as they stay inside."""
         try:
             return self.opener.open(place.anchor, place.relative, flags)
         except OSError as error:
             raise failed(error, place) from None
 
     def open_regular(self, place: Location) -> tuple[int, posix.stat_result]:
-        """A readable descriptor of a regular file, and its state."""
+        """Return a readable descriptor of a regular file, and its state."""
         fd = self.open(place, READ_ONLY)
         state = posix.fstat(fd)
         if not S_ISREG(state.st_mode):
@@ -91,7 +91,7 @@ class Context:
         return fd, state
 
     def show(self, absolute: bytes) -> str:
-        """A path for a result: relative to the workspace where it lies inside, bytes that are no UTF-8 replaced."""
+        """Return a path for a result: relative to the workspace if inside it, bytes that are not UTF-8 replaced."""
         prefix = self._workspace.rstrip(b"/") + b"/"
         if absolute.startswith(prefix):
             absolute = absolute[len(prefix) :]
@@ -101,12 +101,12 @@ class Context:
 
 
 def open_directory(ctx: Context, path: str) -> int:
-    """A descriptor of a folder for fchdir; it grants no reading."""
+    """Return a descriptor of a folder for fchdir; it grants no reading."""
     return ctx.open(ctx.locate(path), _HELD)
 
 
 def _hold(path: bytes) -> int:
-    """The folder's descriptor, or -1 where there is none: what lies below is then not found."""
+    """Return the folder's descriptor, or -1 if there is none: what lies below is then not found."""
     try:
         return posix.open(path, _HELD)
     except OSError:
@@ -114,17 +114,17 @@ def _hold(path: bytes) -> int:
 
 
 def to_bytes(path: str) -> bytes:
-    """A path as the kernel takes it, whatever the locale."""
+    """Return a path as the kernel takes it, whatever the locale."""
     return path.encode("utf-8", "surrogateescape")
 
 
 def entry_bytes(name: str) -> bytes:
-    """The real name of an entry that listing a folder gave."""
+    """Return the real name of an entry of a listed folder."""
     return name.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
 def shown(path: str) -> str:
-    """A path fit for a message."""
+    """Return a path fit for a message."""
     return path if path.isascii() else to_bytes(path).decode("utf-8", "replace")
 
 
@@ -141,7 +141,7 @@ def _normalise_below(spelled: bytes) -> bytes | None:
 
 
 def normalise(spelled: bytes) -> bytes:
-    """An absolute path without `.`, `..` and doubled slashes, by the letter: links are not looked at."""
+    """Return an absolute path without `.`, `..` and doubled slashes, as text: links are not looked at."""
     parts: list[bytes] = []
     for part in spelled.split(b"/"):
         if part == b"..":
@@ -152,14 +152,14 @@ def normalise(spelled: bytes) -> bytes:
 
 
 def not_regular(state: posix.stat_result, place: Location) -> ToolError:
-    """Why something that is not a regular file is left alone."""
+    """Return why something that is not a regular file is refused."""
     if S_ISDIR(state.st_mode):
         return ToolError("is_directory", f"{place.shown} is a folder; ls lists it")
     return ToolError("not_a_file", f"{place.shown} is not a regular file (a pipe, device or socket)")
 
 
 def failed(error: OSError, place: Location) -> ToolError:
-    """The kernel's refusal of a file operation, in the words of the wire."""
+    """Return the kernel's refusal of a file operation as an error of the wire."""
     number = error.errno
     if number == errno.EXDEV and not place.anchor.confined:
         return ToolError("outside", f"{place.shown} goes through a magic link of /proc, which is not followed")

@@ -28,7 +28,7 @@ _WRITE_OPTIONS = {"encoding": arguments.choice("utf-8", "base64"), "append": arg
 
 
 def write(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Replaces, creates or (append) extends a file, with the folders that it needs."""
+    """Replace, create or (append) extend a file, with the folders that it needs."""
     values = arguments.take("write", args, {**_PATH, "content": arguments.text}, _WRITE_OPTIONS)
     content: str = values.pop("content")
     data = _from_base64(content) if values["encoding"] == "base64" else content.encode()
@@ -48,16 +48,16 @@ def _from_base64(content: str) -> bytes:
         data = binascii.a2b_base64(compact)
     except ValueError as error:
         raise invalid(f"content is not base64: {error}") from None
-    # The decoder skips what it does not know; what comes back otherwise was not base64.
+    # The decoder skips what it does not know; if encoding it again gives something else, it was not base64.
     if binascii.b2a_base64(data, newline=False).decode() != compact:
-        raise invalid("content is not base64: it holds characters outside of its alphabet, or wrong padding")
+        raise invalid("content is not base64: it contains characters outside its alphabet, or wrong padding")
     return data
 
 
 class InputWriter:
     """A `write` whose content comes as raw bytes, piece by piece, in constant memory.
 
-    Nothing is visible before commit() unless `append` was asked for; abort() takes everything back, and after commit()
+    Nothing is visible before commit() unless `append` was requested; abort() takes everything back, and after commit()
     does nothing.
     """
 
@@ -73,24 +73,24 @@ class InputWriter:
             raise
 
     def write(self, data: bytes) -> None:
-        """Adds `data` to what will be the file."""
+        """Add `data` to what will be the file."""
         self._file.write(data)
 
     def commit(self) -> dict[str, Any]:
-        """Makes it the file; the data of the result."""
+        """Put the file in place; return the data of the result."""
         data = self._file.commit()
         self._target.close()
         return data
 
     def abort(self) -> None:
-        """Leaves nothing behind; after commit() it does nothing."""
+        """Leave nothing behind; after commit() it does nothing."""
         if self._target.folder >= 0:
             self._file.abort()
             self._target.close()
 
 
 def edit(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Replaces `old`, which must stand in the file once unless `all` is true; endings, mark and mode stay."""
+    """Replace `old`, which must occur once in the file unless `all` is true; line endings, BOM and mode are kept."""
     from . import text  # noqa: PLC0415  # only an edit needs it
 
     required = {**_PATH, "old": arguments.text, "new": arguments.text}
@@ -109,11 +109,11 @@ def edit(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
             old, new = old[len(mark) :], new.removeprefix(mark)
         occurrences = text.Occurrences(body, old) if old else None
         if occurrences is None or not occurrences.count:
-            raise ToolError("no_match", f"{target.place.shown} does not hold the text in old; white space counts")
+            raise ToolError("no_match", f"{target.place.shown} does not contain the text in old; white space counts")
         if occurrences.count > 1 and not values["all"]:
             raise ToolError(
                 "ambiguous_match",
-                f"old stands {occurrences.count} times in {target.place.shown}; add lines around it, or set all",
+                f"old occurs {occurrences.count} times in {target.place.shown}; add lines around it, or set all",
             )
         changed, count = occurrences.replaced(new)
         replacement = Replacement(target, target.previous)
@@ -129,7 +129,7 @@ def edit(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
 
 
 def ls(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """The entries of a folder by name, MAX_ENTRIES at most; `modified` in seconds since 1970."""
+    """Return the entries of a folder by name, MAX_ENTRIES at most; `modified` in seconds since 1970."""
     values = arguments.take("ls", args, {}, {**_PATH, "all": arguments.flag})
     place = ctx.locate(values["path"] or ".")
     fd = ctx.open(place, posix.O_RDONLY | posix.O_DIRECTORY)
@@ -165,7 +165,7 @@ def _describe(name: bytes, folder: int) -> dict[str, Any] | None:
     try:
         state = posix.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
-        return None  # It went away since it was listed.
+        return None  # It was removed since it was listed.
     mode = state.st_mode
     kind = "file" if S_ISREG(mode) else "directory" if S_ISDIR(mode) else "link" if S_ISLNK(mode) else "other"
     return {

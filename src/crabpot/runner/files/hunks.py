@@ -1,4 +1,4 @@
-"""The `*** Begin Patch` format: text to operations, and the hunks of one applied to bytes. Touches no file."""
+"""The `*** Begin Patch` format: parse it into operations, and apply an operation's hunks to bytes. Touches no file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Operation:
 
 
 def parse(patch: str) -> list[Operation]:
-    """The operations of a patch in their order; an error names the line that is wrong."""
+    """Return the operations of a patch in order; an error names the wrong line."""
     lines = patch.replace("\r\n", "\n").strip().split("\n")
     if lines[0].rstrip() != _BEGIN:
         raise invalid(f"line 1 of the patch must read {_BEGIN!r}, not {lines[0]!r:.80}")
@@ -60,7 +60,7 @@ def parse(patch: str) -> list[Operation]:
             continue
         if not found or not found[0][1]:
             wanted = ", ".join(repr(head + "path") for head, _ in heads)
-            raise invalid(f"line {at + 1} of the patch is {line!r:.80}; here stands one of {wanted}, or {_END!r}")
+            raise invalid(f"line {at + 1} of the patch is {line!r:.80}; expected one of {wanted}, or {_END!r}")
         operation = Operation(*found[0])
         operations.append(operation)
         at += 1
@@ -108,7 +108,7 @@ def _parse_lines(lines: list[str], at: int, hunk: Hunk) -> int:
     blank = 0
     while not _ends_hunk(lines[at]):
         line = lines[at]
-        # With a blank before it, it is a kept line of that text, unless nothing of the hunk follows.
+        # With a blank before it, it is a kept line with that text, unless nothing of the hunk follows.
         if line.strip() == _END_OF_FILE and (line[0] != " " or _ends_hunk(lines[at + 1])):
             hunk.at_end = True
             return at + 1
@@ -116,7 +116,7 @@ def _parse_lines(lines: list[str], at: int, hunk: Hunk) -> int:
             raise invalid(
                 f"line {at + 1} of the patch is {line!r:.80}; a line of a hunk begins with ' ' (kept), '-' or '+'"
             )
-        # An empty line is an empty kept line whose blank got lost, unless nothing follows it: then it only separates.
+        # An empty line is an empty kept line that lost its blank, unless nothing follows it: then it only separates.
         if line:
             hunk.lines += [(" ", "")] * blank + [(line[0], line[1:])]
             blank = 0
@@ -135,14 +135,14 @@ def _ends_operation(line: str) -> bool:
 
 
 def content_of(operation: Operation) -> bytes:
-    """The content of an added file."""
+    """Return the content of an added file."""
     return "".join(line + "\n" for line in operation.added).encode()
 
 
 def apply_hunks(data: bytes, operation: Operation) -> bytes:
-    """The file after the operation's hunks, which apply in their order; what they do not name stays to the byte.
+    """Return the file after the operation's hunks, applied in order; every other byte stays as it was.
 
-    But for the last line: a file that is changed ends with an ending.
+    Except for the last line: a changed file ends with a line ending.
     """
     if not operation.hunks:
         return data
@@ -160,13 +160,13 @@ def apply_hunks(data: bytes, operation: Operation) -> bytes:
             raise ToolError(
                 "no_match",
                 f"hunk {number} of {operation.path} does not fit below line {done}; only trailing white space may"
-                f" differ, and hunks stand in the file's order:\n{hunk}",
+                f" differ, and hunks must be in the file's order:\n{hunk}",
             )
         result += lines[done:start]
         done = start
         for sign, text in hunk.lines:
             if sign == "+":
-                # In a file of mixed endings a new line ends as its neighbour does.
+                # In a file of mixed line endings a new line ends as its neighbour does.
                 neighbour = lines[done - 1 : done] or lines[done : done + 1]
                 result.append(text.encode() + (ending_of(neighbour[0]) if neighbour else usual))
                 continue
@@ -187,7 +187,7 @@ class _Finder:
         self._stripped = _Joined([line.rstrip() for line in lines])
 
     def find(self, start: int, hunk: Hunk) -> int | None:
-        """The line at which the hunk applies, none before `start`."""
+        """Return the line at which the hunk applies, none before `start`."""
         for anchor in hunk.anchors:
             found = self._block([anchor.encode()], start)
             if found is None:
@@ -202,13 +202,13 @@ class _Finder:
         return last if last >= start and self._block(block, last) == last else None
 
     def _block(self, block: list[bytes], start: int) -> int | None:
-        """The first place where the block stands, to the byte if there is one, else but for trailing white space."""
+        """Return the first place of the block: an exact match if there is one, else ignoring trailing white space."""
         found = self._exact.find(block, start)
         return self._stripped.find([line.rstrip() for line in block], start) if found is None else found
 
 
 class _Joined:
-    """Lines as one text that begins and ends with a newline, so that the search for a block is one for bytes."""
+    """Lines as one text that begins and ends with a newline, so that searching for a block is a search for bytes."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._text = b"\n".join([b"", *lines, b""])

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 NO_MAGICLINKS = 0x02
 NO_SYMLINKS = 0x04
 BENEATH = 0x08
-# The same on every architecture: it is newer than the day they got a common table.
+# The same on every architecture: it is newer than their common system call table.
 _SYS_OPENAT2 = 437
 
 
 def load() -> Openat2 | None:
-    """The system call, or None where the kernel, a filter or this Python lacks it; failures are negative errors."""
+    """Return the system call, or None if the kernel, a filter or this Python lacks it; failures are negative errors."""
     try:
-        # `ctypes` takes 3 ms and more to import, the extension module beneath it 0.4 ms.
+        # Importing `ctypes` takes 3 ms and more, the extension module beneath it 0.4 ms.
         import _ctypes  # noqa: PLC0415
     except ImportError:
         return None
@@ -48,7 +48,7 @@ def load() -> Openat2 | None:
         fd: int = syscall(number, folder, path, how, size)
         return fd if fd >= 0 else -get_errno()
 
-    # The folder does not matter for an absolute path: -100 is AT_FDCWD.
+    # The folder is ignored for an absolute path: -100 is AT_FDCWD.
     probe = openat2(-100, b"/", posix.O_PATH | posix.O_CLOEXEC, NO_MAGICLINKS)
     if probe < 0:
         return None

@@ -1,4 +1,4 @@
-"""The tool apply_patch: plans a whole patch against the real files in memory, then applies all of it or none."""
+"""The tool apply_patch: plan a whole patch against the real files in memory, then apply all of it or none."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from .context import Context
     from .hunks import Operation
 
-# Each file holds a descriptor of its folder, of which the runner has few.
+# Each file holds a descriptor of its folder open, and the runner has few.
 MAX_FILES = 200
-# A file is taken apart into lines, which costs many times its size.
+# A file is split into lines, which costs many times its size.
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 64 << 20
 
 
 class _File:
-    """One file of the plan: where it is, and what it will be (None: gone). Without its folder it has no target yet."""
+    """One file of the plan: where it is, and what it will be (None: removed). Without its folder it has no target."""
 
     __slots__ = ("before", "content", "like", "path", "target")
 
@@ -50,10 +50,10 @@ class _Plan:
         self._size = 0
 
     def run(self, operation: Operation) -> dict[str, str]:
-        """Plans one operation; the line of the result for it."""
+        """Plan one operation; return its line of the result."""
         file = self._file(operation.path)
         if operation.action == "add":
-            # Models write a file anew as often as they change it: what is there is replaced, and keeps its mode.
+            # Models rewrite a file as often as they change it: an existing file is replaced, and keeps its mode.
             file.like = None if file.content is None else file.like
             file.content = content_of(operation)
             return {"path": operation.path, "action": "added"}
@@ -76,7 +76,7 @@ class _Plan:
         return {"path": operation.move_to, "action": "moved", "from": operation.path}
 
     def apply(self) -> None:
-        """Stages every difference and commits them together."""
+        """Stage every difference and commit them together."""
         staging = Staging()
         try:
             for file in self._files.values():
@@ -85,7 +85,7 @@ class _Plan:
                         staging.remove(file.target)
                     continue
                 if file.target is None:
-                    file.target = self._make_way(file.path)
+                    file.target = self._make_folders(file.path)
                 if file.content != file.before or file.like is not file.target.previous:
                     staging.put(file.target, file.content, file.like)
             staging.commit()
@@ -96,7 +96,7 @@ class _Plan:
         staging.close()
 
     def close(self) -> None:
-        """Lets go of the folders."""
+        """Release the folders."""
         for file in self._files.values():
             if file.target is not None:
                 file.target.close()
@@ -129,7 +129,7 @@ class _Plan:
         return file
 
     def _check_alias(self, target: Target) -> None:
-        """Two names that links make one file would each be planned as if the other were not there."""
+        """Refuse two names that links make one file: each would be planned as if the other did not exist."""
         for other in self._files.values():
             there = other.target
             if there is not None and there.name == target.name and _same(there.folder, target.folder):
@@ -137,7 +137,7 @@ class _Plan:
                 raise invalid(f"{names} are one file through a link; name it one way")
 
     def _check_no_link(self, file: _File) -> None:
-        """A link is not what it leads to: deleting or moving through one would surprise on either side."""
+        """Refuse a link: deleting or moving through one would surprise on either side."""
         place = self._ctx.locate(file.path)
         head, _, name = place.relative.rpartition(b"/")
         try:
@@ -151,8 +151,8 @@ class _Plan:
         if not own:
             raise ToolError("not_a_file", f"{file.path} is a link; delete or move it with exec")
 
-    def _make_way(self, path: str) -> Target:
-        """The target of a file whose folder is missing, and a note of every folder that is made for it."""
+    def _make_folders(self, path: str) -> Target:
+        """Return the target of a file whose folder is missing, and note every folder that is made for it."""
         place = self._ctx.locate(path)
         missing: list[bytes] = []
         folder = place.relative.rpartition(b"/")[0]
@@ -168,7 +168,7 @@ class _Plan:
         return Target(self._ctx, path, make=True)
 
     def _take_back_folders(self) -> None:
-        """Removes the folders that were made for a patch that failed; one that is in use stays."""
+        """Remove the folders that were made for a patch that failed; one that is in use stays."""
         for folder in reversed(self._made):
             place = self._ctx.locate(folder.decode("utf-8", "surrogateescape"))
             try:
@@ -189,7 +189,7 @@ def _same(one: int, other: int) -> bool:
 
 
 def apply_patch(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Adds, deletes, updates and moves files as the patch says; after an error everything is as it was."""
+    """Add, delete, update and move files as the patch says; after an error everything is as it was."""
     values = arguments.take("apply_patch", args, {"patch": arguments.text}, {})
     operations = parse(values["patch"])
     plan = _Plan(ctx)

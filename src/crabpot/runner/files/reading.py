@@ -1,7 +1,7 @@
-"""Reads files in constant memory: text by lines, anything else by bytes.
+"""Read files in constant memory: text by lines, anything else by bytes.
 
 `lines` in a result counts the whole file. It is null for bytes, and where the end of the file lies more than SCAN_LIMIT
-behind what was asked for: counting on would hold up every other call.
+after what was requested: counting on would hold up every other call.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Request:
 
 
 def read(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Content up to CONTENT_LIMIT; what is cut there ends with a whole line, or a whole character of a giant one."""
+    """Return content up to CONTENT_LIMIT, cut after a whole line, or after a whole character of a giant line."""
     request = _Request(args, ctx)
     pieces: list[bytes] = []
     steps = _bytes(request, CONTENT_LIMIT) if request.base64 else _text(request, CONTENT_LIMIT)
@@ -80,7 +80,7 @@ def read(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
 
 
 def stream_read(args: dict[str, Any], ctx: Context) -> Generator[bytes, None, dict[str, Any]]:
-    """Content of any size in chunks; an empty one is a step of the search for the first line and carries nothing."""
+    """Yield content of any size in chunks; an empty one is a step of the search for the first line."""
     request = _Request(args, ctx)
     try:
         return (yield from _bytes(request, None) if request.base64 else _text(request, None))
@@ -132,14 +132,14 @@ def _text(request: _Request, cap: int | None) -> Generator[bytes, None, dict[str
         yield part
     if partial and not selection.cut:
         raise _not_text(request.place)
-    # procfs says 0 for files that have content.
+    # procfs reports size 0 for files that have content.
     request.size = request.size or total
     unfinished = bool(last) and not last.endswith(b"\n")
     return request.data(newlines + unfinished, truncated=selection.cut)
 
 
 class _Selection:
-    """Which lines are wanted, asked piece by piece; `over` when no more are, `cut` when the cap was the reason."""
+    """Which lines are wanted, decided piece by piece; `over` when no more are, `cut` if the cap was the reason."""
 
     __slots__ = ("_left", "_room", "_skip", "cut", "over")
 
@@ -172,7 +172,7 @@ class _Selection:
 
 
 def _after_newline(piece: bytes, number: int) -> int:
-    """The position behind the `number`-th newline of a piece that has that many, found by halving."""
+    """Return the position after the `number`-th newline of a piece that has that many, found by bisection."""
     low, high = 0, len(piece)
     while high - low > _SHORT:
         middle = (low + high) // 2
@@ -187,7 +187,7 @@ def _after_newline(piece: bytes, number: int) -> int:
 
 
 def _check_utf8(partial: bytes, piece: bytes, place: Location) -> bytes:
-    """The beginning of a character that `piece` leaves unfinished."""
+    """Return the beginning of a character that `piece` leaves unfinished."""
     try:
         if piece.isascii() and not partial:
             return b""

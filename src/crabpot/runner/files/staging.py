@@ -1,4 +1,4 @@
-"""Changes several files together: everything is written beside its place first, then put there, or all of it undone."""
+"""Change several files together: everything is written beside its target first, then moved there, or all is undone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """The new state of some files. Until commit() nothing of it is visible but hidden files beside the old ones."""
+    """The new state of some files. Until commit() only hidden files beside the old ones are visible."""
 
     def __init__(self) -> None:
         self._replacements: list[Replacement] = []
@@ -25,18 +25,18 @@ class Staging:
         self._backups: list[tuple[Target, bytes]] = []
 
     def put(self, target: Target, content: bytes, like: posix.stat_result | None) -> None:
-        """The file gets this content, and the mode of `like`; a full disk or a forbidden folder shows here already."""
+        """Give the file this content, and the mode of `like`; a full disk or a forbidden folder already fails here."""
         replacement = Replacement(target, like)
         self._replacements.append(replacement)
         replacement.write(content)
         replacement.seal()
 
     def remove(self, target: Target) -> None:
-        """The file goes."""
+        """Plan the removal of the file."""
         self._removals.append(target)
 
     def commit(self) -> None:
-        """All of it, or, after any failure, nothing: what was done is undone in the opposite order."""
+        """Apply all of it or, after any failure, nothing: what was done is undone in reverse order."""
         for target in [*(each.target for each in self._replacements), *self._removals]:
             target.check_unchanged()
         try:
@@ -49,7 +49,7 @@ class Staging:
             raise
 
     def close(self) -> None:
-        """Clears away what was only needed on the way; call it in any case."""
+        """Remove what was only needed on the way; call it in any case."""
         for replacement in self._replacements:
             replacement.abort()
         for target, backup in self._backups:
@@ -84,7 +84,7 @@ class Staging:
             return
         backup = temporary_name()
         try:
-            # A second name for the old file: its place is never empty, and undoing needs no room on the disk.
+            # A second name for the old file: its place is never empty, and undoing needs no disk space.
             posix.link(target.name, backup, src_dir_fd=target.folder, dst_dir_fd=target.folder, follow_symlinks=False)
         except OSError:
             self._set_aside(target)
@@ -100,7 +100,7 @@ def _rename(target: Target, old: bytes, new: bytes) -> None:
 
 def _restore(target: Target, backup: bytes) -> None:
     _rename(target, backup, target.name)
-    # Between two names of one file a rename does nothing: so it is where the new version never came into place.
+    # A rename between two names of one file does nothing: that is the case if the new version never came into place.
     _quietly_unlink(target, backup)
 
 
@@ -108,4 +108,4 @@ def _quietly_unlink(target: Target, name: bytes) -> None:
     try:
         posix.unlink(name, dir_fd=target.folder)
     except OSError:
-        pass  # Gone already, with the folder or by another hand.
+        pass  # Gone already, with its folder or removed by somebody else.

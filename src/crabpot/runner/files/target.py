@@ -1,4 +1,4 @@
-"""Where a file lies or will lie: a folder held open and a name in it, which nobody can swap for another place."""
+"""Where a file lies or will lie: a folder held open and a name in it, which nobody can redirect to another place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Target:
     """A file's folder, its name there, and what is there now.
 
-    Everything acts on the descriptor and the name without following links, so that a folder that is swapped for a link
+    Everything acts on the descriptor and the name without following links, so a folder that is swapped for a link
     meanwhile changes nothing.
     """
 
@@ -37,13 +37,13 @@ class Target:
             raise
 
     def close(self) -> None:
-        """Lets go of the folder; more than once does no harm."""
+        """Release the folder; calling it again is harmless."""
         if self.folder >= 0:
             posix.close(self.folder)
             self.folder = -1
 
     def look(self) -> posix.stat_result | None:
-        """The state of the regular file that is there now, None if there is none."""
+        """Return the state of the regular file that is there now, None if there is none."""
         try:
             state = posix.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -55,7 +55,7 @@ class Target:
         return state
 
     def read(self, limit: int) -> bytes:
-        """The whole file, at most `limit` bytes of it; the state in `previous` becomes that of what was read."""
+        """Return the whole file, at most `limit` bytes of it; `previous` becomes the state of what was read."""
         pieces: list[bytes] = []
         try:
             fd = posix.open(self.name, READ_ONLY | posix.O_NOFOLLOW, dir_fd=self.folder)
@@ -77,7 +77,7 @@ class Target:
             raise failed(error, self.place) from None
 
     def check_unchanged(self) -> None:
-        """Raises `conflict` if the file is not the one that was read."""
+        """Raise `conflict` if the file is not the one that was read."""
         now = self.look()
         before = self.previous
         if _identity(before) != _identity(now):

@@ -1,4 +1,4 @@
-"""Line endings and byte order marks: what an edit of a text must leave as it found it."""
+"""Line endings and byte order marks: what an edit of a text must preserve."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ BOM = b"\xef\xbb\xbf"
 
 
 def split_bom(data: bytes) -> tuple[bytes, bytes]:
-    """The byte order mark, if there is one, and the text after it."""
+    """Return the byte order mark, if there is one, and the text after it."""
     return (BOM, data[3:]) if data.startswith(BOM) else (b"", data)
 
 
 def unify(text: bytes) -> bytes:
-    """The text with every line ending written as a newline alone."""
+    """Return the text with every line ending replaced by a newline alone."""
     return text.replace(b"\r\n", b"\n")
 
 
 def usual_ending(text: bytes) -> bytes:
-    """The ending that most lines have."""
+    """Return the ending that most lines have."""
     windows = text.count(b"\r\n")
     return b"\r\n" if windows * 2 > text.count(b"\n") else b"\n"
 
 
 def split_lines(text: bytes) -> list[bytes]:
-    """Lines with their endings; only the last may have none. A carriage return alone ends no line."""
+    """Return lines with their endings; only the last may have none. A carriage return alone ends no line."""
     *lines, rest = text.split(b"\n")
     lines = [line + b"\n" for line in lines]
     return [*lines, rest] if rest else lines
 
 
 def ending_of(line: bytes) -> bytes:
-    """What ends a line: nothing, for the last one of some files."""
+    """Return what ends a line: nothing, for the last one of some files."""
     return b"\r\n" if line.endswith(b"\r\n") else line[-1:] if line.endswith(b"\n") else b""
 
 
 class Occurrences:
-    """The places where `old` stands in a text, whichever way the lines of either end."""
+    """The places where `old` occurs in a text, whatever the line endings of either."""
 
     def __init__(self, text: bytes, old: bytes) -> None:
         self._text = text
@@ -42,12 +42,12 @@ class Occurrences:
         self._old = unify(old)
         self.count = self._unified.count(self._old)
         first = self._unified.find(self._old)
-        # "aa" stands twice in "aaa", though only one of both can be replaced.
+        # "aa" occurs twice in "aaa", though only one of them can be replaced.
         if self.count == 1 and self._unified.find(self._old, first + 1) >= 0:
             self.count = 2
 
     def replaced(self, new: bytes) -> tuple[bytes, int]:
-        """The text with each of them replaced, and how many; new lines end as the line that they come into."""
+        """Return the text with each replaced, and how many; new lines end like the line that they come into."""
         returns = self._returns()
         pieces = []
         done = count = 0
@@ -63,7 +63,7 @@ class Occurrences:
         return b"".join(pieces), count
 
     def _returns(self) -> list[int]:
-        """Where, in the unified text, the line endings stand that are two bytes in the real one."""
+        """Return where, in the unified text, the line endings are that have two bytes in the real one."""
         positions: list[int] = []
         if len(self._unified) == len(self._text):
             return positions

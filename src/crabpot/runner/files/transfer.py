@@ -1,4 +1,4 @@
-"""Files that travel in pieces: a streamed `read` and a `write` from the input of its call, other calls in between."""
+"""Files sent in pieces: a streamed `read`, and a `write` from the input of its call, with other calls in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Transfer(Job):
             runner.loop.set_timer(self, call.timeout_s, self._timed_out)
 
     def _release(self) -> None:
-        """Lets go of the file; each direction has its own way."""
+        """Release the file; each direction has its own way."""
 
     def _end(self, error: ToolError | None, data: object = None) -> None:
         if self._done:
@@ -37,7 +37,7 @@ class Transfer(Job):
         self._end(as_tool_error(error))
 
     def cancel(self) -> None:
-        """Stops in the middle of the file."""
+        """Stop in the middle of the file."""
         self._end(ToolError("cancelled", "the call was cancelled"))
 
     def _timed_out(self) -> None:
@@ -50,10 +50,10 @@ class Download(Transfer):
     def __init__(self, call: Call, runner: Runner) -> None:
         self._pieces = runner.tools.stream_read(call.args, runner.context)
         super().__init__(call, runner)
-        self.relieved()
+        self.on_room()
 
-    def relieved(self) -> None:
-        """Goes on with the next round."""
+    def on_room(self) -> None:
+        """Continue with the next round."""
         self._loop.soon(self, self._step)
 
     def _step(self) -> None:
@@ -67,21 +67,21 @@ class Download(Transfer):
             self._failed(error)
         else:
             self._call.push("content", piece)
-            self.relieved()
+            self.on_room()
 
     def _release(self) -> None:
         self._pieces.close()
 
 
 class Upload(Transfer):
-    """Writes a file as it comes; only a complete one takes its place."""
+    """Writes a file as it comes; only a complete one is put in place."""
 
     def __init__(self, call: Call, runner: Runner) -> None:
         self._writer = runner.tools.input_writer(call.args, runner.context)
         super().__init__(call, runner)
 
     def feed(self, data: bytes) -> None:
-        """The next piece."""
+        """Write the next piece."""
         try:
             self._writer.write(data)
         except Exception as error:  # noqa: BLE001
@@ -90,7 +90,7 @@ class Upload(Transfer):
             self._call.consumed(len(data))
 
     def feed_end(self) -> None:
-        """All of it is there."""
+        """Put the complete file in place."""
         try:
             data = self._writer.commit()
         except Exception as error:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""Matches path patterns part by part while a tree is walked, so that only folders that can hold a match are entered."""
+"""Match path patterns part by part while a tree is walked, so that only folders that can hold a match are entered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from re import Pattern
     from typing import Callable
 
-    # How far each reading of the pattern has come: its number and the part that comes next.
+    # How far each alternative of the pattern has come: its number and its next part.
     State = frozenset[tuple[int, int]]
 
 _MAX_READINGS = 1000
@@ -18,18 +18,18 @@ _FOLDERS = None
 
 
 class Glob:
-    """A pattern of the glob tool. `**` is any number of folders; what begins with a dot is found by a dot only."""
+    """A pattern of the glob tool. `**` is any number of folders; a name with a leading dot must be matched by a dot."""
 
     def __init__(self, pattern: str) -> None:
         readings = expand_braces(pattern, _MAX_READINGS)
         if readings is None:
-            raise invalid(f"the braces of the pattern make more than {_MAX_READINGS} patterns")
+            raise invalid(f"the braces of the pattern expand to more than {_MAX_READINGS} patterns")
         self._readings = [_compile(reading) for reading in readings]
         self.folders = pattern.endswith("/")
         self.start = self._close({(number, 0) for number in range(len(self._readings))})
 
     def step(self, state: State, name: bytes, folder: bool, _taken_back: bool) -> State | None:  # noqa: FBT001
-        """The state after one more part of a path; None if no path that begins so can match."""
+        """Return the state after one more part of a path; None if no path that begins so can match."""
         text = name.decode("utf-8", "surrogateescape")
         hidden = text.startswith(".")
         reached: set[tuple[int, int]] = set()
@@ -48,7 +48,7 @@ class Glob:
         return self._close(reached) if reached else None
 
     def matches(self, state: State) -> bool:
-        """Whether the path that led to this state matches."""
+        """Return whether the path that led to this state matches."""
         return any(at == len(self._readings[number]) for number, at in state)
 
     def _close(self, reached: set[tuple[int, int]]) -> State:
@@ -62,7 +62,7 @@ class Glob:
 
 
 def path_filter(pattern: str | None) -> Callable[[bytes], bool]:
-    """The filter of grep's `glob`: by name, or by path where the pattern has a slash; `!` in front turns it round."""
+    """Return the filter of grep's `glob`: by name, or by path if the pattern has a slash; a leading `!` inverts it."""
     if pattern is None:
         return lambda _path: True
     wanted = not pattern.startswith("!")
@@ -84,7 +84,7 @@ def _compile(reading: str) -> list[Callable[[str], bool] | None]:
     if not parts:
         raise invalid('the pattern is empty; "**" stands for every file')
     if ".." in parts:
-        raise invalid("the pattern holds a .. part; name the folder as path instead")
+        raise invalid("the pattern has a .. part; name the folder as path instead")
     return [_FOLDERS if part == "**" else _part(part) for part in parts]
 
 

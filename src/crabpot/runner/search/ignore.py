@@ -1,4 +1,4 @@
-"""The rules of .gitignore files, read as ripgrep reads them: of those that match a path the last one decides."""
+"""The rules of .gitignore files, read as ripgrep reads them: the last rule that matches a path decides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Pattern
 
-# Rules are about bytes (`?` is one of them): paths and rules are both taken as Latin-1, which maps byte to character.
+# Rules are about bytes (`?` is one byte): paths and rules are both decoded as Latin-1, which maps byte to character.
 SIZE_LIMIT = 1 << 20
 _MAX_RULES = 10_000
 _BLANK = " \t\r\n\v\f"
@@ -41,12 +41,12 @@ class Rules:
             rule = _parse(line.decode("latin-1"))
             if rule is not None:
                 self._rules.append(rule)
-        # Most paths match no rule at all: one look at all of them together says so.
+        # Most paths match no rule at all: one search for all of them together says so.
         self._names = _together([rule for rule in self._rules if rule.by_name])
         self._paths = _together([rule for rule in self._rules if not rule.by_name])
 
     def verdict(self, path: str, name: str, *, folder: bool) -> bool | None:
-        """True: ignored. False: taken back by a `!` rule. None: no rule speaks of it. `path` begins at the file."""
+        """Return True: ignored, False: brought back by `!`, None: no rule applies. `path` starts at the rule file."""
         by_name = self._names is not None and self._names.fullmatch(name)
         by_path = self._paths is not None and self._paths.fullmatch(path)
         if not by_name and not by_path:
@@ -92,7 +92,7 @@ def _parse(line: str) -> _Rule | None:
 def _rule(line: str, *, anchored: bool, negated: bool, folders_only: bool) -> _Rule | None:
     by_name = not anchored and line != "**"
     if by_name and "[" in line:
-        # ripgrep lets [!x] match a slash, so that such a rule looks at more than the name.
+        # ripgrep lets [!x] match a slash, so such a rule looks at more than the name.
         by_name, line = False, "**/" + line
     if line.endswith("/**"):
         line += "/*"  # what is inside the folder, and not the folder itself

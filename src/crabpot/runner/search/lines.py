@@ -1,4 +1,4 @@
-"""Finds the lines of a file that match a pattern, in constant memory."""
+"""Find the lines of a file that match a pattern, in constant memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BINARY_PROBE = 8 << 10
 _CHUNK = 1 << 20
-# Of a longer line only this much is searched.
+# Only this much of a longer line is searched.
 _LONGEST_LINE = 1 << 20
 
 
@@ -32,7 +32,7 @@ class Hit:
 
 
 class Matcher:
-    """A pattern of Python's `re`, applied to lines without their endings; a NUL byte parts a line in two for it."""
+    """A pattern of Python's `re`, applied to lines without their endings; a NUL byte splits a line in two for it."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         self._regex = _compile(pattern, ignore_case=ignore_case)
@@ -41,7 +41,7 @@ class Matcher:
         self.widened = prefilter.widen(tree)
 
     def hits(self, fd: int, context: int) -> Iterator[Hit]:
-        """The matching lines of an open file in their order; none if it is binary."""
+        """Yield the matching lines of an open file in order; none if it is binary."""
         return self._hits_in_context(_blocks(fd), context) if context else self._hits_alone(_blocks(fd))
 
     def _hits_alone(self, blocks: Iterator[bytes]) -> Iterator[Hit]:
@@ -100,7 +100,7 @@ def _compile(pattern: str, *, ignore_case: bool) -> Pattern[str]:
 
 
 def _blocks(fd: int) -> Iterator[bytes]:
-    """The file in pieces of whole lines, the last line's ending left out."""
+    """Yield the file in pieces of whole lines, without the last line's ending."""
     size = min(_CHUNK, posix.fstat(fd).st_size + 1)
     chunk = posix.read(fd, size)
     if b"\0" in chunk[:_BINARY_PROBE]:

@@ -1,8 +1,8 @@
-"""Turns a pattern into a looser one for ripgrep, which then only narrows down the files that are searched here.
+"""Turn a pattern into a looser one for ripgrep, which then only narrows down the files that are searched here.
 
-The pattern is Python's, and ripgrep speaks another dialect. The expression made here matches every line that the
+The pattern is Python's, and ripgrep has another dialect. The expression made here matches every line that the
 pattern matches, and some more: letters and classes are exact for ASCII, any other character stands for any other, and
-what ripgrep lacks (looking around, back references, word boundaries) is left out. So both ways give the same answer.
+what ripgrep lacks (lookaround, back references, word boundaries) is left out. So both ways give the same answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
-# Bytes: a file need not be UTF-8, and then each stray byte counts for a character here and for none there.
+# Bytes: a file need not be UTF-8, and then each stray byte counts as a character here and as none there.
 _OTHER = r"[\x80-\xff]{1,4}"
 _ANY = rf"(?:[\x00-\x09\x0b-\x7f]|{_OTHER})"
 _IGNORE_CASE = 2
@@ -19,16 +19,16 @@ _ASCII = 256
 _NEWLINE = 10
 _ASCII_END = 128
 _MANY = 1000
-# Letters that Python, ignoring case, also finds outside of ASCII: the Turkish i, the Kelvin sign, the long s.
+# Letters that Python, ignoring case, also matches outside ASCII: the Turkish i, the Kelvin sign, the long s.
 _WIDE_LETTERS = frozenset("iIkKsS")
 
 
 class _CannotWidenError(Exception):
-    """The pattern holds something that has no looser form."""
+    """The pattern contains something that has no looser form."""
 
 
 def parse(pattern: str, flags: int) -> Any:
-    """The tree of a pattern that compiles."""
+    """Return the tree of a pattern that compiles."""
     try:
         from re import _parser as parser  # type: ignore[attr-defined]  # noqa: PLC0415
     except ImportError:
@@ -37,7 +37,7 @@ def parse(pattern: str, flags: int) -> Any:
 
 
 def widen(tree: Any) -> str | None:
-    """The expression for ripgrep; None where there is none that would narrow anything down."""
+    """Return the expression for ripgrep; None if none would narrow anything down."""
     flags = tree.state.flags
     if flags & _ASCII:
         return None
@@ -49,7 +49,7 @@ def widen(tree: Any) -> str | None:
 
 
 def required_literal(tree: Any) -> bytes:
-    """The longest text that every match holds; empty if none is sure."""
+    """Return the longest text that every match contains; empty if none is certain."""
     best = run = ""
     if tree.state.flags & _IGNORE_CASE:
         return b""
@@ -93,7 +93,7 @@ def _repeat(argument: Any, ignore_case: bool) -> str:  # noqa: FBT001
     inner = _sequence(nodes, ignore_case=ignore_case)
     if not inner:
         return ""
-    # An upper bound, or a very high lower one, only makes the expression larger.
+    # An upper bound, or a very high lower one, would only make the expression larger.
     return f"(?:{inner})?" if most == 1 and least == 0 else f"(?:{inner}){{{min(least, _MANY)},}}"
 
 
@@ -124,7 +124,7 @@ def _class(items: Sequence[tuple[str, Any]], *, ignore_case: bool) -> str:
     members = []
     for code in range(_ASCII_END):
         char = chr(code)
-        # Left out of a negated class is only what it names to the letter: rather too much than too little.
+        # A negated class excludes only what it names literally: better too loose than too strict.
         forms = {char, char.lower(), char.upper()} if ignore_case and not negated else {char}
         if any(_matches(item, form) for item in items for form in forms) != negated and code != _NEWLINE:
             members.append(rf"\x{code:02x}")
@@ -162,7 +162,7 @@ def _matches(item: tuple[str, Any], char: str) -> bool:
     return tests[name] != ("_NOT" in str(value))
 
 
-# By the names of Python's parser; what it may add one day is searched without ripgrep.
+# By the names of Python's parser; an operation that it may add one day is searched without ripgrep.
 _FORMS: dict[str, Callable[[Any, bool], str]] = {
     "ANY": lambda _argument, _ignore_case: _ANY,
     "LITERAL": lambda code, ignore_case: _literal(code, ignore_case=ignore_case),

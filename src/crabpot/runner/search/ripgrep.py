@@ -1,4 +1,4 @@
-"""Asks ripgrep, where it is installed, which files below a folder may hold a match."""
+"""Ask ripgrep, where it is installed, which files below a folder may contain a match."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARGUMENTS = (
     b"--null",
     b"--no-messages",
     b"--color=never",
-    # What is binary, hidden or ignored by a folder above is decided here; ripgrep may only ever look at more.
+    # What is binary, hidden or ignored by a folder above is decided here; ripgrep may only ever include more.
     b"--binary",
     b"--encoding=none",
     b"--no-require-git",
@@ -32,7 +32,7 @@ _ARGUMENTS = (
 
 
 def find_program() -> bytes | None:
-    """The `rg` of the search path; a relative part of that path could be the agent's folder and does not count."""
+    """Return the `rg` on PATH; a relative entry of PATH could be the agent's folder and does not count."""
     path = posix.environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     for folder in path.split(b":"):
         program = folder + b"/rg"
@@ -42,14 +42,14 @@ def find_program() -> bytes | None:
 
 
 def list_candidates(program: bytes, folder: int, expression: str, name_glob: str | None) -> list[bytes] | None:
-    """Paths below `folder` of which some line may match; None if ripgrep could not say."""
+    """Return paths below `folder` of which some line may match; None if ripgrep could not tell."""
     arguments = [program, *_ARGUMENTS]
     if name_glob is not None:
         arguments += [b"--type-add", b"crabpot:" + name_glob.encode(), b"--type=crabpot"]
     pattern = b"--regexp=" + expression.encode()
     status, output = _run([*arguments, pattern, b"--", b"./"], folder)
     if status == _TROUBLE:
-        # A pattern that it does not understand, or just one unreadable file: without files only the former is left.
+        # A pattern that it does not understand, or just one unreadable file: without files only the former fails.
         status = _run([*arguments, pattern, b"--", b"/dev/null"], folder)[0]
     if output is None or status not in (0, _NOTHING_FOUND):
         return None

@@ -1,4 +1,4 @@
-"""The tools grep and glob: what they take, where they look, what they give back."""
+"""The tools grep and glob: their arguments, where they look, and their results."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _GREP_OPTIONS = {
     "ignore_case": arguments.flag,
     "limit": arguments.whole(1, MAX_MATCHES),
 }
-# What a glob may consist of to mean the same to ripgrep, for which `?` is one byte and not one character.
+# The characters of a glob that means the same to ripgrep, for which `?` is one byte and not one character.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*")
 
 
 def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[str, Any]:
-    """Matching lines by path and number, from files that are neither ignored nor hidden nor binary.
+    """Return matching lines by path and number, from files that are neither ignored nor hidden nor binary.
 
-    The pattern is Python's `re`. ripgrep, where there is one, only says which files need no look; what matches is
+    The pattern is Python's `re`. ripgrep, if there is one, only says which files can be skipped; what matches is
     always decided here, on files opened link-free below the folder. A file that `path` itself names is searched
     whatever the rules say.
     """
@@ -68,7 +68,7 @@ def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[st
 
 
 def _skip_hidden(state: Any, name: bytes, _folder: bool, taken_back: bool) -> Any:  # noqa: FBT001
-    # As ripgrep has it, a `!` rule brings back even a hidden name.
+    # As in ripgrep, a `!` rule brings back even a hidden name.
     return state if taken_back or not name.startswith(b".") else None
 
 
@@ -77,7 +77,7 @@ def _all_files(walk: Walk) -> Iterator[bytes]:
 
 
 def _narrowed(program: bytes | None, walk: Walk, fd: int, matcher: Matcher, glob: str | None) -> Iterable[bytes] | None:
-    """The files that ripgrep could not rule out, in the order of all files; None without its help."""
+    """Return the files that ripgrep could not rule out, in the order of all files; None without its help."""
     if program is None or matcher.widened is None:
         return None
     name_glob = glob if glob is not None and _PLAIN.issuperset(glob) else None
@@ -91,7 +91,7 @@ def _search_file(walk: Walk, path: bytes, results: _Results, shown: str) -> None
     try:
         fd = walk.open(path)
     except OSError:
-        return  # Gone, swapped for something else, or not ours to read.
+        return  # Gone, swapped for something else, or not readable.
     try:
         results.search(fd, shown)
     except OSError:
@@ -131,7 +131,7 @@ def _join(place: Location, path: bytes) -> bytes:
 
 
 def glob(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Paths that match, newest first; files and links, or, with a slash at the pattern's end, folders."""
+    """Return paths that match, newest first; files and links, or folders if the pattern ends with a slash."""
     options = {"path": arguments.path, "limit": arguments.whole(1, MAX_PATHS)}
     values = arguments.take("glob", args, {"pattern": arguments.text}, options)
     pattern = Glob(values["pattern"])
@@ -144,7 +144,7 @@ def glob(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
         for found in Walk(ctx, place, fd, pattern.step).entries(pattern.start, stamped=True):
             if found.folder is pattern.folders and pattern.matches(found.state):
                 newest.append((-found.modified_ns, found.path))
-                # Only the newest count, so that a tree of millions of files needs no list of millions.
+                # Only the newest count, so a tree of millions of files needs no list of millions.
                 if len(newest) > 4 * limit:
                     newest, truncated = sorted(newest)[:limit], True
     finally:

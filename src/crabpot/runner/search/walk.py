@@ -1,4 +1,4 @@
-"""Goes through the files below a folder in the order of their paths, without those that .gitignore rules leave out.
+"""Walk the files below a folder in the order of their paths, without those that .gitignore rules exclude.
 
 Links are never followed: every folder and file is opened from the folder that the search began in, link-free.
 """
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from ..files.context import Context, Location
 
-    # Each file of rules, what a path needs before it to begin at that file, and how much of the path is dropped.
+    # Each rule file, the prefix that makes a path relative to it, and how much of the path is dropped.
     Chain = tuple[tuple[Rules, str, int], ...]
-    # From a folder's state, an entry's name, whether it is a folder and whether a `!` rule took it back:
+    # From a folder's state, an entry's name, whether it is a folder and whether a `!` rule brought it back:
     # the entry's state, or None to leave it out.
     Step = Callable[[Any, bytes, bool, bool], Any]
 
@@ -41,7 +41,7 @@ class Found:
 
 
 class Walk:
-    """What a search sees below one folder; `step` has the last word on every entry that no rule leaves out."""
+    """What a search sees below one folder; `step` has the last word on every entry that no rule excludes."""
 
     def __init__(self, ctx: Context, place: Location, folder: int, step: Step) -> None:
         self._opener = ctx.opener
@@ -51,7 +51,7 @@ class Walk:
         self._chains: dict[bytes, Chain | None] = {b"": self._extend(self._inherited(), b"")}
 
     def open(self, path: bytes) -> int:
-        """A descriptor of a regular file that was found; OSError if it is none any more."""
+        """Return a descriptor of a regular file that was found; OSError if it is no longer one."""
         fd = self._opener.open(self._base, path, READ_ONLY, follow=False)
         if not S_ISREG(posix.fstat(fd).st_mode):
             posix.close(fd)
@@ -59,7 +59,7 @@ class Walk:
         return fd
 
     def entries(self, start: Any, *, stamped: bool = False) -> Iterator[Found]:
-        """Everything in the order of the paths' bytes, a folder before what is in it."""
+        """Yield everything in the byte order of the paths, a folder before what is in it."""
         open_folders = [self._list(b"", self._chains[b""] or (), start, stamped=stamped)]
         while open_folders:
             for found, chain in open_folders[-1]:
@@ -71,13 +71,13 @@ class Walk:
                 open_folders.pop()
 
     def holds(self, path: bytes, start: Any) -> bool:
-        """Whether entries() would come to a file of this path."""
+        """Return whether entries() would come to a file of this path."""
         folder, _, name = path.rpartition(b"/")
         chain = self._chain_of(folder, start)
         return chain is not None and self._judge(chain, path, name, start, folder=False) is not None
 
     def _chain_of(self, folder: bytes, start: Any) -> Chain | None:
-        # Upwards to what is known, then down again: a loop, since a tree may be deeper than Python recurses.
+        # Upwards to what is known, then down again: a loop, since a tree may be deeper than Python's recursion limit.
         unknown = []
         while folder not in self._chains:
             unknown.append(folder)
@@ -95,7 +95,7 @@ class Walk:
         try:
             fd = self._opener.open(self._base, path, _LIST, follow=False)
         except OSError:
-            return iter(())  # Gone, swapped for a link, or not ours to read.
+            return iter(())  # Gone, swapped for a link, or not readable.
         listed: list[tuple[bytes, Found]] = []
         if path:
             chain = self._extend(chain, path)
@@ -110,10 +110,10 @@ class Walk:
                     regular = entry.is_file(follow_symlinks=False)
                     modified_ns = _modified_ns(entry) if stamped else 0
                     found = Found(_join(path, name), verdict, folder=folder, regular=regular, modified_ns=modified_ns)
-                    # With the slash a folder sorts to where the paths inside of it belong.
+                    # With the slash a folder sorts where the paths inside it belong.
                     listed.append((name + b"/" if folder else name, found))
         except OSError:
-            pass  # The folder was removed while it was read; what was listed so far stands.
+            pass  # The folder was removed while it was read; what was listed so far counts.
         finally:
             posix.close(fd)
         listed.sort(key=_by_name)
@@ -136,7 +136,7 @@ class Walk:
         return chain if rules is None else (*chain, (rules, "", len(folder) + 1 if folder else 0))
 
     def _inherited(self) -> Chain:
-        """The rules of the folders above the one that is searched, up to its root."""
+        """Return the rules of the folders above the one that is searched, up to its root."""
         if not self._place.anchor.confined:
             return ()
         chain: list[tuple[Rules, str, int]] = []
@@ -148,7 +148,7 @@ class Walk:
         return tuple(chain)
 
     def _read_rules(self, folder: bytes) -> Rules | None:
-        """The rules in a folder of the root; here a link is followed, as far as it stays inside."""
+        """Return the rules in a folder of the root; here a link is followed, as long as it stays inside."""
         try:
             fd = self._opener.open(self._place.anchor, _join(folder, b".gitignore"), READ_ONLY)
         except OSError:
@@ -169,7 +169,7 @@ def _modified_ns(entry: posix.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_mtime_ns
     except OSError:
-        return 0  # It went away since it was listed.
+        return 0  # It was removed since it was listed.
 
 
 def _by_name(listed: tuple[bytes, Found]) -> bytes:

@@ -13,10 +13,10 @@ _PREFIX, _MIDDLE, _SUFFIX = "(?:.*/)?", "(?:/|/.*/)", "/.*"
 
 
 def translate(pattern: str, *, braces: bool = True) -> str | None:
-    """A regular expression for the whole of a path, to be compiled with DOTALL; None for a malformed pattern.
+    """Return a regular expression for a whole path, to be compiled with DOTALL; None for a malformed pattern.
 
-    `**` counts for any number of folders only as a whole part of the path, as git and ripgrep have it. Without `braces`
-    those stand for themselves.
+    `**` means any number of folders only as a whole part of the path, as in git and ripgrep. Without `braces` they are
+    literal.
     """
     if pattern == "**":
         return ".*"
@@ -123,7 +123,7 @@ def _quote(char: str) -> str:
 
 
 def expand_braces(pattern: str, limit: int) -> list[str] | None:
-    """Every reading of the braces in a pattern, as a shell has it; None for more than `limit` of them."""
+    """Return every expansion of the braces in a pattern, as a shell does; None for more than `limit` of them."""
     done: list[str] = []
     todo = [pattern]
     while todo:
@@ -142,7 +142,7 @@ def expand_braces(pattern: str, limit: int) -> list[str] | None:
 
 
 def _first_braces(pattern: str) -> tuple[int, list[int], int] | None:
-    """The positions of the first `{`, its commas and its `}`; braces without a comma or an end mean themselves."""
+    """Return the positions of the first `{`, its commas and its `}`; braces without a comma or an end are literal."""
     starts: list[tuple[int, list[int]]] = []
     at = 0
     found: tuple[int, list[int], int] | None = None

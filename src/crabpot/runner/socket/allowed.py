@@ -1,4 +1,4 @@
-"""The allow-list of a runner on a socket: which commands there are, where they lie, and what they may be given."""
+"""The allow-list of a runner on a socket: which commands exist, where they lie, and which arguments they may have."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from ..exec.spawn import Spawned
     from .roots import Roots
 
-    # How a command starts: with input of its own or none; the second lets go of the runner's descriptors in a fork.
+    # How a command starts: with input of its own or none; the second releases the runner's descriptors in a fork.
     Start = Callable[..., Spawned]
 
 DEFAULT = ("git", "cat", "ls", "mkdir", "cp", "mv", "rm", "diff", "jq")
 SHELL = "sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# They change who one is, or reach a container engine: no list makes them harmless.
+# They change the user, or reach a container engine: no list makes them harmless.
 NEVER = frozenset(
     "sudo su doas pkexec runuser setpriv docker dockerd docker-compose podman nerdctl ctr crictl runc containerd "
     "kubectl nsenter unshare chroot mount umount newgrp sg gpasswd".split()
 )
-# What runs anything: with one of them in the list, the container around the runner is the only wall.
+# Commands that run anything: with one of them in the list, the container around the runner is the only wall.
 ANYTHING = frozenset(
     "sh bash dash zsh ksh fish busybox env xargs find awk gawk mawk sed perl python python3 ruby node make vi vim nice "
     "nohup timeout setsid ssh tar rsync".split()
@@ -52,27 +52,27 @@ class Allowed:
             b"LANG": b"C.UTF-8",
             b"TMPDIR": os.fsencode(tmp),
             **gitconfig.ENVIRONMENT,
-            # A repository around the roots is nobody's business here.
+            # A repository around the roots is off limits.
             b"GIT_CEILING_DIRECTORIES": ceilings,
         }
 
     @property
     def programs(self) -> list[bytes]:
-        """The files of those that are there."""
+        """Return the files of the commands that exist."""
         return [path for path in map(find, self.names) if path is not None]
 
     @property
     def run_anything(self) -> bool:
-        """Whether one of them runs whatever it is given."""
+        """Return whether one of them runs whatever it is given."""
         return not ANYTHING.isdisjoint(self.names)
 
     @property
     def has_shell(self) -> bool:
-        """Whether shell text may run as such."""
+        """Return whether shell text may run as such."""
         return SHELL in self.names
 
-    def prepare(self, words: list[str], folder: bytes, let_go: Callable[[], None]) -> Start:
-        """Checks a command in a folder, and gives what starts it; ToolError says what was refused."""
+    def prepare(self, words: list[str], folder: bytes, release: Callable[[], None]) -> Start:
+        """Check a command in a folder, and return what starts it; ToolError says what was refused."""
         name, args = words[0], [encode_text(word, "args") for word in words[1:]]
         if any(b"\0" in arg for arg in args):
             raise ToolError("invalid_arguments", "an argument has a NUL byte")
@@ -86,7 +86,7 @@ class Allowed:
             raise ToolError("permission_denied", "%s lies in a root, where the agent writes" % name)
         if name == "git":
             call = gitargs.check(args, folder, self.roots)
-            return lambda stdin: gitstart.start(binary, call, self._env, self.roots, stdin=stdin, let_go=let_go)
+            return lambda stdin: gitstart.start(binary, call, self._env, self.roots, stdin=stdin, release=release)
         if name == "jq":
             args = jq(args, folder, self.roots)
         elif name in RULES:
@@ -97,7 +97,7 @@ class Allowed:
 
 
 def find(name: str) -> bytes | None:
-    """The program of that name on the fixed PATH; the caller's PATH is not asked."""
+    """Return the program of that name on the fixed PATH; the caller's PATH is ignored."""
     for folder in PATH.split(":"):
         path = os.path.join(folder, name)
         if os.access(path, os.X_OK) and os.path.isfile(path):
@@ -106,7 +106,7 @@ def find(name: str) -> bytes | None:
 
 
 def check_any(args: list[bytes], folder: bytes, roots: Roots) -> None:
-    """Holds the arguments of a command that has no rule of its own: whatever could be a path must not lead out."""
+    """Check the arguments of a command without a rule of its own: whatever could be a path must not lead out."""
     for arg in args:
         candidates = [arg, arg.partition(b"=")[2], arg.lstrip(b"@")]
         if arg.startswith(b"-"):
@@ -119,7 +119,7 @@ def check_any(args: list[bytes], folder: bytes, roots: Roots) -> None:
 
 
 def check_name(name: str) -> str | None:
-    """Why a command cannot be in the list, or None."""
+    """Return why a command cannot be in the list, or None."""
     if not _NAME.fullmatch(name):
         return "is not the plain name of a command"
     if name in NEVER:

@@ -1,4 +1,4 @@
-"""One connection to a runner that listens: greeted like any wire, or plain; bounded, and ended alone."""
+"""One connection to a listening runner: greeted like any wire, or plain; bounded, and ended alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from time import monotonic
 from ..core.call import Call
 from ..core.failure import ToolError, encode_text
 from ..core.frames import FrameError
-from ..core.hello import Hello
-from ..core.server import Runner, ready
+from ..core.hello import Hello, ready
+from ..core.server import Runner
 from ..exec import shell
 from . import splitting
 from .clientwire import ClientWire
@@ -26,25 +26,24 @@ TOOLS = frozenset(("read", "write", "edit", "apply_patch", "grep", "glob", "ls",
 DEFAULT_TIMEOUT_S = 60.0
 LONGEST_TIMEOUT_S = 3600.0
 LARGEST_OUTPUT = 16 << 20
-# A plain client that asks for more waits; a gateway, which must be heard while its calls run, is told.
+# A plain client that asks for more waits; a gateway, which must be served while its calls run, gets an error.
 _PLAIN_AT_ONCE = 8
 _GREETED_AT_ONCE = 64
-_EXEC_ARGUMENTS = ("command", "cwd", "timeout", "stdin", "background")
 
 
 class Client(Runner):
-    """Its calls, one step a round, so that everybody else's come in between."""
+    """Its calls, one step a round, so that everybody else's get their turn."""
 
     _wire: ClientWire
 
-    def __init__(self, house: Shared, fd: int, peer: tuple[int, int]) -> None:
-        super().__init__(fd, posix.dup(fd), house.tools, loop=house.loop, kind=ClientWire)
-        self.reaper = house.reaper
+    def __init__(self, shared: Shared, fd: int, peer: tuple[int, int]) -> None:
+        super().__init__(fd, posix.dup(fd), shared.tools, loop=shared.loop, kind=ClientWire)
+        self.reaper = shared.reaper
         self.peer = peer
         self.since = monotonic()
         self.plain = False
-        self._house = house
-        self._context = house.context
+        self._shared = shared
+        self._context = shared.context
         self._queue: deque[tuple[dict[str, Any], bytes]] = deque()
         self._serve: Callable[[dict[str, Any], bytes], None] = self._first
         self._count = 0
@@ -57,7 +56,7 @@ class Client(Runner):
 
     @property
     def busy(self) -> bool:
-        """Whether a call, or a command in the background, is under way."""
+        """Return whether a call, or a command in the background, is under way."""
         return bool(self._calls or self._queue) or (self._processes is not None and self._processes.running)
 
     # --- frames, one a round --------------------------------------------------------------------------------------
@@ -106,21 +105,21 @@ class Client(Runner):
             raise FrameError("the first frame is neither hello nor a request")
         else:
             self.plain = True
-            self.hello = self._house.hello()
+            self.hello = self._shared.hello()
             self._serve = self._request
             self._request(header, payload)
 
     def _greet(self, header: dict[str, Any], _payload: bytes) -> None:
-        """Takes a gateway's hello; what this runner is and may do was settled by who started it."""
-        asked, self.hello = Hello(header), self._house.hello()
+        """Accept a gateway's hello; what this runner is and may do was settled by who started it."""
+        asked, self.hello = Hello(header), self._shared.hello()
         self.hello.output_limit = min(asked.output_limit, LARGEST_OUTPUT)
         self.hello.env = {**self.hello.env, **asked.env, b"HOME": encode_text(self.hello.workspace, "workspace")}
-        more = {"roots": list(self.hello.roots), "commands": list(self._house.allowed.names)}
+        more = {"roots": list(self.hello.roots), "commands": list(self._shared.allowed.names)}
         self._wire.send({**ready(), **more})
 
     def _request(self, header: dict[str, Any], _payload: bytes) -> None:
         if "op" in header:
-            raise FrameError("operations are for those who said hello first")
+            raise FrameError("operations need a hello first")
         self._start(PlainCall(self._count, without_words(header), self._wire, self._ended), words_of(header))
 
     def _handle(self, header: dict[str, Any], payload: bytes) -> None:
@@ -139,10 +138,10 @@ class Client(Runner):
         if len(self._calls) > _GREETED_AT_ONCE:
             raise ToolError("process_limit", "%d calls are under way on this connection" % _GREETED_AT_ONCE)
         call.timeout_s = min(call.timeout_s or DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S)
-        names = self._house.allowed.names
+        names = self._shared.allowed.names
         if call.words is not None:
             self._run(call, checked(call.words), None)
-        elif call.tool == "exec" and not self._house.allowed.has_shell:
+        elif call.tool == "exec" and not self._shared.allowed.has_shell:
             self._exec(call)
         elif call.tool in TOOLS:
             if self.plain and call.cwd is not None:
@@ -155,25 +154,15 @@ class Client(Runner):
             raise ToolError("not_found", "no tool is called %.80r%s" % (call.tool, hint))
 
     def _exec(self, call: Call) -> None:
-        """Runs shell text without a shell: one simple command of the allow-list."""
-        args = call.args
-        for name in args:
-            if name not in _EXEC_ARGUMENTS and args[name] not in (None, False):
-                known = ", ".join(_EXEC_ARGUMENTS)
-                raise ToolError("invalid_arguments", "on this runner exec takes %s, and no %.80r" % (known, name))
-        if type(args.get("command")) is not str:
-            raise ToolError("invalid_arguments", "exec needs the argument command, as text")
-        stdin = args.get("stdin")
-        if stdin is not None and type(stdin) is not str:
-            raise ToolError("invalid_arguments", "stdin is not a string")
-        self._run(call, splitting.split(args["command"]), None if stdin is None else encode_text(stdin, "stdin"))
+        """Run shell text without a shell: one simple command of the allow-list."""
+        self._run(call, *splitting.simple_command(call.args))
 
     def _run(self, call: Call, command: list[str], stdin: bytes | None) -> None:
         shell.enter(call.args.get("cwd") or call.cwd, self)
         folder = posix.getcwdb()
-        self._house.allowed.roots.begin()
-        self._house.allowed.roots.resolve(folder, folder)
-        start = self._house.allowed.prepare(command, folder, self.loop.abandon)
+        self._shared.allowed.roots.begin()
+        self._shared.allowed.roots.resolve(folder, folder)
+        start = self._shared.allowed.prepare(command, folder, self.loop.abandon)
         if call.args.get("background"):
             number = self.processes.start(call.args["command"], lambda: start(stdin=True), stdin)
             call.finish(data={"process": number})
@@ -182,7 +171,7 @@ class Client(Runner):
         call.job = shell.Foreground(call, self, lambda: start(stdin=piped), stdin=stdin, paced=False)
 
     def _move(self, call: Call) -> None:
-        """Takes the paths of a file tool from the folder of its request."""
+        """Resolve the paths of a file tool from the folder of its request."""
         shell.enter(call.cwd, self)
         if call.tool in ("exec", "process"):
             return
@@ -197,7 +186,7 @@ class Client(Runner):
     # --- the end --------------------------------------------------------------------------------------------------
 
     def refuse(self, reason: str) -> None:
-        """Says what is wrong, once, and hangs up."""
+        """Report what is wrong, once, and hang up."""
         if self._ending:
             return
         if self.plain or self._serve == self._first:
@@ -210,13 +199,13 @@ class Client(Runner):
         self._settle()
 
     def evict(self) -> None:
-        """Makes room for another client, at once."""
+        """Make room for another client, at once."""
         if self.plain or self._serve == self._first:
             self._wire.send(refusal("this runner has too many connections"))
         self._wire.lose("")
 
     def stream_ended(self) -> None:
-        """A plain client may have sent its last request, and wait for the answers."""
+        """Handle the end of the stream: a plain client may have sent its last request, and wait for the answers."""
         if not self._ending and self._wire.partial:
             try:
                 self._wire.end_line()
@@ -235,14 +224,14 @@ class Client(Runner):
 
     def _lost(self) -> None:
         self._wire.close()
-        self._house.forget(self)
+        self._shared.forget(self)
         for call in list(self._calls.values()):
             call.cancel()
         if self._processes is not None:
             self._processes.end_all()
 
     def sweep(self, now: float, patience_s: float) -> None:
-        """Cuts off a client that said nothing, stopped in the middle, does not read, or has long been idle."""
+        """Cut off a client that sent nothing, stopped in the middle, does not read, or has long been idle."""
         stalled = (self._count, self._wire.written) if self._wire.partial or self._wire.backlog else None
         if stalled is None or stalled != self._noted[0]:
             self._noted = (stalled, now)

@@ -1,4 +1,4 @@
-"""The stream of one client among many: its end, and whatever is wrong with it, is that client's business alone."""
+"""The stream of one client among many: its end, and whatever is wrong with it, concerns that client alone."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class ClientWire(Wire):
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun that is not complete."""
+        """Return whether an incomplete frame has begun."""
         return self._frames.partial
 
     def ended(self) -> None:
-        """The client sends no more, and may still read."""
+        """Handle the client's end of stream; it may still read."""
         self.client.stream_ended()
 
     def broken(self, error: FrameError) -> None:
-        """The client sent what is no frame."""
+        """Handle a broken frame."""
         self.client.refuse("%s; %s" % (error, NOT_ONE_LINE))
 
     def end_line(self) -> None:
-        """Takes what came last for a whole line: some clients end it with the stream instead."""
+        """Take what came last for a whole line: some clients end it with the stream instead."""
         for header, payload in self._frames.feed(b"\n"):
             self.handle(header, payload)
 
     def hold(self) -> None:
-        """Reads nothing more until `release`, but notices when nobody is there any longer."""
+        """Read nothing more until `release`, but notice a hang-up."""
         self._held = True
         self._loop.watch(self._reader, 0, lambda: self.lose(""))
 
     def close(self) -> None:
-        """Lets go of the stream at the end of this round."""
+        """Close the stream at the end of this round."""
         for fd in (self._reader, self._writer):
             self._loop.unwatch(fd)
             self._loop.close_soon(fd)

@@ -1,6 +1,6 @@
 """The second wall of a runner on a socket: what it and all that it starts can read and write, by Landlock.
 
-The checks of the allow-list come before use, and a link that is swapped in between passes them. This holds then.
+The checks of the allow-list come before use, and a link that is swapped in between passes them. This wall still holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
 
-# What programs are made of. Homes, /var, /run and /srv are nobody's business here.
+# What programs are made of. Homes, /var, /run and /srv are off limits.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc")
 _DEVICES = tuple("/dev/" + name for name in "null zero full random urandom tty ptmx pts".split())
 _TMP = "/tmp"  # noqa: S108  a folder of the runner's own is made there
@@ -29,29 +29,29 @@ NEEDED = (
 
 
 def is_alone() -> bool:
-    """Whether everything in sight is this runner's own: it is pid 1 of a container."""
+    """Return whether every visible process is this runner's own: it is pid 1 of a container."""
     return posix.getpid() == 1
 
 
 def is_possible() -> bool:
-    """Whether this kernel can."""
+    """Return whether this kernel supports it."""
     return landlock.version() >= landlock.OLDEST
 
 
 def make_private(path: str) -> str:
-    """The folder for temporary files of the runner that listens at `path`, made anew; OSError if it cannot be ours."""
+    """Return the new folder for temporary files of the runner at `path`; OSError if it cannot be ours."""
     if is_alone():
         return _TMP
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     folder = "%s/crabpot-runner-%d-%s" % (_TMP, posix.getuid(), digest)
-    # What the last one left. Never through a link: it would be somebody else's, and mkdir says so.
+    # What the previous runner left. Never through a link: it would be somebody else's, and mkdir then fails.
     shutil.rmtree(folder, ignore_errors=True)
     posix.mkdir(folder, 0o700)
     return folder
 
 
 def enclose(roots: Iterable[bytes], private: str, programs: Iterable[bytes], *, run_own: bool) -> None:
-    """Puts the wall up, for good. `run_own`: what lies in the roots may be run, since a shell could anyway."""
+    """Build the wall, for good. `run_own`: what lies in the roots may be run, since a shell could anyway."""
     forbid_privileges()
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     read = (*_SYSTEM, own, sys.prefix, sys.base_prefix, *(os.fsdecode(os.path.realpath(one)) for one in programs))

@@ -1,4 +1,4 @@
-"""What the file commands of the allow-list may touch: every path of theirs lies in the roots, links resolved."""
+"""What the file commands of the allow-list may touch: all their paths lie in the roots, links resolved."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _RECURSIVE = {"r", "R", "a", "recursive", "archive"}
 
 
 def cat(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Reads its operands."""
+    """Check cat, which reads its operands."""
     _all_inside(parse("cat", CAT, args), folder, roots)
     return args
 
 
 def ls(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Lists its operands; -L, which would look through every link it meets, is not let through."""
+    """Check ls, which lists its operands; -L, which would follow every link it meets, is refused."""
     _all_inside(parse("ls", LS, args), folder, roots)
     return args
 
 
 def mkdir(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Makes its operands."""
+    """Check mkdir, which makes its operands."""
     _all_inside(parse("mkdir", MKDIR, args), folder, roots)
     return args
 
 
 def rm(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Removes its operands, a link as itself; never a root."""
+    """Check rm, which removes its operands, a link as itself; never a root."""
     for operand in parse("rm", RM, args).operands:
         _check_removable("rm", operand, folder, roots)
     return args
 
 
 def mv(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Renames its sources, a link as itself; where they go is followed."""
+    """Check mv, which renames its sources, a link as itself; the target is resolved."""
     parsed = parse("mv", MV, args)
     _check_suffix(parsed)
     sources, targets = _split(parsed, "t", "target-directory")
@@ -58,9 +58,9 @@ def mv(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
 
 
 def cp(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Copies. An existing link at the target would be written through: those that can be named beforehand are resolved.
+    """Check cp. It would write through an existing link at the target: those that can be foreseen are resolved.
 
-    Deeper in a tree they cannot, so that a recursive copy removes what it replaces.
+    Deeper in a tree they cannot, so a recursive copy removes what it replaces.
     """
     parsed = parse("cp", CP, args)
     _check_suffix(parsed)
@@ -79,7 +79,7 @@ def cp(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
 
 
 def diff(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Compares; inside folders it would look through links, and is told not to."""
+    """Check diff; inside folders it would follow links, and is told not to."""
     parsed = parse("diff", DIFF, args)
     _all_inside(parsed, folder, roots)
     operands = (*parsed.operands, *parsed.paths)
@@ -108,7 +108,7 @@ def _check_suffix(parsed: Parsed) -> None:
 
 
 def _split(parsed: Parsed, *target_options: str) -> tuple[list[bytes], list[bytes]]:
-    """Sources and targets: the last operand, or what -t names."""
+    """Return sources and targets: the last operand, or what -t names."""
     if parsed.given & set(target_options):
         return parsed.operands, parsed.paths
     return parsed.operands[:-1], parsed.operands[-1:]

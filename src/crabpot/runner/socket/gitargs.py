@@ -1,6 +1,6 @@
-"""Which git commands a client of the socket may run, with which arguments: none that starts a program, no path outside.
+"""Which git commands a client of the socket may run, with which arguments: none that starts a program or leads out.
 
-What the repository's own configuration would start is the business of gitconfig.py.
+gitconfig.py deals with what the repository's own configuration would start.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .roots import Roots
 
 # Everything else (aliases, submodule, filter-branch, difftool, daemon, hook, maintenance, send-email, help with its
-# viewers …) runs programs, or has no business in an agent's folder.
+# viewers …) runs programs, or has no place in an agent's folder.
 COMMANDS = frozenset(
     "add am annotate apply blame branch cat-file check-attr check-ignore checkout cherry cherry-pick clean clone "
     "commit commit-tree config count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref "
@@ -23,7 +23,7 @@ COMMANDS = frozenset(
     "shortlog show show-branch show-ref sparse-checkout stash status switch symbolic-ref tag update-index "
     "update-ref version whatchanged worktree write-tree".split()
 )
-# Those that talk to another repository.
+# Those that contact another repository.
 REMOTE = frozenset(("clone", "fetch", "ls-remote", "pull", "push", "remote"))
 
 _PLAIN_GLOBALS = frozenset(
@@ -31,7 +31,7 @@ _PLAIN_GLOBALS = frozenset(
     "--glob-pathspecs --noglob-pathspecs --icase-pathspecs --version -v".split()
 )
 
-# git takes any beginning of a long option for the whole, so that one that could be short for these is refused too.
+# git accepts any prefix of a long option, so one that could be short for these is refused too.
 _RUNS = "it runs a program"
 _REFUSED: dict[str, str] = {
     "exec": _RUNS,
@@ -43,19 +43,19 @@ _REFUSED: dict[str, str] = {
     "help": "it starts a viewer; -h prints the usage",
     "config": "it sets what git runs",
     "recurse-submodules": "other repositories bring their own configuration",
-    "ignore-submodules": "other repositories are not asked",
-    "submodule": "other repositories are not asked",
-    "stdin-paths": "it reads paths that nobody has looked at",
-    "unsafe-paths": "it goes outside",
+    "ignore-submodules": "other repositories are not consulted",
+    "submodule": "other repositories are not consulted",
+    "stdin-paths": "it reads paths that were not checked",
+    "unsafe-paths": "it leads outside",
     "global": "this runner has no configuration but the repository's",
     "system": "this runner has no configuration but the repository's",
     "interactive": "there is nobody to answer",
     "edit-todo": "there is nobody to edit it",
     "remote-submodules": "other repositories bring their own configuration",
 }
-# In full these are other options, whatever else they may begin.
+# In full these are other options, though they begin like refused ones.
 _HONEST = frozenset(("remote", "text", "edit", "stdin"))
-# A template brings a configuration along that nobody has looked at when it comes into force.
+# A template brings a configuration that nobody has checked when it takes effect.
 _REFUSED_FOR: dict[str, tuple[str, ...]] = {"clone": ("template",), "init": ("template",)}
 _LONGEST_ATTACHED = 128
 _REFUSED_LETTERS: dict[str, dict[str, str]] = {
@@ -66,7 +66,7 @@ _REFUSED_LETTERS: dict[str, dict[str, str]] = {
     "commit": {"p": "there is nobody to answer", "S": "it runs gpg"},
     "add": {"i": "there is nobody to answer", "p": "there is nobody to answer", "e": "there is nobody to answer"},
 }
-# A word of this is text: it may hold dots and slashes as it likes. (letters that take it, letters that may precede)
+# The value of these is text: it may contain dots and slashes. (letters that take it, letters that may precede)
 _TEXT_LETTERS: dict[str, tuple[str, str]] = {
     "commit": ("m", "asvqnioz"),
     "commit-tree": ("m", ""),
@@ -96,7 +96,7 @@ _FILE_URL = re.compile(rb"file://[^/]*", re.IGNORECASE)
 
 
 class GitCall:
-    """A checked command line, in the pieces between which more is put."""
+    """A checked command line, in the pieces between which options are inserted."""
 
     __slots__ = ("args", "command", "folder", "globals")
 
@@ -108,7 +108,7 @@ class GitCall:
 
 
 def check(args: list[bytes], folder: bytes, roots: Roots) -> GitCall:
-    """Refuses with ToolError what is not let through."""
+    """Return the checked command line; ToolError for what is refused."""
     options, rest, folder = _take_globals(args, folder, roots)
     if not rest:
         return GitCall("version", options, [], folder)
@@ -120,7 +120,7 @@ def check(args: list[bytes], folder: bytes, roots: Roots) -> GitCall:
 
 
 def _take_globals(args: list[bytes], folder: bytes, roots: Roots) -> tuple[list[bytes], list[bytes], bytes]:
-    """The options before the command, what follows them, and the folder that they change to."""
+    """Return the options before the command, what follows them, and the folder that they change to."""
     rest = list(args)
     taken: list[bytes] = []
     while rest and rest[0].startswith(b"-"):
@@ -130,7 +130,7 @@ def _take_globals(args: list[bytes], folder: bytes, roots: Roots) -> tuple[list[
         if name in _PLAIN_GLOBALS and not equals:
             continue
         if name not in ("-C", "--git-dir", "--work-tree", "--namespace") or (name == "-C" and equals):
-            raise _refused(name, "it is not one that this runner lets through before the command")
+            raise _refused(name, "this runner does not allow it before the command")
         if not equals:
             if not rest:
                 raise ToolError("invalid_arguments", "git: %s needs a value" % name)
@@ -145,7 +145,7 @@ def _take_globals(args: list[bytes], folder: bytes, roots: Roots) -> tuple[list[
 def _check_args(command: str, args: list[bytes], folder: bytes, roots: Roots) -> None:
     rest = list(args)
     options = True
-    # What grep looks for is its first operand, unless an option with these letters says it.
+    # grep's pattern is its first operand, unless an option with these letters gives it.
     pattern_follows = command == "grep" and not any(_SAYS_PATTERN.match(arg) for arg in args)
     while rest:
         arg = rest.pop(0)
@@ -171,7 +171,7 @@ def _long(command: str, arg: bytes, rest: list[bytes], folder: bytes, roots: Roo
     for refused in _REFUSED_FOR.get(command, ()):
         if refused.startswith(name):
             raise _refused("--" + name, "it brings a configuration along")
-    # As a beginning it stands for --strategy-option too, and git takes it for neither.
+    # As a prefix it could mean --strategy-option too, and git accepts it for neither.
     if name and "strategy".startswith(name):
         _check_strategy(value if equals else rest[0] if rest else b"")
     if name in _TEXT_OPTIONS:
@@ -197,7 +197,7 @@ def _short(command: str, arg: bytes, rest: list[bytes], folder: bytes, roots: Ro
             return
         if letter not in before:
             break
-    # Which letter takes a value is not known here, so that each may: `-aF/etc/passwd` is a file after F.
+    # Which letter takes a value is not known here, so each may: `-aF/etc/passwd` is a file after F.
     if len(arg) > _LONGEST_ATTACHED:
         raise _refused(arg[:2].decode("latin-1"), "its value is too long; write it as a word of its own")
     for start in range(2, len(arg)):
@@ -216,7 +216,7 @@ def _operand(command: str, arg: bytes, folder: bytes, roots: Roots) -> None:
 
 
 def _check_path(path: bytes, folder: bytes, roots: Roots) -> None:
-    """Whatever could be a path must not lead out. Names of branches, ranges and messages never do, as paths."""
+    """Refuse whatever could be a path that leads out. Branch names, ranges and messages never do, as paths."""
     if path:
         roots.resolve(path, folder)
 

@@ -1,6 +1,6 @@
-"""What a repository's configuration would have git run, or read outside, and how git is told not to. Pure.
+"""What a repository's configuration would make git run, or read outside, and how git is kept from it. Pure.
 
-The agent can write that configuration. The container around the runner is what holds it; this keeps the list true.
+The agent can write that configuration. The container around the runner contains it; this keeps the allow-list true.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NOWHERE = b"/nonexistent/crabpot"
 
-# Not /dev/null: `git config --global` as root would put a file in its place.
+# Not /dev/null: `git config --global` as root would replace it with a file.
 ENVIRONMENT: dict[bytes, bytes] = {
     b"GIT_CONFIG_NOSYSTEM": b"1",
     b"GIT_CONFIG_SYSTEM": _NOWHERE,
@@ -30,7 +30,7 @@ ENVIRONMENT: dict[bytes, bytes] = {
     b"GIT_PAGER": b"cat",
     b"GIT_SSH_COMMAND": b"/bin/false",
     b"GIT_PROXY_COMMAND": b"/bin/false",
-    # Neither ext:: nor any network: what is reachable is a folder.
+    # Neither ext:: nor any network: only folders are reachable.
     b"GIT_ALLOW_PROTOCOL": b"file",
     b"GIT_NO_LAZY_FETCH": b"1",
     b"GIT_OPTIONAL_LOCKS": b"0",
@@ -65,10 +65,10 @@ _FIXED: tuple[tuple[str, str], ...] = (
     ("receive.denyCurrentBranch", "refuse"),
     ("protocol.ext.allow", "never"),
     ("rebase.instructionFormat", "%s"),
-    # The roots are whoever's they are; git's own question is answered by who started the runner.
+    # The roots may belong to anyone; who started the runner has answered git's ownership check.
     ("safe.directory", "*"),
 )
-# The other repository's own hooks and helpers: its git starts with a clean environment, so that it is told by name.
+# The other repository's own hooks and helpers: its git starts with a clean environment, so they are set by name.
 _THERE = "git " + " ".join(
     "-c %s=%s" % pair
     for pair in (
@@ -85,10 +85,10 @@ _THERE = "git " + " ".join(
 UPLOAD_PACK = _THERE + " upload-pack"
 RECEIVE_PACK = _THERE + " receive-pack"
 
-# Who commits where the repository does not say: there is no other configuration to say it.
+# The committer if the repository does not say: there is no other configuration.
 _IDENTITY = (("user.name", "agent"), ("user.email", "agent@localhost"))
 _MERGE = "git merge-file --marker-size=%L %A %O %B"
-# Keys with a name of the agent's choice in the middle, and what is put in their place.
+# Keys with a name of the agent's choice in the middle, and what replaces them.
 _FREE: tuple[tuple[str, str], ...] = (
     (r"filter\..+\.(?:clean|smudge|process)", ""),
     (r"filter\..+\.required", "false"),
@@ -102,7 +102,7 @@ _FREE: tuple[tuple[str, str], ...] = (
     (r"uploadpack\.packobjectshook", ""),
     (r"submodule\..+\.update", "none"),
     (r"submodule\..+\.ignore", "dirty"),
-    # Only where this git lacks a command of that name would one be asked.
+    # Asked only if this git lacks a command of that name.
     (r"alias\..+", ""),
     (r"sendpack\..+|browser\..+|man\..+|difftool\..+|mergetool\..+|tar\..+\.command", ""),
 )
@@ -115,8 +115,8 @@ _PATHS = re.compile(
 _CHANGING = re.compile(r"includeif\..+")
 _ADDRESSES = re.compile(r"remote\..+\.(?:url|pushurl)|branch\..+\.(?:remote|pushremote)|remote\.pushdefault")
 _REWRITES = re.compile(r"url\..+\.(?:insteadof|pushinsteadof)|remote\..+\.proxy")
-# Of these git takes the first that is said, or all of them, so that nothing said later could take them back; and any
-# command may fetch what a partial clone lacks.
+# Of these git uses the first value, or all of them, so nothing said later could override them; and any command
+# may fetch what a partial clone lacks.
 _PROGRAMS = re.compile(r"remote\..+\.(?:vcs|uploadpack|receivepack)|gc\.recentobjectshook|hook\..+")
 # In the state of a cherry-pick or a revert.
 _STRATEGY = re.compile(rb"strategy\s*=[ \t]*([^\r\n]*)", re.IGNORECASE)
@@ -126,7 +126,7 @@ _FILE_URL = re.compile(r"file://[^/]*", re.IGNORECASE)
 
 
 def read(listing: bytes) -> list[tuple[str, str]]:
-    """The keys and values of `git config --list -z`; a section's and a variable's name are in lower case."""
+    """Return the keys and values of `git config --list -z`; section and variable names are in lower case."""
     entries = []
     for entry in listing.split(b"\0"):
         if entry:
@@ -138,7 +138,7 @@ def read(listing: bytes) -> list[tuple[str, str]]:
 
 
 def overrides(entries: list[tuple[str, str]], embedded: list[tuple[str, str]]) -> list[bytes]:
-    """The `-c` options under which nothing is run that a repository, or one embedded in its worktree, names."""
+    """Return the `-c` options under which nothing runs that a repository, or one embedded in its worktree, names."""
     pairs = list(_FIXED)
     known = {key for key, _ in entries}
     pairs += [(key, value) for key, value in _IDENTITY if key not in known]
@@ -162,7 +162,7 @@ def refusal(
     *,
     remote: bool,
 ) -> str | None:
-    """Why this repository is left alone: it lies outside, its configuration leads there or cannot be overridden."""
+    """Return why this repository is refused: it or its configuration leads outside, or cannot be overridden."""
     for folder in folders:
         if not roots.holds(os.path.realpath(folder)):
             return "the repository is at %s, outside the roots" % folder.decode("utf-8", "replace")
@@ -199,7 +199,7 @@ def _leads_inside(path: str, base: bytes, roots: Roots) -> bool:
 
 
 def runs_programs(todo: bytes, strategy: bytes, options: bytes) -> bool:
-    """Whether what is under way runs a program: by a step of a rebase, or by a strategy."""
+    """Return whether what is under way runs a program: by a step of a rebase, or by a strategy."""
     steps = (line.split()[:1] for line in todo.splitlines())
     strategies = [strategy, *_STRATEGY.findall(options)]
     named = any(name.strip() and name.strip() not in STRATEGIES for name in strategies)

@@ -1,4 +1,4 @@
-"""A repository's own folder, before git works in it: git writes through a link there, wherever that leads."""
+"""A repository's own folder, checked before git works in it: git writes through a link there, wherever it leads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import re
 
 _MOST = 200_000
-# What git keeps here it makes under another name first, so that it never writes through what lies there.
+# git creates these under another name first, so it never writes through what lies there.
 _LOOSE = re.compile(rb"objects/[0-9a-f]{2}")
 
 
 def refusal(folder: bytes) -> str | None:
-    """Why git may not work in it, or None. `folder` is the one that all worktrees of a repository share."""
+    """Return why git may not work in it, or None. `folder` is the one that all worktrees of a repository share."""
     todo = [b""]
     count = 0
     while todo:

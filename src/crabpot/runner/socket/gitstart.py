@@ -1,4 +1,4 @@
-"""Starts git for a client of the socket: looks at the repository first, in the process that then becomes git."""
+"""Start git for a client of the socket: check the repository first, in the process that then becomes git."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 _REFUSED = 126
 _LARGEST_LISTING = 64 << 20
-# A look at a repository must not run what it names either.
+# Inspecting a repository must not run what it names either.
 _QUIETLY = (b"-c", b"safe.directory=*", b"-c", b"core.fsmonitor=false", b"-c", b"core.hooksPath=/dev/null")
 _GITLINK = b"160000 "
 _MOST_EMBEDDED = 32
-# They ask the repositories inside the worktree how those stand.
+# They look into the repositories inside the worktree.
 _ASKING = frozenset(
     "add am apply checkout cherry-pick clean commit describe diff diff-files diff-index grep merge mv pull read-tree "
     "rebase reset restore revert rm stash status switch update-index worktree".split()
 )
-# They go on with what was begun.
+# They continue what was begun.
 _GOING_ON = frozenset(("cherry-pick", "rebase", "revert"))
 _DIFFS = frozenset(("diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show", "whatchanged"))
 
 
 def start(  # noqa: PLR0913  # all of it is needed in the fork
-    git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots, *, stdin: bool, let_go: Callable[[], None]
+    git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots, *, stdin: bool, release: Callable[[], None]
 ) -> Spawned:
-    """Forks; the child looks and becomes git, so that no look at a hostile repository ever holds the runner up."""
-    return spawn.spawn_forked(lambda: _become(git, call, env, roots), stdin=stdin, let_go=let_go)
+    """Fork; the child checks and becomes git, so no check of a hostile repository ever holds up the runner."""
+    return spawn.spawn_forked(lambda: _become(git, call, env, roots), stdin=stdin, release=release)
 
 
 def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) -> None:
@@ -54,7 +54,7 @@ def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) ->
     embedded = _embedded([git, *_QUIETLY], look, env) if asking else []
     why = gitconfig.refusal(entries, embedded or [], folders, roots, remote=call.command in REMOTE)
     if embedded is None:
-        why = "the repositories inside its worktree cannot all be looked at"
+        why = "the repositories inside its worktree cannot all be inspected"
     if listing is None:
         why = "the repository's configuration cannot be read"
     if why is None and call.command == "worktree" and any(key == "extensions.worktreeconfig" for key, _ in entries):
@@ -73,7 +73,7 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _embedded(quiet: list[bytes], look: list[bytes], env: dict[bytes, bytes]) -> list[tuple[str, str]] | None:
-    """The configuration of the repositories inside the worktree, and in theirs; None if that is not to be had.
+    """Return the configuration of the repositories inside the worktree, and in theirs; None if it cannot be read.
 
     What git runs in them inherits our options, but names of filters and drivers are each repository's own.
     """
@@ -100,7 +100,7 @@ def _embedded(quiet: list[bytes], look: list[bytes], env: dict[bytes, bytes]) ->
 
 
 def _added(command: str) -> list[bytes]:
-    """Options of the command itself that keep it from running what a repository says."""
+    """Return options of the command itself that keep it from running what a repository says."""
     if command in ("clone", "fetch", "ls-remote", "pull"):
         return [b"--upload-pack=" + gitconfig.UPLOAD_PACK.encode()]
     if command == "push":
@@ -110,7 +110,7 @@ def _added(command: str) -> list[bytes]:
 
 
 def _capture(argv: list[bytes], env: dict[bytes, bytes]) -> bytes | None:
-    """What a command of git prints, or None where it fails."""
+    """Return what a git command prints, or None if it fails."""
     reader, writer = posix.pipe2(posix.O_CLOEXEC)
     actions = [(posix.POSIX_SPAWN_DUP2, writer, 1), (posix.POSIX_SPAWN_OPEN, 2, "/dev/null", posix.O_WRONLY, 0)]
     pid = posix.posix_spawn(argv[0], argv, env, file_actions=actions)

@@ -1,7 +1,7 @@
-"""The options of the commands that a runner on a socket knows, and reading a command line by them.
+"""The options of the commands that a runner on a socket knows, and the parser that applies them.
 
 Whatever is not in a table is refused: an option that nobody thought about may take a path, or run a program. Long
-options are taken in full only, since a beginning of `--target-directory` names the same option.
+options must be written in full, since a prefix of `--target-directory` names the same option.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _STANDARD_INPUT = b"-"
 class Grammar:
     """One command's options.
 
-    `long` lists names: `name` takes nothing, `name=` some text, `name?` perhaps some text after `=`, `name@` a path.
-    `refused` says of letters and names why they are not let through.
+    `long` lists names: `name` takes no value, `name=` text, `name?` optional text after `=`, `name@` a path.
+    `refused` says why letters and names are refused.
     """
 
     def __init__(self, flags: str, long: str, *, texts: str = "", paths: str = "", refused: dict[str, str]) -> None:
@@ -37,12 +37,12 @@ class Parsed:
         self.operands: list[bytes] = []
 
     def refuse(self, option: str, why: str) -> ToolError:
-        """The error for an option."""
+        """Return the error for an option."""
         return ToolError("permission_denied", "%s: the option %s is refused: %s" % (self.command, option, why))
 
 
 def parse(command: str, grammar: Grammar, args: list[bytes]) -> Parsed:
-    """Reads `args`, options and operands in any order as GNU programs do; ToolError for an option not let through."""
+    """Parse `args`, options and operands in any order as GNU programs do; ToolError for a refused option."""
     parsed = Parsed(command)
     rest = list(args)
     while rest:
@@ -66,7 +66,7 @@ def _long(parsed: Parsed, grammar: Grammar, arg: bytes, rest: list[bytes]) -> No
         raise parsed.refuse("--" + name, grammar.refused[name])
     kind = grammar.long.get(name)
     if kind is None:
-        raise parsed.refuse("--" + name, "it is not one that this runner knows (write it in full)")
+        raise parsed.refuse("--" + name, "this runner does not know it (write it in full)")
     if equals and not kind:
         raise parsed.refuse("--" + name, "it takes no value")
     if kind in ("=", "@") and not equals:
@@ -83,7 +83,7 @@ def _short(parsed: Parsed, grammar: Grammar, arg: bytes, rest: list[bytes]) -> N
             parsed.given.add(letter)
             continue
         if letter not in grammar.texts and letter not in grammar.paths:
-            raise parsed.refuse("-" + letter, "it is not one that this runner knows")
+            raise parsed.refuse("-" + letter, "this runner does not know it")
         value = arg[at + 2 :] or _next(parsed, "-" + letter, rest)
         _take(parsed, letter, "@" if letter in grammar.paths else "=", value)
         return
@@ -105,7 +105,7 @@ def _take(parsed: Parsed, name: str, kind: str, value: bytes) -> None:
 
 _FOLLOWS = dict.fromkeys(("L", "dereference"), "it follows links, and so out of the roots")
 _PAGES = dict.fromkeys(("l", "paginate"), "it starts another program")
-_WHOLE = {"no-preserve-root": "there is no honest use for it here"}
+_WHOLE = {"no-preserve-root": "it has no legitimate use here"}
 
 CAT = Grammar(
     "AbeEnstTuv",

@@ -20,13 +20,13 @@ _NAMED_TEXT = ("arg", "argjson")
 _NAMED_FILE = ("slurpfile", "rawfile", "argfile")
 _LARGEST_PROGRAM = 1 << 20
 
-# They read files by any path, and may stand at the beginning only: elsewhere the words are names like all others. Any
+# They read files by any path, and are keywords at the beginning only: elsewhere they are names like any other. Any
 # line counts, since versions of jq differ about where a comment before them ends.
 _LOADS = re.compile(r"^\s*(?:(?:import|include)\s*(?:[\"#]|$)|module\b\s*[^\s:,}])", re.MULTILINE)
 
 
 def jq(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
-    """Reads the arguments as jq does: the first operand is the program (or its file), the others are files or text."""
+    """Check jq's arguments: the first operand is the program (or its file), the others are files or text."""
     operands, from_file = _read(args, folder, roots)
     for index, (operand, is_value) in enumerate(operands):
         if index == 0 and not from_file:
@@ -39,7 +39,7 @@ def jq(args: list[bytes], folder: bytes, roots: Roots) -> list[bytes]:
 
 
 def _read(args: list[bytes], folder: bytes, roots: Roots) -> tuple[list[tuple[bytes, bool]], bool]:
-    """The operands, each with whether it is just text, and whether the program is in a file."""
+    """Return the operands, each with whether it is just text, and whether the program is in a file."""
     operands: list[tuple[bytes, bool]] = []
     from_file = values = done = False
     rest = list(args)
@@ -65,7 +65,7 @@ def _is_option(arg: bytes) -> bool:
 
 
 def _letters(letters: str) -> bool:
-    """Whether `f`, the program is in a file, is among the letters of an argument such as `-rf`."""
+    """Return whether `f`, the program is in a file, is among the letters of an argument such as `-rf`."""
     for letter in letters:
         if letter not in _FLAGS and letter != "f":
             raise _refused("-" + letter)
@@ -73,7 +73,7 @@ def _letters(letters: str) -> bool:
 
 
 def _named(name: str, rest: list[bytes], folder: bytes, roots: Roots) -> None:
-    """Takes a long option and what belongs to it off `rest`."""
+    """Take a long option and its values off `rest`."""
     takes = 2 if name in (*_NAMED_TEXT, *_NAMED_FILE) else 1 if name == "indent" else 0
     if not takes and name not in _LONG:
         raise _refused("--" + name)
@@ -85,7 +85,7 @@ def _named(name: str, rest: list[bytes], folder: bytes, roots: Roots) -> None:
 
 
 def _refused(option: str) -> ToolError:
-    return ToolError("permission_denied", "jq: the option %s is not one that this runner lets through" % option)
+    return ToolError("permission_denied", "jq: this runner does not allow the option %s" % option)
 
 
 def _check_program(program: bytes) -> None:
@@ -100,5 +100,5 @@ def _check_program_file(path: bytes) -> None:
         with os.fdopen(fd, "rb") as file:
             program = file.read(_LARGEST_PROGRAM) or b""
     except OSError:
-        return  # jq says so itself.
+        return  # jq reports it itself.
     _check_program(program)

@@ -11,7 +11,7 @@ import struct
 import sys
 from time import monotonic
 
-from ..core import server
+from ..core import startup
 from ..core.hello import Hello
 from ..core.loop import READ, Loop
 from ..core.prctl import shield_and_adopt
@@ -45,7 +45,7 @@ class Shared:
 
     def __init__(self, file: SocketFile, roots: Roots, commands: Allowed, patience_s: float) -> None:
         self.loop = Loop()
-        # Only as pid 1 is everything in sight its own; a child of pid 1 may as well be a service of the host.
+        # Only as pid 1 is every visible process its own; a child of pid 1 may as well be a service of the host.
         self.reaper = Reaper(self.loop, contained=confinement.is_alone())
         self.tools = SharedTools()
         self.allowed = commands
@@ -60,7 +60,7 @@ class Shared:
         self._sweep()
 
     def hello(self) -> Hello:
-        """What this runner is, whoever asks."""
+        """Return what this runner is, whoever asks."""
         return Hello(
             {
                 "op": "hello",
@@ -74,14 +74,14 @@ class Shared:
         )
 
     def run(self) -> None:
-        """Serves until a signal comes, then ends all that was started."""
+        """Serve until a signal comes, then end all that was started."""
         try:
             self.loop.run()
         finally:
             self.reaper.kill_everything()
 
     def forget(self, client: Client) -> None:
-        """A client is gone."""
+        """Forget a client that is gone."""
         self._clients.remove(client)
 
     def _signalled(self, numbers: bytes) -> None:
@@ -96,7 +96,7 @@ class Shared:
             except BlockingIOError:
                 return
             except OSError:
-                # Out of descriptors or memory: who is there goes on, who knocks waits.
+                # Out of descriptors or memory: existing clients go on, new ones wait.
                 self.loop.unwatch(self._listener.fileno())
                 self.loop.set_timer(self._accept, _ACCEPT_AGAIN_S, self._accept_again)
                 return
@@ -115,9 +115,9 @@ class Shared:
         self.loop.watch(self._listener.fileno(), READ, self._accept)
 
     def _make_room(self, newcomer: tuple[int, int]) -> bool:
-        """Ends a connection of whoever has most, the newcomer counted: nobody keeps others out by holding all.
+        """End a connection of whoever has most, the newcomer counted: nobody keeps others out by holding all.
 
-        The longest idle first. One at work goes only for somebody who has none.
+        The longest idle goes first. A busy one goes only for somebody who has none.
         """
         held: dict[tuple[int, int], int] = {newcomer: 1}
         for client in self._clients:
@@ -147,13 +147,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str]) -> int:
-    """The program, when it is to listen."""
+    """Run the program, when it is to listen."""
     parser = _Parser(prog="runner", description="Run commands and tools for clients of a Unix socket.")
     parser.add_argument("--socket", required=True, metavar="PATH", help="where to listen")
     parser.add_argument("--root", required=True, nargs="+", action="extend", metavar="DIR", help="reachable folders")
-    parser.add_argument("--allow", nargs="+", action="extend", metavar="NAME", help="commands instead of the usual")
-    parser.add_argument("--patience", type=float, default=_PATIENCE_S, metavar="SECONDS", help="for a silent client")
-    parser.add_argument("--without-landlock", action="store_true", help="where the kernel has none: no second wall")
+    parser.add_argument(
+        "--allow", nargs="+", action="extend", metavar="NAME", help="commands that replace the default list"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=_PATIENCE_S, metavar="SECONDS", help="how long a client may be silent"
+    )
+    parser.add_argument(
+        "--without-landlock", action="store_true", help="run without the second wall, where the kernel has no Landlock"
+    )
     options = parser.parse_args(argv)
     names = [name for text in options.allow or allowed.DEFAULT for name in text.split(",") if name]
     path = os.path.abspath(options.socket)
@@ -162,9 +168,9 @@ def main(argv: list[str]) -> int:
     if wrong is not None:
         _complain(wrong)
         return _USAGE
-    server.close_all_but()
+    startup.close_all_but()
     posix.dup2(posix.open("/dev/null", posix.O_RDONLY), 0)
-    server.prepare_process()
+    startup.reset_signals()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     inside = Roots(roots)
     if not (options.without_landlock or confinement.is_possible()):
@@ -179,16 +185,16 @@ def main(argv: list[str]) -> int:
     file.private = None if confinement.is_alone() else tmp
     commands = Allowed(tuple(dict.fromkeys(names)), inside, tmp)
     if not options.without_landlock:
-        # Before orphans come to this process. And the end of pid 1 is that of every other process too: there the file
-        # stays, and the next runner replaces it.
+        # Before orphans come to this process. And the end of pid 1 ends every other process too: there the file stays,
+        # and the next runner replaces it.
         if not confinement.is_alone():
-            file.appoint()
+            file.start_remover()
         confinement.enclose(inside.folders, tmp, commands.programs, run_own=commands.run_anything)
     shield_and_adopt()
     try:
-        house = Shared(file, inside, commands, options.patience)
+        shared = Shared(file, inside, commands, options.patience)
         _announce(path, inside, names)
-        house.run()
+        shared.run()
     finally:
         file.remove()
     return 0
@@ -213,7 +219,7 @@ def _problem(path: str, roots: list[bytes], names: list[str], patience_s: float)
 def _announce(path: str, roots: Roots, names: list[str]) -> None:
     anything = [name for name in names if name in allowed.ANYTHING]
     if anything:
-        _complain("%s can run anything: the walls around this runner are then the only ones" % ", ".join(anything))
+        _complain("%s can run anything: the walls around this runner are the only ones left" % ", ".join(anything))
     if posix.getuid() == 0:
         _complain("this runner is root, and so is what it runs: start it as the owner of the roots")
     shown = ", ".join(folder.decode("utf-8", "replace") for folder in roots.folders)
@@ -221,7 +227,7 @@ def _announce(path: str, roots: Roots, names: list[str]) -> None:
 
 
 def _complain(text: str) -> None:
-    # A path may hold what would change a terminal.
+    # A path may contain terminal control characters.
     shown = "".join(char if char.isprintable() else "\\x%02x" % ord(char) for char in text)
     sys.stderr.write("crabpot runner: %s\n" % shown)
     sys.stderr.flush()

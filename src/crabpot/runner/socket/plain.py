@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NOT_ONE_LINE = "a request is one line of JSON, {id, tool, args, cwd}, with a line break after it and none inside"
 
-# As a shell and `timeout` say it: a client that knows no codes knows these.
+# As a shell and `timeout` report it: a client that knows no codes knows these.
 _EXIT_CODES = {"permission_denied": 126, "outside": 126, "timeout": 124, "not_found": 127}
 _OWN_FAILURE = 125
 _LONGEST_ID = 256
@@ -39,7 +39,7 @@ class PlainCall(Call):
         data: object = None,
         payload: bytes = b"",
     ) -> None:
-        """Answers in one line."""
+        """Answer in one line."""
         self.job = None
         if payload and type(data) is dict:
             data = {**data, "content": _as_text(data.get("encoding"), payload)}
@@ -63,7 +63,7 @@ class PlainCall(Call):
 
 
 def _send(wire: Wire, header: dict[str, Any], stdout: bytes, stderr: bytes) -> None:
-    """Cuts the text in half until the line is one: escaped as JSON it may be six times as long, and mostly is not."""
+    """Halve the text until the line fits: escaped as JSON it may be six times as long, though it rarely is."""
     while True:
         header["stdout"], header["stderr"] = stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace")
         try:
@@ -80,7 +80,7 @@ def _send(wire: Wire, header: dict[str, Any], stdout: bytes, stderr: bytes) -> N
 
 
 def refusal(message: str, request_id: object = None) -> dict[str, Any]:
-    """The answer to what is no request."""
+    """Return the answer to what is not a request."""
     return {
         "id": request_id,
         "success": False,
@@ -94,7 +94,7 @@ def refusal(message: str, request_id: object = None) -> dict[str, Any]:
 
 
 def shown_id(header: dict[str, Any]) -> object:
-    """The id that goes back: as it came, if it is one."""
+    """Return the id for the answer: as it came, if it is one."""
     given = header.get("id")
     if type(given) is str and len(given) <= _LONGEST_ID:
         return given
@@ -110,20 +110,20 @@ def _as_text(encoding: object, payload: bytes) -> str:
 
 
 def words_of(header: dict[str, Any]) -> list[Any] | None:
-    """The words of a request whose args are a list: a command of the allow-list."""
+    """Return the argv of a request whose args are a list: a command of the allow-list."""
     args = header.get("args")
     return [header.get("tool"), *args] if type(args) is list else None
 
 
 def without_words(header: dict[str, Any]) -> dict[str, Any]:
-    """The rest of such a request, in the shape of all others."""
+    """Return the rest of such a request, shaped like all others."""
     if type(header.get("args")) is list or header.get("args") is None:
         return {**header, "args": {}}
     return header
 
 
 def checked(command: list[Any]) -> list[str]:
-    """The words of a command, all of which are text."""
+    """Return a command's argv, all of it text."""
     if not all(type(word) is str for word in command):
         raise ToolError("invalid_arguments", "args is not a list of strings")
     return command

@@ -9,29 +9,29 @@ from ..core.failure import ToolError
 
 _PROC = b"/proc"
 _LONGEST = 4095
-# Resolving takes a look at every folder on the way: one request may not keep the runner busy with that.
+# Resolving looks at every folder on the way: one request may not keep the runner busy with that.
 _MOST_LOOKS = 1000
 
 
 class Roots:
-    """Folders by where they really are. A path belongs to them by where it leads, whatever it is called."""
+    """Folders by their real paths. A path belongs to them by where it leads, whatever it is called."""
 
     def __init__(self, folders: list[bytes]) -> None:
         self.folders = tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
         self._looks = 0
 
     def begin(self) -> None:
-        """Another request begins, and may look as often as any."""
+        """Reset the budget of lookups for another request."""
         self._looks = 0
 
     def holds(self, resolved: bytes) -> bool:
-        """Whether a path without links is one of the folders, or below one."""
+        """Return whether a path without links is one of the folders, or below one."""
         return any(resolved == folder or resolved.startswith(folder + b"/") for folder in self.folders)
 
     def resolve(self, path: bytes, folder: bytes, *, follow: bool = True) -> bytes:
-        """Where `path` leads from `folder`, or ToolError `outside`; what is not there counts by what is above it.
+        """Return where `path` leads from `folder`, or raise `outside`; a missing path counts by what is above it.
 
-        With `follow` false a link at its end counts as itself: to remove or rename one touches nothing else.
+        With `follow` false a link at its end counts as itself: removing or renaming one touches nothing else.
         """
         whole = os.path.join(folder, path)
         self._looks += 1
@@ -53,12 +53,12 @@ class Roots:
         return resolved
 
     def is_root(self, resolved: bytes) -> bool:
-        """Whether this is one of the folders itself, which nobody may remove or move."""
+        """Return whether this is one of the folders itself, which nobody may remove or move."""
         return resolved in self.folders
 
 
 def check_folder(path: bytes) -> str | None:
-    """Why a folder cannot be a root, or None."""
+    """Return why a folder cannot be a root, or None."""
     try:
         resolved = os.path.realpath(path)
         posix.close(posix.open(resolved, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC))

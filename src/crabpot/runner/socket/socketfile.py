@@ -1,4 +1,4 @@
-"""The file of a listening socket: made for owner and group alone, never through a link, never in a live one's place."""
+"""The file of a listening socket: for owner and group alone, never through a link, never replacing a live one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SocketFile:
         found = os.stat(path, follow_symlinks=False)
         self._identity = (found.st_dev, found.st_ino)
         self._keeper: socket.socket | None = None
-        # A folder that goes with the file.
+        # A folder that is removed with the file.
         self.private: str | None = None
 
     def _remove_stale(self) -> None:
@@ -85,15 +85,15 @@ class SocketFile:
         listener.listen(_WAITING)
         return listener
 
-    def appoint(self) -> None:
-        """Leaves a process outside the wall that is about to go up, which takes the file away at the end.
+    def start_remover(self) -> None:
+        """Leave a process outside the wall that is about to go up, which removes the file at the end.
 
-        Within it nobody may: the right to remove a file is one to remove all of a folder.
+        Nobody within the wall may: the right to remove one file is the right to remove all files of its folder.
         """
         ours, theirs = socket.socketpair()
         child = os.fork()
         if child == 0:
-            # Twice, so that it is nobody's child that the runner looks after.
+            # Forked twice, so that it is not a child that the runner looks after.
             if os.fork() == 0:
                 self._keep(ours, theirs)
             os._exit(0)
@@ -102,7 +102,7 @@ class SocketFile:
         self._keeper = ours
 
     def _keep(self, ours: socket.socket, theirs: socket.socket) -> None:
-        """Waits until the runner says so, or is gone. It must hold nothing of it, least of all the listener."""
+        """Wait until the runner says so, or is gone. It must hold nothing of the runner, least of all the listener."""
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -116,7 +116,7 @@ class SocketFile:
         os._exit(0)
 
     def remove(self) -> None:
-        """Takes the file away, if it still is this one."""
+        """Remove the file, if it still is this one."""
         self.listener.close()
         if self._keeper is None:
             self._remove_own()

@@ -1,15 +1,34 @@
-"""Splits the text of one simple command into words, for runners that have no shell to do it."""
+"""Read one simple command from the text of an `exec` call, for runners that have no shell to do it."""
 
 from __future__ import annotations
 
-from ..core.failure import ToolError
+from ..core.failure import ToolError, encode_text
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_ARGUMENTS = ("command", "cwd", "timeout", "stdin", "background")
 _MEANT_FOR_SHELLS = ";&|<>()\n$`~*?[{"
 _ESCAPED_IN_DOUBLE_QUOTES = ('"', "\\", "$", "`", "\n")
 
 
+def simple_command(args: dict[str, Any]) -> tuple[list[str], bytes | None]:
+    """Return the argv and the input of an `exec` call."""
+    for name, value in args.items():
+        if name not in _ARGUMENTS and value not in (None, False):
+            known = ", ".join(_ARGUMENTS)
+            raise ToolError("invalid_arguments", "on this runner exec takes %s, and no %.80r" % (known, name))
+    if type(args.get("command")) is not str:
+        raise ToolError("invalid_arguments", "exec needs the argument command, as text")
+    stdin = args.get("stdin")
+    if stdin is not None and type(stdin) is not str:
+        raise ToolError("invalid_arguments", "stdin is not a string")
+    return split(args["command"]), None if stdin is None else encode_text(stdin, "stdin")
+
+
 def split(text: str) -> list[str]:
-    """The words, with quotes taken off. What only a shell could do is refused rather than handed on as a word."""
+    """Return the words without their quotes. What only a shell could do is refused rather than passed as a word."""
     words: list[str] = []
     begun = False
     at = 0
@@ -18,7 +37,7 @@ def split(text: str) -> list[str]:
             begun, at = False, at + 1
             continue
         if text[at] == "#" and not begun:
-            raise _refused("it holds a comment")
+            raise _refused("it contains a comment")
         part, at = _part(text, at)
         if begun:
             words[-1] += part
@@ -26,12 +45,12 @@ def split(text: str) -> list[str]:
             words.append(part)
         begun = True
     if not words:
-        raise _refused("there is no word in it")
+        raise _refused("it is empty")
     return words
 
 
 def _part(text: str, at: int) -> tuple[str, int]:
-    """The next piece of a word, and where it ends."""
+    """Return the next piece of a word, and where it ends."""
     char = text[at]
     if char == "'":
         end = text.find("'", at + 1)
@@ -45,7 +64,7 @@ def _part(text: str, at: int) -> tuple[str, int]:
             raise _refused("it ends in a backslash")
         return text[at + 1], at + 2
     if char in _MEANT_FOR_SHELLS:
-        raise _refused("%r means something to a shell only (quote it, if it is meant as it stands)" % char)
+        raise _refused("%r means something to a shell only (quote it to pass it literally)" % char)
     return char, at + 1
 
 

@@ -1,5 +1,5 @@
 """What programs inside ask of the gateway: connections and host commands.
 
 May import: `core`.
-Must never enter: decisions: the gateway makes them.
+Must never enter: decisions, which the gateway makes.
 """

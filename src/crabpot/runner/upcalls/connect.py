@@ -1,11 +1,11 @@
-"""A program for ssh's ProxyCommand: joins its own input and output to a host through the sandbox's proxy.
+"""A program for ssh's ProxyCommand: connect its own input and output to a host through the sandbox's proxy.
 
 `python3 -I -S connect.py HOST PORT`
 """
 
 from __future__ import annotations
 
-# The C module beneath `socket`: each ssh waits for this program's start.
+# The C module beneath `socket`: each ssh waits for this program to start.
 import _socket as socket
 import posix
 import select
@@ -21,7 +21,7 @@ _LONGEST_ANSWER = 64 << 10
 
 
 def main(argv: list[str]) -> int:
-    """The program."""
+    """Run the program."""
     if len(argv) != 2 or not argv[1].isdigit():  # noqa: PLR2004  host and port
         return _fail("usage: connect HOST PORT")
     host = "[%s]" % argv[0] if ":" in argv[0] else argv[0]
@@ -48,7 +48,7 @@ def _answer(sock: Any) -> bytes:
             break
         answer += piece
     if answer[9:12] != b"200":
-        # What is said instead is a sentence for the person who reads it, and ends with the connection.
+        # Any other answer is a sentence for the person who reads it, and ends with the connection.
         while len(answer) < _LONGEST_ANSWER:
             piece = sock.recv(_CHUNK)
             if not piece:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Who began an upcall. A kind of it takes up what concerns it."""
+    """The owner of an upcall. Each kind overrides the events that concern it."""
 
     def on_data(self, data: bytes, stream: str) -> None:
-        """Takes bytes from the gateway; as many more come as Upcall.consumed() was told of."""
+        """Take bytes from the gateway, which sends only as many more as Upcall.consumed() reported."""
 
     def on_eof(self, stream: str) -> None:
-        """No more comes on a stream."""
+        """Handle the end of a stream."""
 
     def on_room(self) -> None:
-        """There may be room again for what is to be sent."""
+        """Continue, now that there may be room again for what is to be sent."""
 
     def on_end(self, reply: dict[str, Any]) -> None:
-        """It is over, and how; not after drop()."""
+        """Handle the reply that ends the upcall; not called after drop()."""
 
 
 class Upcall:
@@ -43,33 +43,33 @@ class Upcall:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be sent now without keeping it here."""
+        """Return whether more can be sent now without buffering it here."""
         return not self._queue and self._unacknowledged < UPCALL_WINDOW and not self._wire.congested
 
     def send(self, data: bytes) -> None:
-        """Sends as far as the window is open, and keeps the rest in order."""
+        """Send as far as the window is open, and queue the rest in order."""
         if data:
             self._queue.append(memoryview(data))
             self._send_queue()
 
     def finish(self) -> None:
-        """No more follows; said behind what is still kept."""
+        """Announce, after what is still queued, that no more follows."""
         self._finishing = True
         self._send_queue()
 
     def signal(self, name: str) -> None:
-        """Hands a signal on."""
+        """Pass on a signal."""
         self._wire.send({"op": "signal", "up": self.up, "signal": name})
 
     def drop(self) -> None:
-        """Gives it up: nothing of it is wanted any more."""
+        """Give it up: nothing of it is wanted any more."""
         if not self.dropped:
             self.dropped = True
             self._queue = []
             self._wire.send({"op": "drop", "up": self.up})
 
     def consumed(self, size: int) -> None:
-        """The listener passed `size` bytes on."""
+        """Note that the listener passed `size` bytes on."""
         self._consumed += size
         if self._consumed >= ACK_EVERY and not self.dropped:
             self._wire.send({"op": "ack", "up": self.up, "n": self._consumed})
@@ -79,12 +79,12 @@ class Upcall:
     # --- what the gateway sends -----------------------------------------------------------------------------------
 
     def receive(self, header: dict[str, Any], payload: bytes) -> None:
-        """Bytes, or the end of a stream."""
+        """Take bytes, or the end of a stream."""
         if self.dropped:
             return
         stream = header.get("stream")
         if type(stream) is not str:
-            raise FrameError("data of no stream")
+            raise FrameError("data without a stream")
         if payload:
             self._received += len(payload)
             if self._received > WINDOW:
@@ -94,12 +94,12 @@ class Upcall:
             self.listener.on_eof(stream)
 
     def acknowledged(self, size: int) -> None:
-        """The gateway took `size` bytes."""
+        """Note that the gateway took `size` bytes."""
         self._unacknowledged = max(0, self._unacknowledged - size)
-        self.relieved()
+        self.resume()
 
-    def relieved(self) -> None:
-        """There may be room again on the wire."""
+    def resume(self) -> None:
+        """Continue, now that there may be room again on the wire."""
         if self.dropped:
             return
         self._send_queue()
@@ -122,7 +122,7 @@ class Upcall:
 
 
 class Upcalls:
-    """All of them. The gateway cuts off a runner that begins more at once than it may, so that this one never does."""
+    """All of them. The gateway cuts off a runner that begins more at once than it may, so this one never does."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -131,11 +131,11 @@ class Upcalls:
 
     @property
     def full(self) -> bool:
-        """Whether no further one can be begun for now."""
+        """Return whether no further one can be begun for now."""
         return len(self._live) >= MAX_UPCALLS
 
     def open(self, kind: str, listener: Listener, question: bytes = b"") -> Upcall:
-        """Begins one. Not while it is full, nor by a question of more than MAX_QUESTION bytes."""
+        """Begin one. Not while it is full, nor with a question of more than MAX_QUESTION bytes."""
         assert not self.full
         self._last += 1
         up = str(self._last)
@@ -144,28 +144,28 @@ class Upcalls:
         return upcall
 
     def data(self, header: dict[str, Any], payload: bytes) -> None:
-        """Hands bytes to their upcall."""
+        """Pass bytes to their upcall."""
         self._find(header).receive(header, payload)
 
     def ack(self, header: dict[str, Any], size: int) -> None:
-        """Hands on that the gateway took bytes."""
+        """Pass an acknowledgement to its upcall."""
         self._find(header).acknowledged(size)
 
     def reply(self, header: dict[str, Any], _payload: bytes) -> None:
-        """Ends an upcall."""
+        """End an upcall."""
         upcall = self._find(header)
         del self._live[upcall.up]
         if not upcall.dropped:
             upcall.dropped = True
             upcall.listener.on_end(header)
 
-    def relieved(self) -> None:
-        """The wire takes more again."""
+    def resume(self) -> None:
+        """Continue every upcall, now that the wire takes more."""
         for upcall in list(self._live.values()):
-            upcall.relieved()
+            upcall.resume()
 
     def _find(self, header: dict[str, Any]) -> Upcall:
-        """The upcall of a frame. The gateway sends nothing behind its reply: what comes then is a mistake."""
+        """Return the upcall of a frame. The gateway sends nothing after its reply: a late frame is a mistake."""
         up = header.get("up")
         upcall = self._live.get(up) if type(up) is str else None
         if upcall is None:

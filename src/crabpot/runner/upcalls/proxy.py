@@ -1,11 +1,11 @@
-"""The sandbox's way to the gateway's proxy: accepts on the loopback, and carries the bytes of each connection over.
+"""The sandbox's way to the gateway's proxy: accept on the loopback, and carry the bytes of each connection over.
 
-What they mean is read by the gateway alone; whatever runs inside could change how it is read here.
+Only the gateway interprets them; whatever runs inside could change how they are read here.
 """
 
 from __future__ import annotations
 
-# The C module beneath `socket`, which would bring `selectors`, `enum` and more along.
+# The C module beneath `socket`, which would import `selectors`, `enum` and more.
 import _socket as socket
 
 from ..core.loop import READ, WRITE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _BACKLOG = 512
-# Some of the upcalls are left to others: a flood of connections must not keep a command from the gateway.
+# Some upcalls are reserved for others: a flood of connections must not keep a command from the gateway.
 _MOST = 224
 _READ_SIZE = 64 << 10
 
@@ -45,21 +45,21 @@ class Proxy:
             try:
                 fd, _ = self._socket._accept()  # noqa: SLF001  all that this class has for it
             except OSError:
-                # Nobody there any more, or no descriptor to spare: whoever waits is asked in again by the next round.
+                # The client has gone, or no descriptor is free: the next round accepts whoever still waits.
                 return
             self._count += 1
             Connection(socket.socket(fileno=fd), self._runner, self)
-        # Those who wait stay in the kernel's queue until another has gone.
+        # Those who wait stay in the kernel's queue until another connection has ended.
         self._runner.loop.unwatch(self._fd)
 
     def gone(self) -> None:
-        """A connection has ended."""
+        """Note that a connection has ended."""
         self._count -= 1
         self._runner.loop.watch(self._fd, READ, self._accept)
 
 
 class Connection(Listener):
-    """One program's connection, as long as its upcall with the gateway."""
+    """One program's connection, which lives as long as its upcall."""
 
     def __init__(self, sock: Any, runner: Runner, proxy: Proxy) -> None:
         sock.setblocking(False)
@@ -78,7 +78,7 @@ class Connection(Listener):
         self._watch()
 
     def _watch(self) -> None:
-        """Waits for what can be done now, and for nothing else: a hang-up would wake the loop without end."""
+        """Wait only for what can be done now: a hang-up would otherwise wake the loop without end."""
         if self._closed:
             return
         mask = (READ if self._reads and self._upcall.has_room else 0) | (WRITE if self._queue else 0)
@@ -131,22 +131,22 @@ class Connection(Listener):
 
     # --- what the gateway sends -----------------------------------------------------------------------------------
 
-    def on_data(self, data: bytes, stream: str) -> None:  # noqa: ARG002  there is but one
-        """For the program."""
+    def on_data(self, data: bytes, stream: str) -> None:  # noqa: ARG002  there is only one
+        """Queue data for the program."""
         self._queue.append(memoryview(data))
         self._try_flush()
 
     def on_eof(self, stream: str) -> None:  # noqa: ARG002
-        """The program gets no more."""
+        """End the program's input."""
         self._finishing = True
         self._try_flush()
 
     def on_room(self) -> None:
-        """More can be read of the program."""
+        """Resume reading from the program."""
         self._watch()
 
     def on_end(self, reply: dict[str, Any]) -> None:  # noqa: ARG002  how it ended was said in the bytes
-        """Closed once everything has reached the program."""
+        """Close once everything has reached the program."""
         self._ended = True
         self._reads = False
         self._try_flush()
@@ -162,7 +162,7 @@ class Connection(Listener):
         self._watch()
 
     def _abort(self) -> None:
-        """The program is gone, whatever was on its way to it."""
+        """Give up, since the program is gone, whatever was on its way to it."""
         if not self._ended:
             self._upcall.drop()
         self._close()

@@ -1,6 +1,6 @@
-"""A host command as a program inside sees it: words, folder, input and signals go to the runner, its end comes back.
+"""A host command as a program inside sees it: argv, folder, input and signals go to the runner, its end comes back.
 
-Its own process, started by whatever calls the command. It asks on behalf of the sandbox and is trusted with nothing.
+It runs as its own process, started by whatever calls the command. It asks on behalf of the sandbox and is not trusted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Where the runner listens. In /tmp, which is the sandbox's own; whoever takes it away takes it from themselves.
+# Where the runner listens. In /tmp, which is the sandbox's own: whoever removes it only harms themselves.
 SOCKET = "/tmp/.crabpot-host"  # noqa: S108
 # A message is its kind, its length in four bytes, and that many bytes.
 ASK, INPUT, INPUT_END, SIGNAL, OUTPUT, ERRORS, END = b"A", b"I", b"E", b"S", b"O", b"R", b"Q"
@@ -36,18 +36,18 @@ _EXITS = {
 
 
 def message(kind: bytes, data: bytes = b"") -> bytes:
-    """One message of either side."""
+    """Return one message of either side."""
     return kind + len(data).to_bytes(4, "big") + data
 
 
 class Messages:
-    """Takes bytes as they come and gives whole messages; ValueError on one that is too large."""
+    """Takes bytes as they come and returns whole messages; ValueError on one that is too large."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The messages that are complete now."""
+        """Return the messages that are complete now."""
         self._buffer += data
         found = []
         while len(self._buffer) >= HEAD:
@@ -78,8 +78,8 @@ class _Shim:
             signal.signal(getattr(signal, "SIG" + one), lambda *_: None)
 
     def run(self, words: list[str]) -> int:
-        """Asks, passes everything on, and returns the exit status."""
-        # Raw, with the folder first: no word holds a NUL, and nothing between here and the gateway has to parse it.
+        """Send the request, pass everything on, and return the exit status."""
+        # Raw, with the folder first: no argument contains a NUL, and nothing on the way to the gateway has to parse it.
         self._send(ASK, b"\0".join(os.fsencode(word) for word in (_folder(), self._name, *words)))
         try:
             self._poll.register(0, select.POLLIN)
@@ -100,7 +100,7 @@ class _Shim:
         try:
             self._socket.sendall(message(kind, data))
         except OSError:
-            return  # It is over already; what the runner said of that is there to be read.
+            return  # It is over already; the runner's answer is there to be read.
 
     def _pass_input(self) -> None:
         try:
@@ -145,7 +145,7 @@ def _write(fd: int, data: bytes) -> None:
         try:
             data = data[os.write(fd, data) :]
         except BrokenPipeError:
-            # As the command itself would end whose output nobody reads.
+            # As the command itself would end if nobody read its output.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGPIPE)
         except BlockingIOError:
@@ -160,7 +160,7 @@ def _folder() -> str:
 
 
 def main(argv: list[str]) -> int:
-    """The program: the name of the command, then its words."""
+    """Run the program: the name of the command, then its arguments."""
     socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         socket.connect(SOCKET)

@@ -1,4 +1,4 @@
-"""The runner's ear for host commands: each program that connects becomes an upcall with the gateway."""
+"""The runner's socket for host commands: each program that connects becomes an upcall with the gateway."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _READ_SIZE = 64 << 10
 _WAITING = 32
-TOO_LONG = "its words are too many for one command"
+TOO_LONG = "its arguments are too long for one command"
 _KINDS = {"stdout": OUTPUT, "stderr": ERRORS}
 
 
 def listen(loop: Loop, upcalls: Upcalls) -> None:
-    """Takes connections from now on. Where that cannot be, the commands say that nobody listens."""
+    """Accept connections from now on. If that is impossible, the commands report that nobody listens."""
     import _socket  # noqa: PLC0415
 
     server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
@@ -35,7 +35,7 @@ def listen(loop: Loop, upcalls: Upcalls) -> None:
     except OSError:
         server.close()
         return
-    # The descriptor is the loop's; the object would close it when it is forgotten.
+    # The loop owns the descriptor; the object would close it when collected.
     loop.watch(loop.own(server.fileno()), READ, lambda: _accept(server, loop, upcalls))
 
 
@@ -58,7 +58,7 @@ class Connection(Listener):
         self._upcall: Upcall | None = None
         self._messages = Messages()
         self._reader = loop.own(fd)
-        # A second one, since the loop knows a descriptor for one thing at a time.
+        # A second one, since the loop watches a descriptor for one thing at a time.
         self._writer = loop.own(posix.dup(fd))
         self._queue: list[tuple[memoryview, int]] = []
         self._ended = False
@@ -109,16 +109,16 @@ class Connection(Listener):
     # --- from the gateway -----------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes, stream: str) -> None:
-        """Output of the command."""
+        """Queue output of the command."""
         self._enqueue(message(_KINDS.get(stream, OUTPUT), data), len(data))
 
     def on_room(self) -> None:
-        """Goes on reading."""
+        """Resume reading."""
         if self._open:
             self._loop.watch(self._reader, READ, self._readable)
 
     def on_end(self, reply: dict[str, Any]) -> None:
-        """Its end, behind its output."""
+        """Queue the end of the command, after its output."""
         shown = {name: reply[name] for name in ("exit_code", "error") if reply.get(name) is not None}
         self._ended = True
         self._enqueue(message(END, json.dumps(shown).encode()), 0)
@@ -150,7 +150,7 @@ class Connection(Listener):
             self._close()
 
     def _close(self) -> None:
-        """The program has gone, or has all that it gets."""
+        """Close, since the program has gone, or has all that it gets."""
         if not self._open:
             return
         self._open = False
