@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
     from crabpot.backends.base import Backend, Clause
-    from crabpot.backends.registry import Registry, Told
+    from crabpot.backends.registry import OnOpened, Registry
     from crabpot.decide.scope import Scope
     from crabpot.egress.reaching import EgressContext
     from crabpot.explain import Explainer
@@ -53,7 +53,7 @@ class App:
 
         return load(self.config, self.around, self.environ)
 
-    def registry(self, told: Told | None = None) -> Registry:
+    def registry(self, told: OnOpened | None = None) -> Registry:
         """List the backends of this build; `told` hears of each sandbox that opens."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
         from crabpot.backends.registry import Deferred, Registry

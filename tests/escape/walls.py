@@ -85,15 +85,15 @@ class Weakened(Bubblewrap):
 
     async def _survey(self) -> Machine:
         machine = await super()._survey()
-        assert machine.ground is not None
-        wall, scene, rendered = self._wall, self._scene, machine.ground.walls.arguments
+        assert machine.context is not None
+        wall, scene, rendered = self._wall, self._scene, machine.context.walls.arguments
         walls = Walls(arguments=lambda spec, plan: wall.told(rendered(spec, plan), scene), confined={})
-        ground = replace(machine.ground, walls=walls)
+        context = replace(machine.context, walls=walls)
         if wall.runner:
             with tempfile.TemporaryDirectory() as folder:
                 os.chmod(folder, 0o755)
-                ground = replace(ground, kit=await bundle.prepare(self._weak_home, mutated(wall, folder)))
-        return replace(machine, ground=ground)
+                context = replace(context, bundle=await bundle.prepare(self._weak_home, mutated(wall, folder)))
+        return replace(machine, context=context)
 
     def _judge(self, spec: SandboxSpec, machine: Machine) -> Findings:
         found = super()._judge(spec, machine)

@@ -1,4 +1,4 @@
-"""The protocol that every backend implements, and the words in which it reports."""
+"""The protocol that every backend implements, and the terms in which it reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 State = Literal["enforced", "degraded", "refused"]
 
-# Networks that every backend which makes its own sandboxes makes alike.
+# Networks that are alike on every backend that makes its own sandboxes.
 NETWORKS: dict[str, tuple[State, str]] = {
     "none": ("enforced", "a network namespace of its own, with nothing but lo"),
     "host": ("enforced", "the host's network, as configured: everything that it reaches, loopback included"),
@@ -40,36 +40,36 @@ class Clause:
     how: str
 
     def as_json(self) -> dict[str, str]:
-        """Give the shape that explain, doctor and the audit log show."""
+        """Return the shape that explain, doctor and the audit log show."""
         return {"name": self.name, "state": self.state, "how": self.how}
 
 
 class Opened(Protocol):
-    """A sandbox that lives: the stream to its runner, what to greet it with, and how to end it."""
+    """A live sandbox: the stream to its runner, what to greet it with, and how to end it."""
 
     @property
     def channel(self) -> Channel:
-        """The byte stream to the runner."""
+        """Return the byte stream to the runner."""
 
     @property
     def hello(self) -> Mapping[str, Any]:
-        """The runner's first frame: workspace, roots, environment, limits."""
+        """Return the runner's first frame: workspace, roots, environment, limits."""
 
     @property
     def pid(self) -> int | None:
-        """Its first process, as this machine's kernel numbers it; None where that is another kernel's."""
+        """Return its first process, as this machine's kernel numbers it; None where another kernel runs it."""
 
     async def close(self) -> None:
         """End every process of it and leave nothing behind; safe to call twice."""
 
     async def freeze(self) -> None:
-        """Stop every process of it until `thaw`; SandboxLost if that cannot be done in time."""
+        """Stop all its processes until `thaw`; SandboxLost if that cannot be done in time."""
 
     async def thaw(self) -> None:
-        """Let its processes go on; SandboxLost if they cannot."""
+        """Let its processes continue; SandboxLost if they cannot."""
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
+        """Return the code and message of a limit that was hit since the last call, where that can be known."""
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class Named(Protocol):
     """A sandbox that people and other gateways see by its name."""
 
     async def rename(self, name: str) -> None:
-        """Be called what the sandbox of its new scope is called; what cannot be renamed keeps its name."""
+        """Take the name of the sandbox of its new scope; what cannot be renamed keeps its name."""
 
 
 class Backend(Protocol):
@@ -85,26 +85,26 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The word for it in the configuration."""
+        """Return its name in the configuration."""
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
-        """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
+        """Return for each clause of the spec whether this machine enforces, degrades or refuses it."""
 
     async def open(self, spec: SandboxSpec) -> Opened:
         """Make the sandbox and start its runner, or raise SandboxUnavailable; cancelled, leave nothing behind."""
 
 
 def second_wall(version: int) -> tuple[str, State, str]:
-    """Say what Landlock adds to the mounts, by the version that the kernel under a sandbox has."""
+    """Return what Landlock adds to the mounts, by the version that the kernel under a sandbox has."""
     if version < landlock.OLDEST:
-        return "landlock", "degraded", "this kernel has none: mounts alone keep files from being written"
+        return "landlock", "degraded", "this kernel has none: only mounts keep files from being written"
     if version < landlock.WITH_SCOPES:
         return "landlock", "enforced", f"version {version}: a second wall around files"
     return "landlock", "enforced", f"version {version}: a second wall around files, abstract sockets and signals"
 
 
 def greeting(spec: SandboxSpec) -> dict[str, Any]:
-    """Say to a confined runner what its sandbox is."""
+    """Return the first frame for a confined runner: what its sandbox is."""
     extra = [mount.target for mount in spec.mounts]
     writable = [mount.target for mount in spec.mounts if mount.access == "rw"]
     shown = [hardening.AGENT_WORKSPACE] if spec.agent_workspace else []

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from crabpot.backends.base import Backend, Clause, Opened
     from crabpot.spec.spec import SandboxSpec
 
-    # Told of each sandbox that opened: what it is, who made it, how the promises are kept, and what the kernel says.
-    Told = Callable[[SandboxSpec, str, tuple[Clause, ...], Mapping[str, str]], None]
+    # Called for each sandbox that opened: what it is, who made it, how its clauses are kept, and what the kernel says.
+    OnOpened = Callable[[SandboxSpec, str, tuple[Clause, ...], Mapping[str, str]], None]
 
 # The order in which `auto` tries them.
 AUTOMATIC = ("bubblewrap", "docker")
 
 
 class Deferred:
-    """A backend that is made, and whose code is loaded, when it is first asked: most calls never get to it."""
+    """A backend that is made, and whose code is loaded, on first use: most calls never need it."""
 
     def __init__(self, name: str, make: Callable[[], Backend]) -> None:
         self.name = name
@@ -31,12 +31,12 @@ class Deferred:
         self._made: Backend | None = None
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
-        """Ask it."""
+        """Probe with it."""
         await in_loop()
         return await self._backend().probe(spec)
 
     async def open(self, spec: SandboxSpec) -> Opened:
-        """Have it open a sandbox."""
+        """Open a sandbox with it."""
         return await self._backend().open(spec)
 
     def _backend(self) -> Backend:
@@ -46,7 +46,7 @@ class Deferred:
 
 
 def _only_dockers(spec: SandboxSpec) -> str | None:
-    """Say which setting of a spec no other backend knows, or None."""
+    """Return which setting of a spec only docker supports, or None."""
     if spec.network.kind == "bridge":
         return 'network "bridge" is docker\'s ("internet", public addresses without the LAN, is any backend\'s)'
     if spec.network.kind == "named":
@@ -57,20 +57,20 @@ def _only_dockers(spec: SandboxSpec) -> str | None:
 
 
 class Registry:
-    """Backends by the word for them in the configuration."""
+    """Backends by their name in the configuration."""
 
-    def __init__(self, backends: Mapping[str, Backend], told: Told | None = None) -> None:
+    def __init__(self, backends: Mapping[str, Backend], on_opened: OnOpened | None = None) -> None:
         self._backends = dict(backends)
-        self._told = told
+        self._on_opened = on_opened
 
     def candidates(self, spec: SandboxSpec) -> tuple[str, ...]:
-        """Name the backends that a spec may be opened with, in order; settings that only docker knows mean docker."""
+        """Return the backends that a spec may be opened with, in order; docker-only settings mean docker."""
         if spec.backend != "auto":
             return (spec.backend,)
         return ("docker",) if _only_dockers(spec) else AUTOMATIC
 
     async def choose(self, spec: SandboxSpec) -> tuple[Backend, tuple[Clause, ...]]:
-        """Take the first that refuses no clause; SandboxUnavailable lists why each was passed over."""
+        """Return the first that refuses no clause; SandboxUnavailable lists why each was passed over."""
         reasons = []
         for name in self.candidates(spec):
             backend = self._backends.get(name)
@@ -87,19 +87,19 @@ class Registry:
         raise SandboxUnavailable(f"no sandbox can be made as configured; {means}{'; '.join(reasons)}")
 
     async def open(self, spec: SandboxSpec) -> Opened:
-        """Open a spec with the backend that takes it, and tell how each promise is kept."""
+        """Open a spec with the backend that takes it, and report how each clause is kept."""
         backend, clauses = await self.choose(spec)
         opened = await backend.open(spec)
         try:
-            if self._told is not None:
-                self._told(spec, backend.name, clauses, procs.look(opened.pid))
+            if self._on_opened is not None:
+                self._on_opened(spec, backend.name, clauses, procs.look(opened.pid))
         except BaseException:
             await opened.close()
             raise
         return opened
 
     async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
-        """Say which backend would take a spec and how it keeps each promise; if none does, why the first does not."""
+        """Return which backend would take a spec and how it keeps each clause; if none does, why the first does not."""
         try:
             backend, clauses = await self.choose(spec)
         except SandboxUnavailable:

@@ -162,9 +162,9 @@ async def be_killed_opening(state: str) -> Any:
             return spawned
 
     machine = await backend.look()
-    assert machine.ground is not None
+    assert machine.context is not None
     assert not isinstance(machine.chosen, str)
-    opening = Stuck(make_spec(state), machine.ground, machine.chosen, await _own_user(state))
+    opening = Stuck(make_spec(state), machine.context, machine.chosen, await _own_user(state))
     task = asyncio.create_task(opening.run())
     await asyncio.sleep(0)
     # Stopped before it has asked to die with its parent, it outlives it.
@@ -319,7 +319,7 @@ async def without_a_filter(state: str) -> Any:
     walls = Walls(arguments=lambda *told: [word for word in arguments(*told) if not word.startswith("filter=")])
     user = backend._judge(spec, machine).choice.user
     try:
-        await Opening(spec, replace(machine.ground, walls=walls), machine.chosen, user).run()
+        await Opening(spec, replace(machine.context, walls=walls), machine.chosen, user).run()
     except SandboxUnavailable as refusal:
         return {"refused": str(refusal), "children": sorted(gateway.children())}
     return {"refused": None}
@@ -410,7 +410,7 @@ async def ways(state: str) -> Any:
     """Open a sandbox in each way that bwrap may need, and look at what differs."""
     backend = Bubblewrap(state=state)
     machine = await backend.look()
-    assert machine.ground is not None
+    assert machine.context is not None
     assert not isinstance(machine.chosen, str)
     user = await _own_user(state)
     found = {}
@@ -424,7 +424,7 @@ async def ways(state: str) -> Any:
             )
             key = f"{candidate.libraries is not None}-{mounting}-{seals}"
             try:
-                started = await starting.Opening(spec, machine.ground, chosen, user).run()
+                started = await starting.Opening(spec, machine.context, chosen, user).run()
             except SandboxUnavailable as refusal:
                 found[key] = {"refused": str(refusal)}
                 continue
@@ -471,7 +471,7 @@ async def swap(state: str, folder: str) -> Any:
 
     backend = Bubblewrap(state=state)
     machine = await backend.look()
-    assert machine.ground is not None
+    assert machine.context is not None
     assert not isinstance(machine.chosen, str)
     spec = make_spec(state, workspace=f"{folder}/ws", private=False)
     found = {}
@@ -479,7 +479,7 @@ async def swap(state: str, folder: str) -> Any:
         program = Program(mounting=mounting, seals=True, safe_below_links=False)
         chosen = replace(machine.chosen, program=program)
         try:
-            started = await Swapping(spec, machine.ground, chosen, User(uid=os.geteuid(), gid=os.getegid())).run()
+            started = await Swapping(spec, machine.context, chosen, User(uid=os.geteuid(), gid=os.getegid())).run()
             found[mounting] = "opened"
             await Sandbox(started=started, hello={}, limits=spec.limits).close()
         except SandboxUnavailable as refusal:

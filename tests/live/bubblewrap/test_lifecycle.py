@@ -30,7 +30,7 @@ def test_nothing_is_left_of_sandboxes_that_were_opened_and_closed(person: Person
     assert found["leaked"] == []
     assert found["children"] == []
     assert found["groups"] == []
-    assert [name for name in found["left"] if not name.startswith("kit-")] == ["probe.json"]
+    assert [name for name in found["left"] if not name.startswith("bundle-")] == ["probe.json"]
 
 
 def test_an_opening_that_is_cancelled_leaves_nothing_whenever_that_happens(person: Person) -> None:

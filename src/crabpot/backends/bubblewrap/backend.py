@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.render import Program
     from crabpot.backends.bubblewrap.sandbox import Sandbox
 
-# What opens a sandbox is imported when one is opened: to say what this machine can do, none of it is needed.
+# What opens a sandbox is imported when one is opened: reporting what this machine can do needs none of it.
 # ruff: noqa: PLC0415
 
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 class Machine:
     """What was found out once.
 
-    Without a bwrap, or without a Python for the inside, the reason stands in its place.
+    Without a bwrap, or without a Python for the inside, the reason is in its place.
     """
 
-    ground: OpeningContext | None
+    context: OpeningContext | None
     chosen: Chosen | str
     kernel: tuple[int, int]
     landlock: int
@@ -60,7 +60,7 @@ class Bubblewrap:
         self._machine: Machine | None = None
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
-        """Say of each clause of the spec whether this machine enforces, degrades or refuses it."""
+        """Return for each clause of the spec whether this machine enforces, degrades or refuses it."""
         machine = await self.look()
         return table.clauses(spec, self._judge(spec, machine))
 
@@ -73,17 +73,17 @@ class Bubblewrap:
         found = self._judge(spec, machine)
         refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
         user = found.choice.user
-        if refused or user is None or machine.ground is None or isinstance(machine.chosen, str):
+        if refused or user is None or machine.context is None or isinstance(machine.chosen, str):
             reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
             raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
         try:
-            started = await Opening(spec, machine.ground, machine.chosen, user).run()
+            started = await Opening(spec, machine.context, machine.chosen, user).run()
         except NotStarted as failure:
-            raise await self._reconsider(failure) from None
+            raise await self._diagnose(failure) from None
         return Sandbox(started=started, hello=_hello(spec, found), limits=spec.limits)
 
-    async def _reconsider(self, failure: NotStarted) -> SandboxUnavailable:
-        """What worked before does not now: find out again, and say what stands in the way."""
+    async def _diagnose(self, failure: NotStarted) -> SandboxUnavailable:
+        """Probe again after what worked before failed, and return what prevents it."""
         probe_cache.forget(self._findings)
         self._machine = None
         machine = await self.look()
@@ -94,21 +94,21 @@ class Bubblewrap:
     def _judge(self, spec: SandboxSpec, machine: Machine) -> table.Findings:
         gateway = User(uid=os.geteuid(), gid=os.getegid())
         owned = None if spec.private else held_files.owner_of(spec.workspace)
-        ground, chosen = machine.ground, machine.chosen
+        context, chosen = machine.context, machine.chosen
         return table.Findings(
             choice=users.choose(
                 spec, gateway=gateway, owner=None if owned is None else User(uid=owned[0], gid=owned[1])
             ),
             program=chosen if isinstance(chosen, str) else chosen.program,
             bwrap="" if isinstance(chosen, str) else chosen.candidate.path,
-            interpreter="" if ground is None else ground.kit.interpreter.path,
-            hierarchy=None if ground is None else ground.hierarchy,
+            interpreter="" if context is None else context.bundle.interpreter.path,
+            hierarchy=None if context is None else context.hierarchy,
             kernel=machine.kernel,
             landlock=machine.landlock,
         )
 
     async def look(self) -> Machine:
-        """Find out about the machine, once: a hundred openings at a time wait for one."""
+        """Find out about the machine, once: a hundred concurrent openings wait for one look."""
         if self._machine is None:
             self._machine = self._recall()
         if self._machine is None:
@@ -125,30 +125,30 @@ class Bubblewrap:
         return asyncio.Lock()
 
     def _recall(self) -> Machine | None:
-        """Give what was found out before, if all of it is at hand; nothing is waited for."""
+        """Return what was found out before, if all of it is cached; waits for nothing."""
         try:
             ready = bundle.find(self._home)
         except SandboxUnavailable:
             return None
         chosen = None if ready is None else probe_cache.recall(self._findings, probe_cache.key(ready.folder))
-        return None if ready is None or chosen is None else _machine(self._ground(ready), chosen)
+        return None if ready is None or chosen is None else _machine(self._make_context(ready), chosen)
 
     async def _survey(self) -> Machine:
         try:
             ready = await bundle.prepare(self._home)
         except SandboxUnavailable as refusal:
             return _machine(None, str(refusal))
-        ground = self._ground(ready)
+        context = self._make_context(ready)
         key = probe_cache.key(ready.folder)
         chosen: Chosen | str | None = probe_cache.recall(self._findings, key)
         if chosen is None:
-            chosen = await self._try_out(ground)
+            chosen = await self._try_each(context)
             if not isinstance(chosen, str):
                 probe_cache.keep(self._findings, key, chosen)
-        return _machine(ground, chosen)
+        return _machine(context, chosen)
 
-    def _ground(self, ready: bundle.Bundle) -> OpeningContext:
-        """Look at the machine, and clear away what gateways that died left on it."""
+    def _make_context(self, ready: bundle.Bundle) -> OpeningContext:
+        """Look at the machine, and clear what gateways that died left on it."""
         leftovers.clear(self._home)
         place = cgroup_hierarchy.discover(cgroup_hierarchy.Proc.here())
         if place is not None:
@@ -156,19 +156,19 @@ class Bubblewrap:
         prefix = ready.interpreter.prefix
         return OpeningContext(
             mark=leftovers.Mark(self._home),
-            kit=ready,
+            bundle=ready,
             layout=layout.look(*(() if prefix is None else (prefix,))),
             hierarchy=place,
         )
 
-    async def _try_out(self, ground: OpeningContext) -> Chosen | str:
-        """Open a throwaway sandbox with each bwrap, in each way."""
+    async def _try_each(self, context: OpeningContext) -> Chosen | str:
+        """Open a throw-away sandbox with each bwrap, in each way."""
         from crabpot.backends.bubblewrap import probe
         from crabpot.backends.bubblewrap.opening import Opening
         from crabpot.backends.bubblewrap.sandbox import Sandbox
 
-        # Without a control group: it lives for a moment, and a failure to make one is not about bwrap.
-        bare = replace(ground, hierarchy=None)
+        # Without a control group: it lives for a moment, and a failure to make one says nothing about bwrap.
+        bare = replace(context, hierarchy=None)
         gateway = User(uid=os.geteuid(), gid=os.getegid())
         folder = f"{self._home}/{owner.label(os.urandom(4).hex())}"
         spec = _throwaway(folder)
@@ -192,10 +192,10 @@ class Bubblewrap:
                 remove_tree(folder)
 
 
-def _machine(ground: OpeningContext | None, chosen: Chosen | str) -> Machine:
+def _machine(context: OpeningContext | None, chosen: Chosen | str) -> Machine:
     release = os.uname().release.split(".")
     kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
-    return Machine(ground=ground, chosen=chosen, kernel=kernel, landlock=landlock.version())
+    return Machine(context=context, chosen=chosen, kernel=kernel, landlock=landlock.version())
 
 
 def _throwaway(folder: str) -> SandboxSpec:
@@ -218,9 +218,9 @@ def _throwaway(folder: str) -> SandboxSpec:
 
 
 def _hello(spec: SandboxSpec, found: table.Findings) -> dict[str, Any]:
-    """Greet the runner.
+    """Return the runner's greeting.
 
-    Where a control group counts processes, or this kernel would count the host's, it does not.
+    Where a control group counts processes, or this kernel would count the host's, it has no process limit.
     """
     hello = greeting(spec)
     counted = found.hierarchy is not None and "pids" in found.hierarchy.folders

@@ -1,8 +1,8 @@
-"""What of Crabpot goes into a sandbox: the runner, the seal and the filter, made ready once and kept.
+"""What of Crabpot goes into a sandbox: the runner, the seal and the filter, prepared once and stored.
 
-A copy, because the package may lie where the sandbox's user cannot look, and compiled, because the
-interpreter inside may be another than the gateway's and could never write its cache into a read-only folder:
-every sandbox would compile it again.
+A copy, because the package may lie where the sandbox's user cannot look, and compiled, because the interpreter inside
+may differ from the gateway's and could never write its cache into a read-only folder: every sandbox would compile it
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEAL, FILTER = "seal.pyc", "seccomp.bpf"
 
 _READ_AND_ENTER = 0o005
 _BUILD_TIMEOUT_S = 60.0
-# Far beyond the age at which sandboxes are pruned: a live one imports from its kit as it goes.
+# Far beyond the age at which sandboxes are pruned: a live one imports from its bundle as it goes.
 _UNUSED_S = 30 * 86_400
 _SYSTEM_PYTHONS = (
     "/usr/bin/python3",
@@ -41,9 +41,9 @@ _SYSTEM_PYTHONS = (
 )
 
 # Run by the interpreter that the sandbox will use: shows that it can import the runner, and compiles for it.
-# What the runner imports at its start becomes one file, in the order in which imports ended: looking for each
-# of them takes longer than running it. For the same reason they do not import `__future__`: the compiler is told
-# what it would say. The seal's twelve bytes after the magic number say that nothing need be compared (PEP 552).
+# What the runner imports at start-up becomes one file, in the order in which imports ended: looking for each of them
+# takes longer than running it. For the same reason they do not import `__future__`: the compiler gets its flag
+# instead. The seal's twelve bytes after the magic number say that nothing need be compared (PEP 552).
 _COMPILE = """
 import sys
 folder, inside = sys.argv[1:]
@@ -94,7 +94,7 @@ class Bundle:
 
 
 def interpreters() -> Iterator[Interpreter]:
-    """List the Pythons to try: the gateway's own under /usr, the system's, the gateway's own from elsewhere."""
+    """Yield the Pythons to try: the gateway's own under /usr, the system's, the gateway's own from elsewhere."""
     own = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     if own.startswith("/usr/"):
         yield Interpreter(path=own)
@@ -108,7 +108,7 @@ def interpreters() -> Iterator[Interpreter]:
 
 
 def _readable_by_all(prefix: str, program: str) -> bool:
-    """Tell whether the sandbox's user can run it once it is mounted; an ordinary gateway's user is its own."""
+    """Return whether the sandbox's user can run it once it is mounted; an ordinary gateway's user is its own."""
     # It is mounted by its path, before there is anything inside that could attach a mount of root's.
     above = [prefix[:end] for end in range(1, len(prefix)) if prefix[end] == "/"]
     return os.geteuid() != 0 or (
@@ -118,37 +118,35 @@ def _readable_by_all(prefix: str, program: str) -> bool:
 
 
 def find(home: str, interpreter: Interpreter | None = None, runner: str = runner_source.FOLDER) -> Bundle | None:
-    """Give the kit of this version, if it was made already, for an interpreter, or for the one to try first."""
+    """Return the bundle of this version, if it exists, for an interpreter, or for the first one to try."""
     # Root's can be entered, not listed, by the user that a sandbox is dropped to.
     make_own(home, 0o711 if os.geteuid() == 0 else 0o700)
     wanted = interpreter or next(interpreters(), None)
-    kit = None if wanted is None else _kit(home, wanted, runner)
-    if kit is None or not _is_own(kit.folder):
+    found = None if wanted is None else _bundle_for(home, wanted, runner)
+    if found is None or not _is_own(found.folder):
         return None
-    os.utime(kit.folder)
-    return kit
+    os.utime(found.folder)
+    return found
 
 
-def _kit(home: str, interpreter: Interpreter, runner: str) -> Bundle:
-    return Bundle(folder=f"{home}/kit-{_digest(interpreter, runner)}", interpreter=interpreter)
+def _bundle_for(home: str, interpreter: Interpreter, runner: str) -> Bundle:
+    return Bundle(folder=f"{home}/bundle-{_digest(interpreter, runner)}", interpreter=interpreter)
 
 
 async def prepare(home: str, runner: str = runner_source.FOLDER) -> Bundle:
-    """Find the kit of this version for this machine's interpreter, or make it; `runner` is where its source lies."""
+    """Find the bundle of this version for this machine's interpreter, or make it; `runner` is its source folder."""
     failures = []
     for interpreter in dict.fromkeys(interpreters()):
         found = find(home, interpreter, runner)
         if found is not None:
             return found
-        made = _kit(home, interpreter, runner)
+        made = _bundle_for(home, interpreter, runner)
         wrong = await _build(made.folder, interpreter, runner)
         if wrong is None:
             _forget_old(home)
             return made
         failures.append(f"{interpreter.path}: {wrong}")
-    tried = (
-        "; ".join(failures) or "none was found under /usr, and the gateway's own cannot be read by the sandbox's user"
-    )
+    tried = "; ".join(failures) or "none exists under /usr, and the gateway's own cannot be read by the sandbox's user"
     raise SandboxUnavailable(f"no Python for the inside of the sandbox ({tried}): install python3, 3.9 or newer")
 
 
@@ -163,8 +161,8 @@ def _is_own(folder: str) -> bool:
 
 
 async def _build(folder: str, interpreter: Interpreter, runner: str) -> str | None:
-    """Make a kit beside its place and move it there whole; say what is wrong with the interpreter, if anything."""
-    # Only the first sandbox of a version pays for them.
+    """Make a bundle beside its place and move it there whole; return what is wrong with the interpreter, or None."""
+    # Only the first sandbox of a version pays for these imports.
     from crabpot.backends.linux import processes  # noqa: PLC0415
     from crabpot.spec.seccomp.bpf import assemble  # noqa: PLC0415
 
@@ -187,7 +185,7 @@ async def _build(folder: str, interpreter: Interpreter, runner: str) -> str | No
         try:
             os.rename(made, folder)
         except OSError:
-            if not os.path.isdir(folder):  # Another gateway was faster; its kit is the same.
+            if not os.path.isdir(folder):  # Another gateway was first; its bundle is the same.
                 raise
         return None
     finally:
@@ -205,7 +203,7 @@ def _filter_sources() -> list[str]:
 
 
 def _digest(interpreter: Interpreter, runner: str) -> str:
-    """Name the kit after all that goes into it."""
+    """Return a digest of all that goes into the bundle."""
     whole = hashlib.sha256(_COMPILE.encode())
     for path in (*runner_source.files(runner).values(), _seal_source(), *_filter_sources(), interpreter.path):
         found = os.stat(path)
@@ -219,7 +217,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _open_to_all(folder: str) -> None:
-    """Whatever the umask: the sandbox's user reads it, and nobody but the gateway's writes it."""
+    """Make it readable for the sandbox's user and writable for the gateway's alone, whatever the umask."""
     for path, _, files in os.walk(folder):
         os.chmod(path, 0o755)  # noqa: S103  no secret is in it
         for name in files:
@@ -228,6 +226,6 @@ def _open_to_all(folder: str) -> None:
 
 def _forget_old(home: str) -> None:
     for entry in list(os.scandir(home)):
-        if entry.name.startswith("kit-") and time.time() - entry.stat().st_mtime > _UNUSED_S:
+        if entry.name.startswith("bundle-") and time.time() - entry.stat().st_mtime > _UNUSED_S:
             with contextlib.suppress(OSError):
                 remove_tree(entry.path)

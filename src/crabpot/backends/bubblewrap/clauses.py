@@ -1,4 +1,4 @@
-"""What this machine makes of each promise of a spec: enforced, degraded (and how), or refused. Pure."""
+"""How this machine keeps each clause of a spec: enforced, degraded (and how), or refused. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
     from crabpot.spec.spec import SandboxSpec
 
-# From here on RLIMIT_NPROC counts per user namespace; before, it counts all that the user runs on the host.
+# From here on RLIMIT_NPROC counts per user namespace; before, it counted all that the user runs on the host.
 NAMESPACED_COUNT = (5, 14)
 
 _NETWORKS: dict[str, tuple[State, str]] = {
@@ -44,7 +44,7 @@ class Findings:
 
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
-    """Give the table that explain, doctor and the audit log show."""
+    """Return the table that explain, doctor and the audit log show."""
     return tuple(Clause(name=name, state=state, how=how) for name, state, how in _all(spec, found))
 
 
@@ -70,7 +70,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
 
 
 def _walls(program: Program) -> Iterator[Row]:
-    by = "put up from inside before the runner starts, and read from outside" if program.seals else "by bwrap"
+    by = "applied from inside before the runner starts, and checked from outside" if program.seals else "by bwrap"
     yield "capabilities", "enforced", f"none, in no set ({by})"
     yield "no-new-privileges", "enforced", "set by bwrap"
     yield "seccomp", "enforced", f"allow-list ({by})"
@@ -116,7 +116,7 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
             "degraded",
             (
                 f"{total} for each process (RLIMIT_DATA), not for all together nor for shared memory; a program that "
-                f"wants more gets none and fails in its own words, without `memory_limit`: {_no_groups(found)}"
+                f"needs more gets none and reports its own error, without `memory_limit`: {_no_groups(found)}"
             ),
         )
     elif where is not None and not where.swap:
@@ -135,7 +135,7 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
             "enforced",
             (
                 f"{limits.pids} (RLIMIT_NPROC, counted in the sandbox's own user namespace); a program that forks "
-                "beyond fails in its own words, without `process_limit`"
+                "beyond it reports its own error, without `process_limit`"
             ),
         )
     else:
@@ -148,7 +148,7 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
 
 
 def _wished(spec: SandboxSpec, by: str, has: frozenset[str]) -> Iterator[Row]:
-    """Report what only counts where it is configured."""
+    """Yield the clauses that only apply where they are configured."""
     limits = spec.limits
     if limits.memory_reservation is not None:
         kept = "memory" in has

@@ -1,7 +1,7 @@
-"""Mounts that root makes without mounting them anywhere, for the sandbox, and nobody else, to put in place.
+"""Mounts that root creates detached, for the sandbox, and nobody else, to attach.
 
 A dropped user cannot walk to what lies in root's private folders, and bwrap walks even to a descriptor. Such
-a mount needs no walking, and no time passes between what was checked and what is used. Kernel 5.12 and newer.
+a mount needs no walking, and no time passes between check and use. Kernel 5.12 and newer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MS_PRIVATE = 1 << 18
 
 
 def clone(fd: int, *, read_only: bool) -> int:
-    """Make a mount of what a descriptor stands for and of what is mounted below it; OSError where that cannot be."""
+    """Return a mount of what a descriptor stands for and of what is mounted below it; OSError if that is impossible."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE
     mount = _syscall(_OPEN_TREE, fd, b"", flags)
     try:
@@ -35,7 +35,7 @@ def clone(fd: int, *, read_only: bool) -> int:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    # Kept: ctypes makes a class for every library that it loads, which takes longer than the system call.
+    # Cached: ctypes makes a class for every library that it loads, which takes longer than the system call.
     return ctypes.CDLL(None, use_errno=True)
 
 

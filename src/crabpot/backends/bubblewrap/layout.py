@@ -14,7 +14,7 @@ _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What is mounted where it is, which links are made again, which files copied, what of /proc is covered."""
+    """What is mounted in place, which links are recreated, which files copied, and what of /proc is covered."""
 
     mounts: tuple[str, ...]
     links: tuple[tuple[str, str], ...]

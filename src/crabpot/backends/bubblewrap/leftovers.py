@@ -1,8 +1,8 @@
-"""What a gateway that was killed left behind in its state folder, and the processes that go with it.
+"""What a killed gateway left behind in its state folder, and the processes that belong to it.
 
-A sandbox dies with its gateway, but for one moment: a bwrap that dies before it has told its child to go on
+A sandbox dies with its gateway, except for one moment: a bwrap that dies before it has told its child to continue
 leaves that child waiting for ever. While openings are under way there is therefore a mark, on disk and in their
-arguments, and the next gateway ends what is marked and has no owner any more.
+arguments, and the next gateway ends what is marked and no longer has an owner.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from crabpot.state.removal import remove_tree
 
 
 class Mark:
-    """Says that openings are under way. One for all that are so at a time.
+    """Marks openings under way: one mark for all that are concurrent.
 
-    A file for each would cost a burst of them dearly: ext4 looks at every inode that was freed in the last seconds
-    before it gives one out.
+    A file for each would slow down a burst of them: ext4 looks at every inode that was freed in the last seconds
+    before it hands one out.
     """
 
     def __init__(self, home: str) -> None:
@@ -28,7 +28,7 @@ class Mark:
         self._openings = 0
 
     def begin(self) -> str:
-        """Say that one begins; what goes into its arguments."""
+        """Note that one begins; return what goes into its arguments."""
         if not self._openings:
             self._path = f"{self._home}/{owner.label(os.urandom(4).hex())}"
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -36,7 +36,7 @@ class Mark:
         return os.path.basename(self._path)
 
     def end(self) -> None:
-        """Say that it is over, one way or the other."""
+        """Note that one is over, whatever its outcome."""
         self._openings -= 1
         if not self._openings:
             _unlink(self._path)
@@ -69,7 +69,7 @@ def _kill(names: set[bytes]) -> None:
         with contextlib.suppress(OSError):
             pidfd = os.pidfd_open(int(pid))
             try:
-                # Once more, now that the number cannot pass to another.
+                # Checked again, now that the pid cannot be reused.
                 if _is_marked(pid, names):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             finally:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec, User
 
 _OPEN_TIMEOUT_S = 60.0
-# By default a whole piece of a large file does not fit, and is copied twice more. The kernel caps it.
+# With the default size a whole piece of a large file does not fit, and is copied twice more. The kernel caps it.
 _QUEUED = 4 * PIECE
 _LONGEST_REPORT, _LONGEST_REASON = 65536, 400
 _UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
@@ -51,9 +51,9 @@ class NotStarted(SandboxUnavailable):
 class Opening:
     """An opening under way."""
 
-    def __init__(self, spec: SandboxSpec, ground: OpeningContext, chosen: Chosen, user: User) -> None:
+    def __init__(self, spec: SandboxSpec, context: OpeningContext, chosen: Chosen, user: User) -> None:
         self._spec = spec
-        self._ground = ground
+        self._context = context
         self._chosen = chosen
         self._user = user
         self._group: cgroups.Group | None = None
@@ -69,7 +69,7 @@ class Opening:
                 async with asyncio.timeout(_OPEN_TIMEOUT_S):
                     await _await_seal(said)
                 pid = int(json.loads(os.read(information, _LONGEST_REPORT))["child-pid"])
-                place = self._ground.hierarchy
+                place = self._context.hierarchy
                 if place is not None and place.scope is not None:
                     self._group = cgroups.Group.of(place, monitor.pid)
                 pidfd = fds.add(os.pidfd_open(pid))
@@ -92,7 +92,7 @@ class Opening:
             self._stream.close()
         if self._monitor is not None:
             processes.kill(self._monitor)
-        # Its processes die with the monitor, but a moment later; blocking for it, since a cancelled task
+        # Its processes die with the monitor, but a moment later; wait for it blocking, since a cancelled task
         # awaits nothing.
         deadline = time.monotonic() + _UNDO_TIMEOUT_S
         while self._group is not None and not self._group.remove() and time.monotonic() < deadline:
@@ -102,10 +102,10 @@ class Opening:
     def _unmark(self) -> None:
         if self._mark:
             self._mark = ""
-            self._ground.mark.end()
+            self._context.mark.end()
 
     def _spawn(self, fds: held_files.Fds) -> tuple[socket.socket, subprocess.Popen[bytes], int, int]:
-        spec, hierarchy = self._spec, self._ground.hierarchy
+        spec, hierarchy = self._spec, self._context.hierarchy
         held = held_files.hold_all(spec, self._user, fds)
         label = owner.label(f"{os.urandom(4).hex()}-{spec.name}")
         before, env = [], {}
@@ -117,18 +117,18 @@ class Opening:
             disk = cgroups.disk_of(held[0].device) if spec.limits.io != Io() else None
             agent = agent_of(spec.scope_key)
             self._group = cgroups.Group.make(hierarchy, label, settings(spec.limits, disk), agent=agent)
-        self._mark = self._ground.mark.begin()
+        self._mark = self._context.mark.begin()
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
         with wire:
             said, saying = fds.pipe()
-            # Apart, and read once at the end: bwrap writes it line by line, and each would wake the loop.
+            # Separate, and read once at the end: bwrap writes it line by line, and each would wake the loop.
             information, informing = fds.pipe()
             plan = self._plan(fds, held, wire.fileno(), informing)
             self._monitor = processes.start(
                 self._chosen.candidate.open(fds),
-                self._ground.walls.arguments(spec, plan),
+                self._context.walls.arguments(spec, plan),
                 output=saying,
                 fds=render.descriptors(plan),
                 user=self._user if os.geteuid() == 0 else None,
@@ -141,13 +141,13 @@ class Opening:
         return self._stream, self._monitor, said, information
 
     def _plan(self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int) -> render.LaunchPlan:
-        ground, program = self._ground, self._chosen.program
-        folder = ground.kit.folder
-        limited = ground.hierarchy is not None and "memory" in ground.hierarchy.folders
+        context, program = self._context, self._chosen.program
+        folder = context.bundle.folder
+        limited = context.hierarchy is not None and "memory" in context.hierarchy.folders
         return render.LaunchPlan(
             program=program,
-            layout=ground.layout,
-            interpreter=ground.kit.interpreter.path,
+            layout=context.layout,
+            interpreter=context.bundle.interpreter.path,
             held=tuple(self._mounts(fds, [*held, held_files.hold(f"{folder}/runner", render.RUNNER, "ro", fds)])),
             files=tuple(self._files(fds)),
             wire_fd=wire,
@@ -166,7 +166,7 @@ class Opening:
     def _files(self, fds: held_files.Fds) -> Iterator[tuple[str, int]]:
         resolves = self._spec.network.kind == "host"
         made = dict(etc.written(self._user, resolves=resolves))
-        python = self._ground.kit.interpreter.path
+        python = self._context.bundle.interpreter.path
         if self._spec.network.proxied:
             made[etc.SSH_CONFIG] = etc.ssh_config(python, render.RUNNER)
         made |= shims.written(self._spec.host_commands, interpreter=python, runner=render.RUNNER)
@@ -174,29 +174,29 @@ class Opening:
             fd = fds.add(os.memfd_create(path, os.MFD_CLOEXEC))
             os.pwrite(fd, content, 0)
             yield path, fd
-        folder = self._ground.kit.folder
+        folder = self._context.bundle.folder
         yield render.SEAL, fds.open(f"{folder}/{bundle.SEAL}", os.O_RDONLY)
         if self._chosen.program.seals:
             yield render.FILTER, fds.open(f"{folder}/{bundle.FILTER}", os.O_RDONLY)
         shown = (
-            *self._ground.layout.copies,
+            *self._context.layout.copies,
             *((etc.RESOLVER,) if resolves and os.path.isfile(etc.RESOLVER) else ()),
         )
         for path in shown:
             yield path, fds.open(path, os.O_RDONLY)
 
     def _check(self, pid: int, monitor: int) -> None:
-        # A number may have been given away again since it was reported; a child of our own process is ours.
+        # A pid may have been reused since it was reported; a child of our own process is ours.
         if owner.parent(pid) != monitor:
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            wrong = self._ground.walls.missed(file.read(), self._user, dropped=os.geteuid() == 0)
+            wrong = self._context.walls.missed(file.read(), self._user, dropped=os.geteuid() == 0)
         if wrong:
             raise SandboxUnavailable(f"the sandbox is not what it should be ({', '.join(wrong)}); nothing runs in it")
 
 
 async def _await_seal(said: int) -> None:
-    """Wait for the word that says it is done; what bwrap or the seal said instead is the reason that it is not."""
+    """Wait for the seal to report that it is done; what bwrap or the seal printed instead is why it is not."""
     report = bytearray()
     while READY not in report and len(report) < _LONGEST_REPORT:
         await processes.readable(said)
@@ -206,5 +206,5 @@ async def _await_seal(said: int) -> None:
         report += piece
     if READY not in report:
         lines = report.decode("utf-8", "replace").strip().splitlines()
-        # The last line: of what bwrap said, or of a traceback.
-        raise NotStarted(lines[-1][:_LONGEST_REASON] if lines else "bwrap ended without a word")
+        # The last line: of what bwrap printed, or of a traceback.
+        raise NotStarted(lines[-1][:_LONGEST_REASON] if lines else "bwrap ended without output")

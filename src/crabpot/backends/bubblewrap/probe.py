@@ -1,4 +1,4 @@
-"""Which bwrap to use, by what it does rather than by what version it says: distributions backport."""
+"""Which bwrap to use, by what it does rather than by its version: distributions backport."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WAYS: tuple[tuple[Mounting, bool], ...] = (
 async def survey(
     programs: Iterable[Candidate], tries: Callable[[Candidate, Program], Awaitable[str | None]], folder: str
 ) -> Chosen | str:
-    """Give the first bwrap that opens a sandbox and withstands the attack, or opens one at all, or why none does."""
+    """Return the first bwrap that opens a sandbox and withstands the attack, or opens one at all, or why none does."""
     working, reasons = [], []
     for candidate in programs:
         refusal = privileged(candidate.path)
@@ -65,10 +65,10 @@ async def _first_way(
 
 
 async def is_safe_below_links(candidate: Candidate, folder: str) -> bool:
-    """Attack it (CVE-2026-87766): a mount point below a planted link must not make anything outside.
+    """Attack it (CVE-2026-87766): a mount point below a planted link must not create anything outside.
 
     As the gateway's own user, who can reach the victim. A bwrap that cannot even make a harmless mount point
-    there was not attacked at all, and is not called safe.
+    there was not attacked at all, and does not count as safe.
     """
     place = f"{folder}/{owner.label(os.urandom(4).hex())}"
     tree, victim = f"{place}/tree", f"{place}/victim"
@@ -76,7 +76,7 @@ async def is_safe_below_links(candidate: Candidate, folder: str) -> bool:
     try:
         os.mkdir(victim, 0o700)
         os.symlink(f"/oldroot{os.path.realpath(victim)}", f"{tree}/link")
-        # "/usr" cannot be executed: by then the mounts are made, and no program of the host's is run.
+        # "/usr" cannot be executed: by then the mounts are made, and no program of the host is run.
         for made in (
             ("--dir", "/tree/harmless"),
             ("--dir", "/tree/link/folder"),

@@ -1,7 +1,7 @@
-"""What a probe found out, remembered on disk, so that a one-shot call does not pay for it. Only good news.
+"""What a probe found out, cached on disk, so that a one-shot call does not pay for it. Successes only.
 
-The file lies in the state folder, which no sandbox can mount. It is believed only if it is this user's,
-private, whole, and about this very machine since it booted; anything else means that the probe is made again.
+The file lies in the state folder, which no sandbox can mount. It is trusted only if it is this user's,
+private, whole, and about this very machine since it booted; otherwise the probe runs again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOUNTINGS: tuple[Mounting, ...] = get_args(Mounting)
 _FACTS = ("seals", "safe_below_links")
 
 
-def key(kit: str) -> list[str]:
-    """Give all that a finding depends on: kernel, boot, switches, who asks, every bwrap, and our own part."""
+def key(bundle: str) -> list[str]:
+    """Return all that a finding depends on: kernel, boot, switches, user, every bwrap, and our own part."""
     system = os.uname()
     about = [f"{name}={value}" for name, value in sorted(candidates.switches().items())]
     programs = [_identity(candidate.path) for candidate in candidates.candidates()]
@@ -38,12 +38,12 @@ def key(kit: str) -> list[str]:
         str(os.geteuid()),
         *about,
         *programs,
-        kit,
+        bundle,
     ]
 
 
 def recall(path: str, wanted: Sequence[str]) -> candidates.Chosen | None:
-    """Give what was found, if it can be believed."""
+    """Return what was found, if it can be trusted."""
     try:
         fd = open_regular(path)
         try:
@@ -64,7 +64,7 @@ def _parse(document: object, wanted: Sequence[str]) -> candidates.Chosen | None:
     mounting = next((one for one in _MOUNTINGS if one == document.get("mounting")), None)
     if mounting is None or not all(type(fact) is bool for fact in facts):
         return None
-    # Named by path and looked up again: the file cannot make a program of something else.
+    # Named by path and looked up again: the file cannot turn something else into a program.
     for candidate in candidates.candidates():
         if candidate.path == document.get("path") and candidates.privileged(candidate.path) is None:
             program = Program(mounting=mounting, seals=facts[0] is True, safe_below_links=facts[1] is True)
@@ -73,7 +73,7 @@ def _parse(document: object, wanted: Sequence[str]) -> candidates.Chosen | None:
 
 
 def keep(path: str, wanted: Sequence[str], chosen: candidates.Chosen) -> None:
-    """Write it down, whole or not at all."""
+    """Store it, whole or not at all."""
     facts = {name: getattr(chosen.program, name) for name in ("mounting", *_FACTS)}
     document = {"key": list(wanted), "path": chosen.candidate.path, **facts}
     made = f"{os.path.dirname(path)}/{owner.label(os.urandom(4).hex())}"
@@ -88,7 +88,7 @@ def keep(path: str, wanted: Sequence[str], chosen: candidates.Chosen) -> None:
 
 
 def forget(path: str) -> None:
-    """Take it back: what was found does not hold any more."""
+    """Remove it: what was found does not hold any more."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 

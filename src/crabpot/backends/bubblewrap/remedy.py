@@ -24,7 +24,7 @@ sudo apparmor_parser -r /etc/apparmor.d/crabpot-bwrap"""
 
 
 def explain(output: str, switches: Mapping[str, str], path: str) -> str:
-    """Say what stands in the way, given what bwrap printed and what the kernel's switches say."""
+    """Return what prevents it, given what bwrap printed and what the kernel's switches say."""
     said = _last_line(output)
     if switches.get(MAXIMUM) == "0":
         return f"user namespaces are switched off ({said}): sudo sysctl -w user.max_user_namespaces=15000"
@@ -57,4 +57,4 @@ def explain(output: str, switches: Mapping[str, str], path: str) -> str:
 
 def _last_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1][:400] if lines else "it said nothing"
+    return lines[-1][:400] if lines else "it printed nothing"

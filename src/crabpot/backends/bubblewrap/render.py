@@ -1,9 +1,9 @@
 """From a spec and the facts of the machine to bwrap's arguments. Pure: no process, no socket, no file.
 
-Two ways, by what the machine allows. *Sealed*: bwrap builds the namespaces and the tree, and `seal` puts up
-the rest from inside (noexec /tmp, own terminals, masks, no capability, filter). *Plain*: bwrap does all it
-can by itself, which leaves /tmp executable; for machines that deny capabilities to what bwrap starts, as
-Ubuntu's profile for it does.
+Two ways, by what the machine allows. *Sealed*: bwrap builds the namespaces and the tree, and `seal` adds the rest
+from inside (noexec /tmp, own terminals, masks, no capability, filter). *Plain*: bwrap does all it can by itself,
+which leaves /tmp executable; for machines that deny capabilities to what bwrap starts, as Ubuntu's profile for it
+does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from crabpot.settings import Limits
     from crabpot.spec.spec import SandboxSpec
 
-# How sources get in: mounts that root made and the seal puts in place, descriptors that bwrap takes, or paths
-# that bwrap walks and the seal compares afterwards.
+# How sources get in: mounts that root made and the seal attaches, descriptors that bwrap takes, or paths that bwrap
+# walks and the seal compares afterwards.
 Mounting = Literal["attach", "fd", "path"]
 
 RUNNER = f"{hardening.RUNNER}/runner"
@@ -46,7 +46,7 @@ _OOM_SCORE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a bwrap was seen to do on this machine."""
+    """What a bwrap was observed to do on this machine."""
 
     mounting: Mounting
     seals: bool
@@ -71,7 +71,7 @@ class LaunchPlan:
 
 
 def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
-    """Give all that follows the program's name."""
+    """Return all that follows the program's name."""
     made = [
         *_namespaces(spec, plan),
         *_places(plan),
@@ -86,7 +86,7 @@ def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
 
 
 def orders(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
-    """Give what `seal` is to do inside, in order: the filter last, since little is allowed after it."""
+    """Yield what `seal` must do inside, in order: the filter last, since little is allowed after it."""
     yield f"mark={plan.mark}"
     yield from (f"join={fd}" for fd in plan.join_fds)
     yield f"oom-score={_OOM_SCORE}"
@@ -103,21 +103,21 @@ def orders(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
         yield f"terminals={TERMINALS}"
         yield from (f"mask-file={path}" for path in plan.layout.masked_files)
         yield from (f"mask-folder={path}" for path in plan.layout.masked_folders)
-        yield from (f"fix={path}" for path in plan.layout.fixed)
-        yield from (f"still=/dev/{name}" for name in DEVICES)
+        yield from (f"lock={path}" for path in plan.layout.fixed)
+        yield from (f"lock-device=/dev/{name}" for name in DEVICES)
         yield "drop="
         yield f"filter={FILTER}"
 
 
 def descriptors(plan: LaunchPlan) -> list[int]:
-    """Give the descriptors that the arguments name; no other goes in."""
+    """Return the descriptors that the arguments name; no other goes in."""
     by_fd = [] if plan.program.mounting == "path" else [one.fd for one in plan.held]
     filters = [] if plan.filter_fd is None else [plan.filter_fd]
     return [*by_fd, *(fd for _, fd in plan.files), plan.wire_fd, plan.report_fd, *filters, *plan.join_fds]
 
 
 def nested(spec: SandboxSpec) -> list[str]:
-    """Name the binds that land inside another, where the agent may have planted a link (CVE-2026-87766)."""
+    """Return the binds that land inside another, where the agent may have planted a link (CVE-2026-87766)."""
     targets = [mount.target for mount in spec.mounts]
     return [target for target in targets if any(_under(target, other) for other in targets)]
 
@@ -136,7 +136,7 @@ def _namespaces(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
 
 
 def _places(plan: LaunchPlan) -> Iterator[str]:
-    """Make the folders in which things land: what bwrap makes by itself, only the user could enter."""
+    """Make the folders of mount points: those that bwrap makes by itself, only the user could enter."""
     landing = [path for path, _ in plan.files]
     landing += [*plan.layout.mounts, *(path for _, path in plan.layout.links)]
     landing += [one.target for one in plan.held if not _inside(one, plan)]
@@ -167,7 +167,7 @@ def _own_mounts(plan: LaunchPlan) -> Iterator[str]:
         elif plan.program.mounting == "path":
             yield from (f"--{kind}", one.path, one.target)
         elif not one.folder and not _inside(one, plan):
-            # A place for the file that the seal attaches; inside another mount it must be there already.
+            # A mount point for the file that the seal attaches; inside another mount it must exist already.
             yield from ("--ro-bind", "/dev/null", one.target)
 
 
@@ -194,14 +194,14 @@ def _kernel(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
 
 def _privileges(plan: LaunchPlan) -> Iterator[str]:
     if plan.program.seals:
-        # Over the sandbox's own namespaces only, for `seal`, which gives both up before the runner starts.
+        # Over the sandbox's own namespaces only, for `seal`, which drops both before the runner starts.
         yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
     else:
         yield from ("--cap-drop", "ALL", "--seccomp", str(plan.filter_fd))
 
 
 def _outer_first(held: tuple[Held, ...]) -> list[Held]:
-    """What contains comes before what it contains."""
+    """Sort what contains before what it contains."""
     return sorted(held, key=lambda one: one.target.count("/"))
 
 

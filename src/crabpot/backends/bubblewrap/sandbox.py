@@ -1,4 +1,4 @@
-"""A sandbox that lives: its stream, freezing and ending it, and what its control group says of its death."""
+"""A live sandbox: its stream, freezing and ending it, and what its control group says of its death."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _END_TIMEOUT_S = 10.0
 _FREEZE_TIMEOUT_S = 5.0
 _POLL_S = 0.002
-# Who still waits uninterruptibly after so many looks waits for a process that is stopped.
+# A process that is still uninterruptible after this many looks waits for one that is stopped.
 _WAITING_ROUNDS = 25
 
 
 class Sandbox:
-    """One of bubblewrap's.
+    """A bubblewrap sandbox.
 
     Its first process is the runner: when that ends, the kernel ends everything in it.
     """
@@ -45,7 +45,7 @@ class Sandbox:
         self._closing: asyncio.Future[None] | None = None
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Give the code and sentence of a limit that struck since this was last asked, where that can be known."""
+        """Return the code and message of a limit that was hit since the last call, where that can be known."""
         self._count()
         struck = {name for name, count in self._hits.items() if count > self._told.get(name, 0)}
         self._told = dict(self._hits)
@@ -64,14 +64,14 @@ class Sandbox:
             self._hits |= self._group.hits()
 
     async def freeze(self) -> None:
-        """Stop every process of it until `thaw`; SandboxLost if that cannot be done in time."""
+        """Stop all its processes until `thaw`; SandboxLost if that cannot be done in time."""
         try:
             async with asyncio.timeout(_FREEZE_TIMEOUT_S):
                 if self._group is not None and self._group.set_frozen(frozen=True):
                     while not self._group.is_frozen():
                         await asyncio.sleep(_POLL_S)
-                        # The first version of control groups overlooks who was asked just before it began to wait for
-                        # its vfork, until it is asked again.
+                        # cgroup v1 overlooks a process that was frozen just before it began to wait for its vfork:
+                        # freeze it again.
                         self._group.set_frozen(frozen=True)
                 else:
                     await self._stop()
@@ -89,22 +89,22 @@ class Sandbox:
             await asyncio.sleep(_POLL_S)
 
     async def thaw(self) -> None:
-        """Let its processes go on."""
+        """Let its processes continue."""
         if (self._group is None or not self._group.set_frozen(frozen=False)) and self._lives():
             freezing.go_on(self.pid)
 
     def _lives(self) -> bool:
-        """Tell whether its first process is still there: a number that is free again may be anybody's."""
+        """Return whether its first process is still there: a reused pid may be anybody's."""
         return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
 
     async def close(self) -> None:
-        """End every process of it and leave nothing behind; safe to call twice, and at once."""
+        """End all its processes and leave nothing behind; safe to call twice, and at once."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
         self._closing = asyncio.get_running_loop().create_future()
         try:
-            self._strike()
+            self._kill()
             async with asyncio.timeout(_END_TIMEOUT_S):
                 await processes.ended(self._monitor)
         except TimeoutError:
@@ -112,17 +112,17 @@ class Sandbox:
         finally:
             await self._finish()
 
-    def _strike(self) -> None:
+    def _kill(self) -> None:
         self.channel.sock.close()
         if self._group is not None:
-            self._group.set_frozen(frozen=False)  # The older groups hold back even a SIGKILL while frozen.
-        # The first process of a pid namespace: before its parent hears of its end, the rest has ended too.
+            self._group.set_frozen(frozen=False)  # cgroup v1 holds back even a SIGKILL while frozen.
+        # The first process of a pid namespace: before its parent learns of its end, the rest has ended too.
         processes.send_signal(self._pidfd, signal.SIGKILL)
 
     async def _finish(self) -> None:
         processes.kill(self._monitor)
         os.close(self._pidfd)
-        self._count()  # What it died of is asked later, when the group is gone.
+        self._count()  # What it died of is asked for later, when the group is gone.
         group, self._group = self._group, None
         try:
             if group is not None:

@@ -1,9 +1,9 @@
 """The last walls, put up from inside: what bwrap cannot mount, no capability, the filter; then the runner.
 
-Ships into the sandbox beside the runner: standard library only, Python 3.9 and newer, next to nothing
-imported. It runs as the first process of the sandbox, before anything of the agent's can, with CAP_SYS_ADMIN
-over the sandbox's own namespaces and nothing else. Whatever fails here ends the sandbox. The gateway reads
-from outside what this process has become before it says the first word to the runner.
+Ships into the sandbox beside the runner: standard library only, Python 3.9 and newer, almost nothing imported. It runs
+as the first process of the sandbox, before anything of the agent's can, with CAP_SYS_ADMIN over the sandbox's own
+namespaces and nothing else. Whatever fails here ends the sandbox. The gateway reads from outside what this process has
+become before it sends the first frame to the runner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _CAP_SETPCAP, _CAP_SYS_ADMIN = 8, 21
 _BPF_INSTRUCTION_SIZE = 8
-# An empty file costs no byte of a tmpfs's size, but about a kilobyte of the kernel's memory.
+# An empty file takes no byte of a tmpfs's size, but about a kilobyte of the kernel's memory.
 _BYTES_PER_INODE, _FEWEST_INODES = 2048, 4096
 
 
@@ -47,7 +47,7 @@ class _Short(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001
 
 
 class _Program(_ctypes.Structure):
-    """struct sock_fprog: how many instructions, and where."""
+    """The struct sock_fprog: how many instructions, and where."""
 
     _fields_ = [("length", _Short), ("filter", _Pointer)]  # noqa: RUF012  ctypes' own form
 
@@ -61,7 +61,7 @@ _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # None is the program
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Call a function of the C library; OSError if it says -1."""
+    """Call a function of the C library; OSError if it returns -1."""
     function = _Function(_ctypes.dlsym(_LIBC, name))
     if function(*[_Long(value) if type(value) is int else value for value in arguments]) == -1:
         raise OSError(_ctypes.get_errno(), f"{name}{arguments}: {posix.strerror(_ctypes.get_errno())}")
@@ -91,7 +91,7 @@ def _terminals(path: str) -> None:
 
 def _mask_file(path: str) -> None:
     _call("mount", b"/dev/null", path.encode(), None, _MS_BIND, None)
-    _still(path)
+    _lock_device(path)
 
 
 def _mask_folder(path: str) -> None:
@@ -99,20 +99,20 @@ def _mask_folder(path: str) -> None:
     _call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, b"mode=0555,nr_inodes=1")
 
 
-def _fix(path: str) -> None:
+def _lock(path: str) -> None:
     _call("mount", path.encode(), path.encode(), None, _MS_BIND, None)
     flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _call("mount", None, path.encode(), None, flags, None)
 
 
-def _still(path: str) -> None:
+def _lock_device(path: str) -> None:
     # The node is the host's own: read-only keeps its times and mode out of reach; the device still works.
     flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NOEXEC
     _call("mount", None, path.encode(), None, flags, None)
 
 
 def _join(descriptor: str) -> None:
-    # "0" is the writer itself: in version 1's `tasks` that spares a lock that costs a rare mover 10 ms.
+    # "0" is the writer itself: in version 1's `tasks` that avoids a lock that costs a rare mover 10 ms.
     posix.write(int(descriptor), b"0")
 
 
@@ -131,7 +131,7 @@ def _oom_score(score: str) -> None:
     try:
         posix.write(descriptor, score.encode())
     except PermissionError:
-        pass  # Only lowering it is refused: where the gateway lives, it is higher already.
+        pass  # Only lowering it is refused: the gateway's own is higher already.
     finally:
         posix.close(descriptor)
 
@@ -159,7 +159,7 @@ def _filter(path: str) -> None:
 
 
 def _mark(_: str) -> None:
-    """Be found by it, should this be left without an owner."""
+    """Keep the mark in the arguments, by which it is found should it be left without an owner."""
 
 
 _ORDERS: dict[str, Callable[[str], None]] = {
@@ -171,8 +171,8 @@ _ORDERS: dict[str, Callable[[str], None]] = {
     "terminals": _terminals,
     "mask-file": _mask_file,
     "mask-folder": _mask_folder,
-    "fix": _fix,
-    "still": _still,
+    "lock": _lock,
+    "lock-device": _lock_device,
     "expect": _expect,
     "data": _data,
     "oom-score": _oom_score,
@@ -182,8 +182,8 @@ _ORDERS: dict[str, Callable[[str], None]] = {
 
 
 def _load(folder: str) -> Callable[[list[str]], int]:
-    """Import the runner: what it starts with from one file, the rest from its folder when a call asks for it."""
-    # Not at the very end: a runner that cannot be imported says so while the gateway still listens.
+    """Import the runner: its start-up from one file, the rest from its folder when a call needs it."""
+    # Not at the very end: a runner that cannot be imported reports it while the gateway still listens.
     package: Any = type(sys)("crabpot_runner")
     package.__path__ = [folder]
     sys.modules["crabpot_runner"] = package
@@ -208,12 +208,12 @@ def _content(path: str) -> bytes:
     data = posix.read(descriptor, size)
     posix.close(descriptor)
     if not size or len(data) != size:
-        raise OSError(f"{path} is not whole")
+        raise OSError(f"{path} is incomplete")
     return data
 
 
 def main(argv: list[str]) -> int:
-    """Carry out the orders in the order in which they came, say so, and become the runner."""
+    """Carry out the orders in the order given, report it, and become the runner."""
     wire, *orders = argv
     run: Callable[[list[str]], int] | None = None
     for order in orders:

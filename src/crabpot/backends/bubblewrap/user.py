@@ -1,4 +1,4 @@
-"""Who a sandbox runs as: decided from the spec and from who the gateway is. Never root."""
+"""Whom a sandbox runs as: decided from the spec and the gateway's user. Never root."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NOBODY = User(uid=hardening.NOBODY, gid=hardening.NOBODY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A user, or why there is none; and in either case the reason, for a person."""
+    """A user, or why there is none; either way the reason, for a person."""
 
     user: User | None
     because: str
 
 
 def choose(spec: SandboxSpec, *, gateway: User, owner: User | None) -> Choice:
-    """Decide. `owner` is that of the rw workspace, None when the folder is private or does not exist yet."""
+    """Choose the user. `owner` is that of the rw workspace, None if the folder is private or does not exist yet."""
     if gateway.uid != 0:
         return _ordinary(spec, gateway)
     if not spec.private and owner is not None and owner.uid == 0:
@@ -33,7 +33,7 @@ def choose(spec: SandboxSpec, *, gateway: User, owner: User | None) -> Choice:
         return Choice(user=spec.user, because="as configured; the gateway drops to it before bwrap starts")
     if spec.private or owner is None:
         return Choice(user=NOBODY, because="nobody: the gateway is root and the workspace is Crabpot's own")
-    # A file of group root gives no membership in it: that group reads what others must not.
+    # A file of group root gives no membership in it: that group can read what others must not.
     user = User(uid=owner.uid, gid=owner.gid or owner.uid)
     return Choice(user=user, because="the owner of the workspace; the gateway drops to it before bwrap starts")
 
@@ -56,7 +56,7 @@ def _ordinary(spec: SandboxSpec, gateway: User) -> Choice:
 
 
 def _root_owned(spec: SandboxSpec) -> Choice:
-    # As root it would be the host's root that writes there; as anybody else nothing could be written at all.
+    # As root it would be the host's root that writes there; any other user could not write at all.
     who = spec.user or NOBODY
     return Choice(
         user=None,

@@ -1,4 +1,4 @@
-"""What every opening stands on, and the walls that it puts up."""
+"""What every opening shares, and the walls that it puts up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
     from crabpot.spec.spec import SandboxSpec, User
 
-# What the host's kernel must say of the runner before it hears a word: read from outside, where nothing
-# inside can lie.
+# What the host's kernel must say of the runner before it is greeted: read from outside, where nothing inside can
+# lie.
 _CONFINED = {
     **{f"Cap{which}": "0000000000000000" for which in ("Inh", "Prm", "Eff", "Bnd", "Amb")},
     "NoNewPrivs": "1",
@@ -29,14 +29,14 @@ _CONFINED = {
 class Walls:
     """How an opening is rendered, and what must be true of it.
 
-    There is one of these, and nothing in the program makes another: only the tests do, to see each wall missed.
+    There is one instance, and nothing in the program makes another: only the tests do, to see each wall missed.
     """
 
     arguments: Callable[[SandboxSpec, render.LaunchPlan], list[str]] = render.arguments
     confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
 
     def missed(self, status: str, user: User, *, dropped: bool) -> list[str]:
-        """Name what /proc/PID/status says otherwise than it must; `dropped` where root became `user` for it."""
+        """Return what /proc/PID/status says otherwise than it must; `dropped` where root became `user` for it."""
         said = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         wrong = [name for name, value in self.confined.items() if said.get(name) != value]
         ids = {"Uid": [user.uid] * 4, **({"Gid": [user.gid] * 4, "Groups": []} if dropped else {})}
@@ -45,10 +45,10 @@ class Walls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpeningContext:
-    """What an opening stands on, the same for all of them."""
+    """What an opening depends on, the same for all of them."""
 
     mark: Mark
-    kit: Bundle
+    bundle: Bundle
     layout: Layout
     hierarchy: Hierarchy | None
     walls: Walls = field(default_factory=Walls)

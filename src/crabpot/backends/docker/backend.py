@@ -1,4 +1,4 @@
-"""The lifecycle: what is found out once about the engine, what is judged for each spec, and opening a sandbox."""
+"""The lifecycle: what is read once from the engine, what is judged for each spec, and opening a sandbox."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOT_FOUND = 404
 
 
 class Docker:
-    """Makes sandboxes on the local engine. Asks it nothing before the first probe or opening."""
+    """Makes sandboxes on the local engine. Does not contact it before the first probe or opening."""
 
     name = "docker"
 
@@ -49,7 +49,7 @@ class Docker:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
-        """Say of each clause of the spec whether this engine enforces, degrades or refuses it."""
+        """Return for each clause of the spec whether this engine enforces, degrades or refuses it."""
         return table.clauses(spec, (await self._judge(spec))[1])
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
@@ -109,7 +109,7 @@ class Docker:
         return Sandbox(engine=engine, started=started, hello=hello, limits=spec.limits)
 
     async def look_at(self, name: str) -> tuple[Facts, str | None]:
-        """Say what is known of the engine, and when an image was made; None if it has none of that name."""
+        """Return what is known of the engine, and when an image was made; None if it has none of that name."""
         try:
             engine, facts = await self._look()
             found = await image.find(engine, name)
@@ -137,12 +137,12 @@ class Docker:
         )
 
     async def _look(self) -> tuple[Engine, Facts]:
-        """Find the engine, and out about it, once: a hundred openings at a time wait for one."""
+        """Find the engine and its facts, once: a hundred concurrent openings wait for one lookup."""
         async with self._looking:
             if self._known is None:
                 engine = Engine(location.find(self._environ, self._user_home))
                 facts = await machine.find_out(engine)
-                # Where the state folder cannot be written, no sandbox was ever made from it.
+                # If the state folder cannot be written, no sandbox was ever made from it.
                 with suppress(OSError):
                     await orphans.reap(engine, owner.state_label(self._state))
                 self._known = engine, facts
@@ -150,7 +150,7 @@ class Docker:
 
     def _failed(self, error: EngineError, spec: SandboxSpec | None) -> SandboxUnavailable:
         if isinstance(error, EngineAway):
-            self._known = None  # It may come back as another.
+            self._known = None  # It may come back as another engine.
         return remedy.explain(error, spec)
 
 
@@ -163,14 +163,14 @@ def _mapping(facts: Facts) -> users.Mapping | None:
 
 
 def _hello(spec: SandboxSpec) -> dict[str, Any]:
-    """Greet the runner. The control group counts its processes; an rlimit would count that user's on the host."""
+    """Return the runner's greeting. The cgroup counts its processes; an rlimit would count that user's on the host."""
     hello = greeting(spec)
     hello["limits"]["processes"] = None
     return hello
 
 
 async def _network(engine: Engine, spec: SandboxSpec) -> str | None:
-    """Say why a network of docker's own cannot be used, or None."""
+    """Return why a network of docker's own cannot be used, or None."""
     if spec.network.kind != "named":
         return None
     name = spec.network.name
@@ -181,7 +181,7 @@ async def _network(engine: Engine, spec: SandboxSpec) -> str | None:
             return f"the engine has no network {name}: docker network create {name}, or choose another"
         raise
     if said.get("Driver") in ("host", "null") or said.get("Name") != name:
-        # By its id the host's own network would come in under a name that warns nobody.
+        # By its id the host's own network could be used under a name that warns nobody.
         return (
             f'"{name}" is not the name of a network that a container can join; write "none", "bridge", "host" or a name'
         )

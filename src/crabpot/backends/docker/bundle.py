@@ -1,6 +1,6 @@
-"""What of Crabpot goes into a container, kept in the state folder: the runner and two small files of /etc.
+"""What of Crabpot goes into a container, stored in the state folder: the runner and two small files of /etc.
 
-Copies, because the package may be readable by its owner alone, and what is mounted keeps the permissions it has.
+Copies, because the package may be readable by its owner alone, and a mount keeps the permissions of its source.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ _UNUSED_S = 30 * 86_400
 
 
 def runner(home: str) -> Bind:
-    """Give the runner of this version, to mount."""
+    """Return the bind of this version's runner."""
     files = {}
     for name, path in runner_source.files().items():
         with open(path, "rb") as file:
             files[name] = file.read()
-    made = _keep(home, "runner", files)
+    made = _store(home, "runner", files)
     return Bind(source=made, target=render.RUNNER, access="ro")
 
 
 def names(home: str, user: User) -> tuple[Bind, ...]:
-    """Give a user's passwd and group files, to mount: ssh and others ask who they are, and no image knows every uid."""
+    """Return the binds of a user's passwd and group files: ssh and others look up the user; no image has every uid."""
     written = etc.written(user, resolves=True)
     shown = {name: written[f"/etc/{name}"] for name in ("passwd", "group")}
-    made = _keep(home, "etc", shown)
+    made = _store(home, "etc", shown)
     return tuple(Bind(source=f"{made}/{name}", target=f"/etc/{name}", access="ro") for name in shown)
 
 
 def ssh(home: str, interpreter: str) -> Bind:
-    """Give ssh's configuration for a sandbox whose connections go through the gateway, to mount."""
-    made = _keep(home, "ssh", {"ssh_config": etc.ssh_config(interpreter, render.RUNNER)})
+    """Return the bind of ssh's configuration for a sandbox whose connections go through the gateway."""
+    made = _store(home, "ssh", {"ssh_config": etc.ssh_config(interpreter, render.RUNNER)})
     return Bind(source=f"{made}/ssh_config", target=etc.SSH_CONFIG, access="ro")
 
 
 def commands(home: str, hosts: tuple[str, ...], interpreter: str) -> tuple[Bind, ...]:
-    """Give the programs that stand for commands of the host, to mount, where there are any."""
+    """Return the binds of the shims of host commands, if there are any."""
     if not hosts:
         return ()
     written = shims.written(hosts, interpreter=interpreter, runner=render.RUNNER)
-    made = _keep(home, "bin", {os.path.basename(path): text for path, text in written.items()}, mode=0o755)
+    made = _store(home, "bin", {os.path.basename(path): text for path, text in written.items()}, mode=0o755)
     return (Bind(source=made, target=hardening.SHIMS, access="ro"),)
 
 
-def _keep(home: str, kind: str, files: Mapping[str, bytes], mode: int = 0o644) -> str:
-    """Find a folder with just these files, named after what is in them, or make it; whole or not at all."""
+def _store(home: str, kind: str, files: Mapping[str, bytes], mode: int = 0o644) -> str:
+    """Find a folder with just these files, named after their content, or make it; whole or not at all."""
     digest = hashlib.sha256()
     for name, content in files.items():
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -80,7 +80,7 @@ def _keep(home: str, kind: str, files: Mapping[str, bytes], mode: int = 0o644) -
             os.chmod(f"{made}/{name}", mode)
         for folder_path, _, _ in os.walk(made):
             os.chmod(folder_path, 0o755)  # noqa: S103  whatever the umask; nothing in it is secret
-        with contextlib.suppress(OSError):  # Another gateway was faster; its copy is the same.
+        with contextlib.suppress(OSError):  # Another gateway was first; its copy is the same.
             os.rename(made, folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What this engine makes of each promise of a spec: enforced, degraded (and how), or refused. Pure."""
+"""How this engine keeps each clause of a spec: enforced, degraded (and how), or refused. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NETWORKS: dict[str, tuple[State, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What was found out for one spec. Where something cannot be, a sentence stands in its place."""
+    """What was found out for one spec. A sentence in place of a value says why there is none."""
 
     facts: Facts | str
     image: Image | str = ""
@@ -38,7 +38,7 @@ class Findings:
 
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
-    """Give the table that explain, doctor and the audit log show."""
+    """Return the table that explain, doctor and the audit log show."""
     return tuple(Clause(name=name, state=state, how=how) for name, state, how in _all(spec, found))
 
 
@@ -83,8 +83,8 @@ def _walls(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
     if facts.remapped:
         yield "namespaces", "enforced", "user, mount, pid, ipc, uts and cgroup of its own"
     else:
-        wanting = "no user namespace: this engine maps no users (rootless, or userns-remap in its daemon.json, would)"
-        yield "namespaces", "degraded", f"mount, pid, ipc, uts and cgroup of its own, but {wanting}"
+        missing = "no user namespace: this engine maps no users (rootless, or userns-remap in its daemon.json, would)"
+        yield "namespaces", "degraded", f"mount, pid, ipc, uts and cgroup of its own, but {missing}"
     seen = "; read from outside" if _is_looked_at(spec, facts) else ""
     yield "capabilities", "enforced", f"none, in no set (cap-drop ALL{seen})"
     yield "no-new-privileges", "enforced", f"set by the engine{seen}"
@@ -109,13 +109,13 @@ def _walls(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
     else:
         yield "filesystem", "enforced", "the image read-only; passwd and group of its own; /proc masked"
         yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
-    # Another kernel may lie in between, and a filter of one's own need not let the runner put it up.
+    # Another kernel may lie in between, and a filter of one's own may not let the runner set it up.
     ours = spec.docker.runtime is None and spec.docker.seccomp == "default"
     yield second_wall(facts.landlock if ours else 0)
 
 
 def _is_looked_at(spec: SandboxSpec, facts: Facts) -> bool:
-    """Whether this machine's kernel shows a container's processes: not those of gVisor, Kata or a virtual machine."""
+    """Return whether this machine's kernel shows a container's processes: not those of gVisor, Kata or a VM."""
     return spec.docker.runtime is None and facts.same_kernel
 
 
@@ -131,7 +131,7 @@ def _network(spec: SandboxSpec, found: Findings) -> Row:
 def _binds(spec: SandboxSpec, facts: Facts) -> Row:
     for mount in spec.mounts:
         if facts.socket == mount.source or facts.socket.startswith(f"{mount.source.rstrip('/')}/"):
-            return "binds", "refused", f"{mount.source} holds the engine's socket, which gives the whole host"
+            return "binds", "refused", f"{mount.source} contains the engine's socket, which gives away the whole host"
     if spec.docker.runtime is not None or not facts.same_kernel:
         return (
             "binds",
@@ -160,7 +160,7 @@ def _counted(spec: SandboxSpec, facts: Facts) -> Iterator[Row]:
             yield (
                 "limits.pids",
                 "degraded",
-                f"{most} threads of gVisor's, which ends beyond that; inside none are counted",
+                f"{most} threads of gVisor's, which ends beyond that; threads inside are not counted",
             )
         elif facts.counts.get(key):
             yield f"limits.{name}", "enforced", f"{value} {by}"
@@ -169,7 +169,7 @@ def _counted(spec: SandboxSpec, facts: Facts) -> Iterator[Row]:
 
 
 def _wished(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
-    """Report what only counts where it is configured."""
+    """Yield the clauses that only apply where they are configured."""
     limits, by = spec.limits, f"({facts.cgroups})"
     if limits.memory_reservation is not None:
         yield "limits.memoryReservation", "enforced", f"{amount(limits.memory_reservation)} {by}"

@@ -1,10 +1,10 @@
-"""What the kernel counts for a container: processes killed for memory, processes that could not start."""
+"""What the kernel counts for a container: processes killed for memory, and processes that could not start."""
 
 from __future__ import annotations
 
 import os
 
-# Controller, file of the older control groups, file of the unified hierarchy, name of the count in both.
+# Controller, file of cgroup v1, file of cgroup v2, name of the count in both.
 _COUNTS = (
     ("memory", "memory.oom_control", "memory.events", "oom_kill"),
     ("pids", "pids.events", "pids.events", "max"),
@@ -12,7 +12,7 @@ _COUNTS = (
 
 
 class Counters:
-    """Counts by limit, read straight from the control group: an engine tells of them late, or not at all."""
+    """Counts by limit, read straight from the cgroup: an engine reports them late, or not at all."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -20,7 +20,7 @@ class Counters:
         self._seen = self.read()
 
     def read(self) -> dict[str, int]:
-        """Give what there is now; a group that is gone, or hidden from this process, counts nothing."""
+        """Return the current counts; a cgroup that is gone, or hidden from this process, counts nothing."""
         found = {}
         for name, (path, key) in self._files.items():
             for line in _read(path).splitlines():
@@ -31,11 +31,11 @@ class Counters:
 
     @property
     def gone(self) -> bool:
-        """Whether there was something to read and there is no more: the container died."""
+        """Return whether there was something to read and no longer is: the container died."""
         return bool(self._files) and not any(os.path.exists(path) for path, _ in self._files.values())
 
     def new(self) -> set[str]:
-        """Name the limits that were hit since this was last asked."""
+        """Return the limits that were hit since the last call."""
         now = self.read()
         hit = {name for name, count in now.items() if count > self._seen.get(name, 0)}
         self._seen |= now
@@ -60,7 +60,7 @@ def _files(membership: str, mountinfo: str) -> list[tuple[str, tuple[str, str]]]
 
 
 def group_mounts(mountinfo: str) -> list[tuple[str, str, str, list[str]]]:
-    """Give root, place, kind and options of each mount of control groups."""
+    """Return root, mount point, type and options of each cgroup mount."""
     found = []
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")

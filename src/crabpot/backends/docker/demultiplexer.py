@@ -1,4 +1,4 @@
-"""Takes apart what an attached container sends: standard output is the wire, standard error is kept for messages."""
+"""Split what an attached container sends: standard output is the wire, standard error is kept for messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from crabpot.runner.core.frames import FrameError
 _HEADER = 8
 _OUTPUT, _ERRORS = 1, 2
 _KEPT = 8192
-# The engine copies in pieces of 32 KiB; a length beyond this is none.
+# The engine copies in pieces of 32 KiB; a length beyond this is not one.
 _LONGEST = 16 * 1024**2
 
 
 class Demultiplexer:
-    """Fed with what arrives, gives the part that is the wire. The engine frames it, whatever the runner writes."""
+    """Takes what arrives, returns the part that is the wire. The engine frames it, whatever the runner writes."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -46,10 +46,10 @@ class Demultiplexer:
     def _begin(self) -> None:
         kind, self._left = self._head[0], int.from_bytes(self._head[4:], "big")
         if kind not in (_OUTPUT, _ERRORS) or self._head[1:4] != b"\0\0\0" or self._left > _LONGEST:
-            raise FrameError("the engine's stream is not framed as it should be")
+            raise FrameError("the engine's stream is not framed as expected")
         self._wire = kind == _OUTPUT
         self._head = b""
 
     def errors(self) -> str:
-        """Give the end of what the container wrote to its standard error."""
+        """Return the end of what the container wrote to its standard error."""
         return bytes(self._errors).decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""A small client of the local engine's API: HTTP over its Unix socket, one connection for each request."""
+"""A small client of the local engine's API: HTTP over its Unix socket, one connection per request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SWITCHING = 101
 
 
 class EngineError(Exception):
-    """The engine did not do what it was asked."""
+    """The engine did not do what was requested."""
 
 
 class EngineAway(EngineError):
@@ -36,7 +36,7 @@ class EngineRefused(EngineError):
 
 
 class EngineOld(EngineError):
-    """It speaks no version of the API that has what a sandbox needs."""
+    """It supports no version of the API that has what a sandbox needs."""
 
 
 class Engine:
@@ -47,7 +47,7 @@ class Engine:
         self.version = ""
 
     async def negotiate(self) -> dict[str, Any]:
-        """Choose the oldest version of the API that both sides know, and give what the engine says of itself."""
+        """Choose the oldest API version that both sides support, and return what the engine says of itself."""
         said: dict[str, Any] = await self.get("/version", timeout_s=10.0)
         newest = _version(said.get("ApiVersion"))
         if newest < OLDEST:
@@ -55,28 +55,28 @@ class Engine:
                 f"the engine {said.get('Version')} speaks API {said.get('ApiVersion')}, and {_text(OLDEST)} is needed: "
                 "update it to docker 20.10 or newer"
             )
-        # Engines drop old versions too; of those left, the oldest has changed the least under our feet.
+        # Engines drop old versions too; of those left, the oldest has changed the least.
         self.version = "/v" + _text(max(OLDEST, _version(said.get("MinAPIVersion", "1.12"))))
         return said
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout_s: float = 30.0) -> Any:
-        """Ask for something."""
+        """Send a GET request."""
         return await self.request("GET", path, query, timeout_s=timeout_s)
 
     async def post(
         self, path: str, query: Mapping[str, str] | None = None, *, body: Any = None, timeout_s: float = 60.0
     ) -> Any:
-        """Have something done."""
+        """Send a POST request."""
         return await self.request("POST", path, query, body=body, timeout_s=timeout_s)
 
     async def delete(self, path: str, query: Mapping[str, str] | None = None, *, timeout_s: float = 60.0) -> Any:
-        """Have something removed."""
+        """Send a DELETE request."""
         return await self.request("DELETE", path, query, timeout_s=timeout_s)
 
     async def request(
         self, method: str, path: str, query: Mapping[str, str] | None = None, *, body: Any = None, timeout_s: float
     ) -> Any:
-        """Make one request, and give the JSON of the answer (None if it has none)."""
+        """Send one request, and return the JSON of the answer (None if it has none)."""
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_unix_connection(self.path, limit=_LARGEST_HEAD)
@@ -95,7 +95,7 @@ class Engine:
         return _answer(status, content)
 
     async def attach(self, container: str, *, timeout_s: float = 30.0) -> socket.socket:
-        """Give a stream to a container's standard streams. Before it starts, so that nothing of it is missed."""
+        """Return a stream to a container's standard streams. Call it before the start, so that nothing is missed."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             async with asyncio.timeout(timeout_s):
@@ -127,12 +127,12 @@ class Engine:
                 raise EOFError("it hung up")
         head, _, rest = said.partition(b"\r\n\r\n")
         status = _status(head.partition(b"\r\n")[0])
-        # A container that does not run yet says nothing; what follows a refusal is the reason.
+        # A container that does not run yet sends nothing; what follows a refusal is the reason.
         if status not in (_SWITCHING, _OK) or rest:
             _answer(max(status, _ERRORS), rest)
 
     async def run_to_end(self, container: str, *, timeout_s: float) -> bytes:
-        """Start a container, and give all that it sends until it ends."""
+        """Start a container, and return all that it sends until it ends."""
         sock = await self.attach(container)
         received, total = [], 0
         try:
@@ -188,7 +188,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
 
 def _bounded(size: int) -> int:
     if not 0 <= size <= _LARGEST_BODY:
-        raise ValueError("an answer that is too large")
+        raise ValueError("the answer is too large")
     return size
 
 

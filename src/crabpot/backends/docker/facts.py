@@ -1,4 +1,4 @@
-"""What is found out once about an engine: what it can enforce, and whether it shares this machine's kernel."""
+"""What is read once from an engine: what it can enforce, and whether it shares this machine's kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """An engine, in the words of its own `version` and `info`."""
+    """An engine, in the terms of its own `version` and `info`."""
 
     version: str
     socket: str
@@ -28,26 +28,26 @@ class Facts:
     counts: Mapping[str, bool] = field(default_factory=dict)
     runtimes: frozenset[str] = frozenset()
     gvisor: frozenset[str] = frozenset()
-    """Those of the runtimes that are a kernel of their own, in a process of this one."""
+    """The runtimes that are a kernel of their own, in a process of this one."""
     first_ids: tuple[int, int] | None = None
-    """What uid and gid 0 inside stand for outside, where the engine maps all users alike and tells."""
+    """The host ids of uid and gid 0 inside, where the engine maps all users alike and reports it."""
     components: Mapping[str, str] = field(default_factory=dict)
     same_kernel: bool = True
     landlock: int = 0
 
     @property
     def rootless(self) -> bool:
-        """Whether it runs without root's powers."""
+        """Return whether it runs without root privileges."""
         return "rootless" in self.security
 
     @property
     def remapped(self) -> bool:
-        """Whether ids inside a container stand for others outside."""
+        """Return whether ids inside a container map to others outside."""
         return self.rootless or "userns" in self.security
 
 
 async def find_out(engine: Engine) -> Facts:
-    """Ask an engine."""
+    """Read the facts of an engine."""
     version = await engine.negotiate()
     info: dict[str, Any] = await engine.get("/info")
     limits = ("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "CPUShares", "MemoryReservation")
@@ -60,7 +60,7 @@ async def find_out(engine: Engine) -> Facts:
         security=frozenset(_security(info.get("SecurityOptions"))),
         cgroups=f"cgroup v{info.get('CgroupVersion', '1')}",
         cpus=max(int(info.get("NCPU") or 1), 1),
-        # An engine that leaves one out has had it for ever.
+        # An engine that omits it has always supported it.
         counts={name: info.get(name, True) is not False for name in limits},
         runtimes=frozenset(info.get("Runtimes") or ()),
         gvisor=frozenset(name for name, one in (info.get("Runtimes") or {}).items() if "runsc" in f"{name} {one}"),
@@ -72,7 +72,7 @@ async def find_out(engine: Engine) -> Facts:
 
 
 def _first_ids(info: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Read them from the name of the folder in which an engine with userns-remap keeps everything."""
+    """Return them from the name of the folder in which an engine with userns-remap keeps everything."""
     found = re.search(r"/([0-9]{1,10})\.([0-9]{1,10})$", str(info.get("DockerRootDir")), re.ASCII)
     if found is None or "userns" not in _security(info.get("SecurityOptions")):
         return None

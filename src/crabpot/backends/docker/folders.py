@@ -1,4 +1,4 @@
-"""What this machine says of a folder: whose it is, and on which disk it lies."""
+"""What this machine says of a folder: who owns it, and which disk it is on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crabpot.backends.linux.disks import whole_disk
 
 
 def owner_of(path: str) -> Folder | None:
-    """Give whose a folder is, or None where there is none."""
+    """Return the owner of a folder, or None if there is no such folder."""
     try:
         found = os.stat(path)
     except OSError:
@@ -18,7 +18,7 @@ def owner_of(path: str) -> Folder | None:
 
 
 def disk_of(path: str) -> str | None:
-    """Give the device of the disk that a folder, or the deepest one above it that exists, lies on."""
+    """Return the device of the disk of a folder, or of its deepest existing parent."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     folder = whole_disk(os.stat(path).st_dev)

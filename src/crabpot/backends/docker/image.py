@@ -1,4 +1,4 @@
-"""An image: what it is by name, and which Python in it can run the runner. The latter is tried once and remembered."""
+"""An image by name, and which Python in it can run the runner; the latter is tried once and cached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_REMEMBERED = 256
 _WORKS = "crabpot: it works"
 # What the engine's init says of a program that it cannot start.
 _INIT_FAILED = re.compile(r"exec \S+ failed: No such file or directory")
-# Imports what the runner imports at its start, and what its tools will.
+# Imports what the runner imports at start-up, and what its tools will.
 _PROBE = f"""
 import sys
 sys.version_info >= (3, 9) or sys.exit("it is Python %d.%d, and 3.9 or newer is needed" % sys.version_info[:2])
@@ -39,14 +39,14 @@ package = type(sys)("crabpot_runner")
 package.__path__ = ["{render.RUNNER}"]
 sys.modules["crabpot_runner"] = package
 sys.dont_write_bytecode = True
-import _ctypes, re, resource, termios, crabpot_runner.server
+import _ctypes, re, resource, termios, crabpot_runner.core.server
 print("{_WORKS}")
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image of the engine's. The variables and volumes are those that its maker declared."""
+    """One image of the engine. Variables and volumes are those that its maker declared."""
 
     name: str
     id: str
@@ -56,7 +56,7 @@ class Image:
 
 
 async def find(engine: Engine, name: str) -> Image | str:
-    """Look an image up, or say that it is missing and what to do."""
+    """Look up an image, or return why it is missing and what to do."""
     try:
         said: dict[str, Any] = await engine.get(f"/images/{quote(name)}/json")
     except EngineRefused as error:
@@ -74,20 +74,20 @@ async def find(engine: Engine, name: str) -> Image | str:
 
 
 class Interpreters:
-    """Which Python of an image runs the runner, by the image's id and the runner's version. Only good news is kept."""
+    """Which Python of an image runs the runner, by image id and runner version. Only successes are cached."""
 
     def __init__(self, home: str) -> None:
         self._file = f"{home}/images.json"
         self._known: dict[str, str] | None = None
 
     async def of(self, engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> str:
-        """Give its path, or raise SandboxUnavailable."""
+        """Return its path, or raise SandboxUnavailable."""
         key = "|".join((plan.image_id, *(bind.source for bind in plan.binds), spec.docker.runtime or ""))
         if self._known is None:
             self._known = self._recall()
         if key not in self._known:
             self._known[key] = await _try_all(engine, spec, plan)
-            self._keep()
+            self._store()
         return self._known[key]
 
     def _recall(self) -> dict[str, str]:
@@ -99,9 +99,9 @@ class Interpreters:
             return {}
         return {key: path for key, path in document.items() if path in INTERPRETERS}
 
-    def _keep(self) -> None:
+    def _store(self) -> None:
         known = dict(list((self._known or {}).items())[-_MOST_REMEMBERED:])
-        # What cannot be written down is found out again.
+        # What cannot be stored is found out again.
         with contextlib.suppress(OSError):
             write_whole(self._file, json.dumps(known))
 
@@ -120,7 +120,7 @@ async def _try_all(engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> st
 
 
 async def _try(engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> str | None:
-    """Run it in a throw-away container; None if it does."""
+    """Try it in a throw-away container; return None if it works, else why not."""
     body = render.probe_body(spec, plan, _PROBE)
     container = await made_or_removed(engine, naming.create_passing(engine, body))
     try:
@@ -132,5 +132,5 @@ async def _try(engine: Engine, spec: SandboxSpec, plan: ContainerPlan) -> str | 
         return None
     lines = demultiplexer.errors().splitlines()
     if lines and _INIT_FAILED.search(lines[-1]):
-        return "it is not there"
-    return lines[-1] if lines else "it ended without a word"
+        return "it does not exist"
+    return lines[-1] if lines else "it ended without output"

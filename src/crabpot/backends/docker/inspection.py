@@ -1,4 +1,4 @@
-"""What this machine's kernel says of a container's first process: its powers, its user, and what is mounted where."""
+"""What this machine's kernel says of a container's first process: its privileges, its user, and its mounts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONFINED = {
 
 
 def problems(pid: int, uid: int | None, held: Iterable[Held]) -> list[str]:
-    """List what is not as it was ordered. `uid` None: the engine maps users, and only root's is known to be wrong."""
+    """Return what is not as ordered. `uid` None: the engine maps users, and only root's is known to be wrong."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)

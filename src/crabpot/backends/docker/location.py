@@ -18,7 +18,7 @@ _SYSTEM = "/var/run/docker.sock"
 
 
 def find(environ: Mapping[str, str], home: str) -> str:
-    """Give the path of the engine's Unix socket, or say what stands in the way."""
+    """Return the path of the engine's Unix socket, or raise SandboxUnavailable with what to do."""
     host = environ.get("DOCKER_HOST")
     if host:
         return _local(host, "DOCKER_HOST")
@@ -51,12 +51,12 @@ def _current(folder: str) -> str:
     document = _read(path) if os.path.exists(path) else {}
     name = document.get("currentContext", "")
     if not isinstance(name, str):
-        raise SandboxUnavailable(f"{path}: currentContext is not a name; docker context use default mends it")
+        raise SandboxUnavailable(f"{path}: currentContext is not a name; docker context use default fixes it")
     return name
 
 
 def _endpoint(folder: str, context: str) -> str:
-    # The command line client keeps a context under the digest of its name.
+    # The command line client stores a context under the digest of its name.
     path = f"{folder}/contexts/meta/{hashlib.sha256(context.encode()).hexdigest()}/meta.json"
     if not os.path.exists(path):
         raise SandboxUnavailable(
@@ -78,5 +78,5 @@ def _read(path: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise SandboxUnavailable(f"{path} cannot be read: {error}; set DOCKER_HOST to the engine's socket") from None
     if not isinstance(document, dict):
-        raise SandboxUnavailable(f"{path} is no JSON object; set DOCKER_HOST to the engine's socket")
+        raise SandboxUnavailable(f"{path} is not a JSON object; set DOCKER_HOST to the engine's socket")
     return document

@@ -1,4 +1,4 @@
-"""Making a container under the name of its sandbox, whoever has that name already."""
+"""Create a container under the name of its sandbox, even if that name is taken."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _TRIES, _POLL_S = 200, 0.05
 
 
 async def create_passing(engine: Engine, body: dict[str, Any]) -> str:
-    """Create a container that is soon gone, under a name that only says whose it is; give its id."""
+    """Create a short-lived container, under a name that only tells whose it is; return its id."""
     name = {"name": f"crabpot-passing-{os.urandom(8).hex()}"}
     return str((await engine.post("/containers/create", name, body=body, timeout_s=_CREATE_S))["Id"])
 
 
 async def create(engine: Engine, name: str, body: dict[str, Any]) -> str:
-    """Create a container and give its id. A stranger's container of that name stays, and ours gets a longer one."""
+    """Create a container and return its id. A stranger's container of that name stays, and ours gets a longer one."""
     labels = body["Labels"]
     for wanted in (name, f"{name}-{labels[owner.STATE][:8]}"):
         for _ in range(_TRIES):
@@ -37,21 +37,21 @@ async def create(engine: Engine, name: str, body: dict[str, Any]) -> str:
             except EngineRefused as error:
                 if error.status != _CONFLICT or "name" not in str(error):
                     raise
-            if not await _make_way(engine, wanted, labels):
+            if not await _free_name(engine, wanted, labels):
                 break
     raise SandboxUnavailable(
         f"the engine has containers called {name} and {wanted} that are not Crabpot's: rename them"
     )
 
 
-async def _make_way(engine: Engine, name: str, labels: dict[str, str]) -> bool:
-    """Free a name, if whoever has it is ours and dead or retiring; False if it is somebody else's."""
+async def _free_name(engine: Engine, name: str, labels: dict[str, str]) -> bool:
+    """Free a name if its container is ours and dead or retiring; return False if it is somebody else's."""
     try:
         holder = await engine.get(f"/containers/{name}/json")
     except EngineRefused as error:
         if error.status != _NOT_FOUND:
             raise
-        # It is just being removed; the engine gives the name back a moment later.
+        # It is just being removed; the engine frees the name a moment later.
         await asyncio.sleep(_POLL_S)
         return True
     held = holder["Config"].get("Labels") or {}

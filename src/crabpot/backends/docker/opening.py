@@ -1,4 +1,4 @@
-"""One opening: from a spec to a container that is what it should be and whose runner answers, or to nothing at all."""
+"""One opening: from a spec to a verified container whose runner answers, or to nothing at all."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Opening:
         return Started(container=self._container, channel=channel, counters=Counters(pid))
 
     async def _look(self, plan: ContainerPlan, held: list[Held]) -> int:
-        """Look at the container from outside, where nothing inside can lie, before its runner hears a word."""
+        """Check the container from outside, where nothing inside can lie, before its runner is greeted."""
         if not self._facts.same_kernel:
             return 0
         said = await self._engine.get(f"/containers/{self._container}/json")
@@ -85,8 +85,8 @@ class Opening:
             uid = None if self._facts.remapped else plan.user.uid
             wrong = inspection.problems(pid, uid, held)
             for _ in range(_LOOKS):
-                # The engine says "started" a moment before its helper has become the container's program, and until
-                # then an ordinary user is not shown what is mounted. Nothing runs in it before it is as it should be.
+                # The engine says "started" a moment before its helper has become the container's program; until then an
+                # ordinary user cannot see what is mounted. Nothing runs in it before it is as it should be.
                 if not wrong:
                     break
                 await asyncio.sleep(_LOOK_S)
@@ -98,7 +98,7 @@ class Opening:
         return pid
 
     async def _introduce(self, stream: socket.socket, demultiplexer: Demultiplexer) -> dict[str, Any]:
-        """Greet the runner, and have it run the configured set-up, on a second handle of the stream, given up after."""
+        """Greet the runner and run the configured set-up, on a second handle of the stream, which is then dropped."""
         try:
             first = Channel(sock=stream.dup(), decode=demultiplexer)
             wire = await RunnerWire.connect(first, self._hello, timeout_s=_GREET_S)
@@ -107,7 +107,7 @@ class Opening:
                     await self._set_up(wire, self._spec.docker.setup)
             finally:
                 wire.lose("the introduction is over")
-                await asyncio.sleep(0)  # The handle is closed by the loop's next round.
+                await asyncio.sleep(0)  # The loop closes the handle in its next round.
         except SandboxError as error:
             said = demultiplexer.errors()
             raise SandboxUnavailable(f"{error}{f'; it said: {said}' if said else ''}") from None

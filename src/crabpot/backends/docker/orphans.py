@@ -1,4 +1,4 @@
-"""Containers that a dead gateway left on an engine, found by label and name, and removed. Others are not looked at."""
+"""Containers that a dead gateway left on an engine, found by label and name, and removed. Others are not touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def reap(engine: Engine, state: str) -> list[str]:
-    """Remove the containers of this state folder whose gateway is gone, and give their names."""
+    """Remove the containers of this state folder whose gateway is gone, and return their names."""
     filters = json.dumps({"label": [f"{owner.STATE}={state}"]})
     listed = await engine.get("/containers/json", {"all": "1", "filters": filters})
     ours = [one for one in listed if owner.is_ours(one.get("Names") or ())]

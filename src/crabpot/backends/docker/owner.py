@@ -1,7 +1,7 @@
-"""Labels that say which gateway made a container, so that what a dead one left is known, and nothing else is.
+"""Labels that say which gateway made a container, so that leftovers of a dead one are recognised, and nothing else.
 
-A container has the labels of its image as well, and anybody can write those. So the word of a state folder is random,
-and kept in it; and what has that word under no name of ours came from an image that was made of a sandbox.
+A container has the labels of its image as well, and anybody can write those. So the label of a state folder is random,
+and stored in it; a container with that label but without a name of ours came from an image made of a sandbox.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _OWNER = re.compile(r"([0-9]{1,10}):([0-9]{1,20}):([0-9a-f-]{1,64})", re.ASCII)
 
 
 def own() -> str:
-    """Name this process: its number, its start time (numbers come again) and the boot (start times come again)."""
+    """Return the label of this process: pid, start time (pids are reused) and boot id (start times recur)."""
     return f"{os.getpid()}:{_started(os.getpid())}:{_boot()}"
 
 
 def is_alive(label: str) -> bool:
-    """Tell whether the process of a label still runs; what is no label of ours counts as alive, and is left alone."""
+    """Return whether the process of a label still runs; a foreign label counts as alive, and is left alone."""
     match = _OWNER.fullmatch(label)
     if match is None:
         return True
@@ -41,43 +41,43 @@ def is_alive(label: str) -> bool:
 
 
 def process_of(label: str) -> str:
-    """Give the number of the process, for a message."""
+    """Return the pid in a label, for a message."""
     return label.partition(":")[0]
 
 
 def state_label(state: str) -> str:
-    """Give the word of a state folder: gateways over different ones do not judge each other's containers."""
+    """Return the label of a state folder: gateways over different ones do not judge each other's containers."""
     path = f"{os.path.realpath(state)}/docker/id"
     with suppress(FileNotFoundError):
-        return _read_word(path)
+        return _read_label(path)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     draft = f"{path}.{os.urandom(8).hex()}"
     write_whole(draft, os.urandom(16).hex())
     try:
-        with suppress(FileExistsError):  # Another gateway was faster.
+        with suppress(FileExistsError):  # Another gateway was first.
             os.link(draft, path)
     finally:
         os.unlink(draft)
-    return _read_word(path)
+    return _read_label(path)
 
 
-def _read_word(path: str) -> str:
+def _read_label(path: str) -> str:
     with open(path, encoding="ascii", errors="replace") as file:
         word = file.read(_LONGEST)
     if not _WORD.fullmatch(word):
-        raise SandboxUnavailable(f"{path} does not hold the word of this state folder: remove it, and its containers")
+        raise SandboxUnavailable(f"{path} is not the label of this state folder: remove it, and its containers")
     return word
 
 
 def is_ours(names: Iterable[str]) -> bool:
-    """Tell whether a container has a name that Crabpot gives."""
+    """Return whether a container has a name that Crabpot gives."""
     return any(name.lstrip("/").startswith(NAMES) for name in names)
 
 
 def _started(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may hold anything, parentheses included.
+            # The name in parentheses may contain anything, parentheses included.
             return int(file.read().rpartition(b")")[2].split()[19])
     except OSError:
         return None

@@ -14,7 +14,7 @@ _LARGEST = 4 * 1024**2
 
 
 def problem(setting: str) -> str | None:
-    """Say why a profile cannot be used, or None."""
+    """Return why a profile cannot be used, or None."""
     try:
         read(setting)
     except SandboxUnavailable as refusal:
@@ -23,7 +23,7 @@ def problem(setting: str) -> str | None:
 
 
 def read(setting: str) -> str:
-    """Give the profile as the engine takes it, or raise SandboxUnavailable."""
+    """Return the profile as the engine takes it, or raise SandboxUnavailable."""
     if setting == "default":
         return _own()
     if not setting.startswith("/"):
@@ -33,7 +33,7 @@ def read(setting: str) -> str:
     except (OSError, ValueError, RecursionError) as error:
         raise SandboxUnavailable(f"the seccomp profile {setting} cannot be read: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("defaultAction"), str):
-        raise SandboxUnavailable(f"{setting} is no seccomp profile: it has no defaultAction")
+        raise SandboxUnavailable(f"{setting} is not a seccomp profile: it has no defaultAction")
     return seccomp_text(document)
 
 

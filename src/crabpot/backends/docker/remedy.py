@@ -1,4 +1,4 @@
-"""What an engine's refusal means for a person: its own words, and what to do next. Pure."""
+"""What an engine's refusal means to a person: the engine's message, and what to do next. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 600
 
-# The first that applies, searched for in lower case.
+# The first match applies, searched in lower case.
 _ADVICE = (
     (
         r"no space left|disk quota exceeded",
@@ -30,7 +30,7 @@ _ADVICE = (
     ),
     (
         r"seccomp",
-        "the engine could not apply the seccomp profile: mend the file of docker.seccomp, or remove that setting",
+        "the engine could not apply the seccomp profile: fix the file of docker.seccomp, or remove that setting",
     ),
     (r"network .* not found", "docker network create makes it; or choose another network"),
     (r"minimum memory limit", "raise limits.memory"),
@@ -45,7 +45,7 @@ _ADVICE = (
 
 
 def explain(error: EngineError, spec: SandboxSpec | None = None) -> SandboxUnavailable:
-    """Turn what the engine said into an error that says what to do."""
+    """Turn the engine's error into one that says what to do."""
     words = str(error)
     said = words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
     advice = next((text for pattern, text in _ADVICE if re.search(pattern, words.lower())), None)

@@ -1,4 +1,4 @@
-"""Removing a container, whatever state it is in; and making one in such a way that it can be removed."""
+"""Remove a container, whatever state it is in; and create one so that it can be removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_S, _BY_ITSELF_S, _POLL_S = 20.0, 5.0, 0.02
 
 
 async def made_or_removed(engine: Engine, making: Coroutine[None, None, str]) -> str:
-    """Wait for a creation. Cancelled, wait on and remove what it made: only the engine's answer says what that is."""
+    """Wait for a creation. If cancelled, wait on and remove what it made: only the engine's answer says what."""
     task = asyncio.ensure_future(making)
     try:
         return await asyncio.shield(task)
@@ -44,7 +44,7 @@ async def _is_gone(engine: Engine, container: str) -> bool:
     try:
         await _kill(engine, path)
         # The engine removes by itself what ended. A second removal beside its own leaves a ghost in its list that
-        # only a restart drives out, so there is one only where the first does not come.
+        # only a restart clears, so there is one only if the first does not happen.
         with contextlib.suppress(EngineAway):
             await engine.post(f"{path}/wait", {"condition": "removed"}, timeout_s=_BY_ITSELF_S)
         await engine.delete(path, {"force": "1", "v": "1"})
@@ -62,5 +62,5 @@ async def _kill(engine: Engine, path: str) -> None:
         if error.status != _CONFLICT:
             raise
         if (await engine.get(f"{path}/json"))["State"]["Status"] == "created":
-            # It never ran, so that its end will not come.
+            # It never ran, so it will never end.
             await engine.delete(path, {"force": "1", "v": "1"})

@@ -1,4 +1,4 @@
-"""From spec and facts to the body of a create request. Pure: no engine is asked here, and nothing is looked up."""
+"""From spec and facts to the body of a create request. Pure: no engine is contacted, and nothing is looked up."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HOSTNAME = "crabpot"
 RUNNER = f"{hardening.RUNNER}/runner"
 TMP = "/tmp"  # noqa: S108  a name inside the sandbox
 
-# Beyond /proc: what the engine hides by itself, named because a list of ours replaces its own; and the control groups,
-# whose older kind is mounted on a writable tmpfs.
+# Beyond /proc: what the engine hides by itself, named because our list replaces its own; and the cgroups, whose v1
+# hierarchy is mounted on a writable tmpfs.
 _MASKED = (*hardening.MASKED_PROC, "/sys/firmware", "/sys/devices/virtual/powercap", "/sys/fs/cgroup")
 # The engine's /dev is a tmpfs that its owner, root, could write; devices, terminals and shared memory stay usable.
 _READ_ONLY = (*hardening.READ_ONLY_PROC, "/dev")
 _BYTES_PER_INODE = 4096
 _FEWEST_INODES = 1024
-# The engine's own bounds for cpus; shares below two mean its default to the kernel.
+# The engine's own bounds for cpus; to the kernel, shares below two mean its default.
 _FEWEST_CPUS, _FEWEST_SHARES = 0.01, 2
 _NANO = 10**9
 _GVISOR_OWN, _GVISOR_EACH = 256, 8
@@ -34,7 +34,7 @@ _GVISOR_OWN, _GVISOR_EACH = 256, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """A file or folder of the host at a place inside."""
+    """A file or folder of the host, mounted at a path inside."""
 
     source: str
     target: str
@@ -50,12 +50,12 @@ class ContainerPlan:
     user: User
     binds: tuple[Bind, ...]
     seccomp: str
-    """The profile itself, as JSON: the engine reads no files for whoever uses its API."""
+    """The profile itself, as JSON: the engine's API reads no files."""
     cpus: int
     """How many the machine has: the engine refuses a limit above that."""
     apparmor: str | None = None
     disk: str | None = None
-    """The device that io limits are about."""
+    """The device that I/O limits apply to."""
     image_env: tuple[str, ...] = ()
     image_volumes: tuple[str, ...] = ()
     gvisor: bool = False
@@ -64,7 +64,7 @@ class ContainerPlan:
 
 
 def labels(spec: SandboxSpec, *, owned_by: str, state: str) -> dict[str, str]:
-    """Say whose container it is, and which sandbox."""
+    """Return the labels that say whose container it is, and which sandbox."""
     return {owner.OWNER: owned_by, owner.SCOPE: spec.scope_key, owner.HASH: spec.hash, owner.STATE: state}
 
 
@@ -74,7 +74,7 @@ def create_body(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
         **_walled(plan, [plan.interpreter, "-I", "-S", f"{RUNNER}/__main__.py"]),
         "WorkingDir": hardening.WORKSPACE,
         "OpenStdin": True,
-        # The runner ends with its stream: once whoever attached is gone, so is the container's standard input.
+        # The runner ends with its stream: once the attached client is gone, so is the container's standard input.
         "StdinOnce": True,
         "AttachStdin": True,
         "HostConfig": {**_host_config(spec, plan), "NetworkMode": network_mode(spec)},
@@ -82,11 +82,11 @@ def create_body(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
 
 
 def probe_body(spec: SandboxSpec, plan: ContainerPlan, script: str) -> dict[str, Any]:
-    """Describe a container that asks an image's interpreter something: the same walls, and no folder of an agent's."""
+    """Describe a container that probes an image's interpreter: the same walls, and no folder of an agent's."""
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", "-c", script]),
         "WorkingDir": "/",
-        # There is no wire here to keep; and an init says of an interpreter that is not there that it is not there.
+        # There is no wire here to protect; and an init reports an interpreter that does not exist.
         "HostConfig": {**_host_config(spec, plan), "NetworkMode": "none", "Init": not plan.gvisor},
     }
 
@@ -94,14 +94,14 @@ def probe_body(spec: SandboxSpec, plan: ContainerPlan, script: str) -> dict[str,
 def _walled(plan: ContainerPlan, command: list[str]) -> dict[str, Any]:
     return {
         "Image": plan.image_id,
-        # Entrypoint rather than Cmd: an image's own entrypoint would get to run first, and see the wire.
+        # Entrypoint rather than Cmd: an image's own entrypoint would run first, and see the wire.
         "Entrypoint": command,
         "Cmd": [],
         "User": f"{plan.user.uid}:{plan.user.gid}",
         "Hostname": HOSTNAME,
-        # A bare name takes a variable of the image's away; the runner gets what it passes on by the wire.
+        # A bare name removes a variable of the image; the runner gets what it passes on by the wire.
         "Env": sorted(set(plan.image_env) - {"PATH"}),
-        # An image's health check would be run by the engine beside the runner, again and again.
+        # The engine would run an image's health check beside the runner, again and again.
         "Healthcheck": {"Test": ["NONE"]},
         "Tty": False,
         "AttachStdout": True,
@@ -120,10 +120,10 @@ def _host_config(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
         "ReadonlyPaths": list(_READ_ONLY),
         # The output is the wire; an engine's log of it would fill a disk with what an agent reads.
         "LogConfig": {"Type": "none", "Config": {}},
-        # The second hold on it, after the watchdog: what ends is removed by the engine itself.
+        # The second safeguard, after the watchdog: the engine itself removes what ended.
         "AutoRemove": True,
         "RestartPolicy": {"Name": "no"},
-        # The runner is pid 1 and collects orphans itself. An init before it would hold the same pipes and be dumpable:
+        # The runner is pid 1 and reaps orphans itself. An init before it would hold the same pipes and be dumpable:
         # whatever runs inside could write to /proc/1/fd/1, which is the wire.
         "Init": False,
         "Tmpfs": {**_in_place_of_volumes(plan), **walled["Tmpfs"]},
@@ -133,12 +133,12 @@ def _host_config(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
 
 
 def gvisor_threads(spec: SandboxSpec) -> int:
-    """Give how many threads gVisor may have: a few for each that it runs. One more, and it ends with the sandbox."""
+    """Return how many threads gVisor may have: a few per thread that it runs. One more, and the sandbox ends."""
     return _GVISOR_OWN + _GVISOR_EACH * spec.limits.pids
 
 
 def walls(spec: SandboxSpec, *, seccomp: str, apparmor: str | None) -> dict[str, Any]:
-    """Give the walls of a live sandbox and of a rendered container alike, as the engine's API spells them."""
+    """Return the walls of a live sandbox and of a rendered container alike, as the engine's API spells them."""
     options = ["no-new-privileges", f"seccomp={seccomp}"]
     if apparmor is not None:
         options.append(f"apparmor={apparmor}")
@@ -160,7 +160,7 @@ def walls(spec: SandboxSpec, *, seccomp: str, apparmor: str | None) -> dict[str,
 
 
 def tmpfs(size: Size) -> str:
-    """Give the options of a folder in memory, writable by all and bounded in bytes and in files."""
+    """Return the options of a folder in memory, writable by all and bounded in bytes and in files."""
     inodes = max(size // _BYTES_PER_INODE, _FEWEST_INODES)
     return f"rw,noexec,nosuid,nodev,size={size.written()},nr_inodes={inodes},mode=1777"
 
@@ -172,14 +172,14 @@ def _in_place_of_volumes(plan: ContainerPlan) -> dict[str, str]:
 
 
 def network_mode(spec: SandboxSpec) -> str:
-    """Name the network as the engine does; what goes through the gateway needs none of the engine's."""
+    """Return the network as the engine names it; traffic through the gateway needs none of the engine's."""
     if spec.network.kind == "named":
         return spec.network.name
     return "none" if spec.network.proxied else spec.network.kind
 
 
 def limits(spec: SandboxSpec, *, cpus: float, disk: str | None) -> dict[str, Any]:
-    """Give what a container may use. `cpus` is the most that can be had, `disk` the device that io limits are about."""
+    """Return what a container may use. `cpus` is the most available, `disk` the device that I/O limits apply to."""
     limits = spec.limits
     made: dict[str, Any] = {
         "Memory": int(limits.memory),
@@ -202,7 +202,7 @@ def limits(spec: SandboxSpec, *, cpus: float, disk: str | None) -> dict[str, Any
 
 
 def mount(bind: Bind) -> dict[str, Any]:
-    """Spell one bind as the engine takes it."""
+    """Return one bind as the engine takes it."""
     read_only = bind.access == "ro"
     return {
         "Type": "bind",
@@ -215,5 +215,5 @@ def mount(bind: Bind) -> dict[str, Any]:
 
 
 def seccomp_text(profile: Mapping[str, object]) -> str:
-    """Write a profile as the engine takes it, and as a test can compare it."""
+    """Return a profile as the engine takes it, and as a test can compare it."""
     return json.dumps(profile, separators=(",", ":"), sort_keys=True)

@@ -1,4 +1,4 @@
-"""A sandbox that lives: its stream, freezing and ending it, and which limit struck in it."""
+"""A live sandbox: its stream, freezing and ending it, and which limit was hit in it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from crabpot.settings import Limits
 
 _FREEZE_TIMEOUT_S = 5.0
-# The answer to a call that was in it waits for this.
+# The answer to a call in the sandbox waits for this.
 _LAST_WORDS_S = 1.0
 
 
 class Sandbox:
-    """One of docker's. Its main process is the runner: when that ends, the engine ends everything in it."""
+    """A docker sandbox. Its main process is the runner: when that ends, the engine ends everything in it."""
 
     def __init__(self, *, engine: Engine, started: Started, hello: Mapping[str, Any], limits: Limits) -> None:
         self.channel = started.channel
@@ -38,8 +38,8 @@ class Sandbox:
         self._closing: asyncio.Task[None] | None = None
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Give the code and sentence of a limit that struck since this was last asked, where the kernel shows it."""
-        hit = self._counters.new() or await self._last_words()
+        """Return the code and message of a limit that was hit since the last call, where the kernel shows it."""
+        hit = self._counters.new() or await self._ask_engine()
         if "memory" in hit:
             total = amount(self._limits.memory)
             return "memory_limit", f"the sandbox used more than its {total} of memory (limits.memory)"
@@ -47,8 +47,8 @@ class Sandbox:
             return "process_limit", f"the sandbox had more than its {self._limits.pids} processes (limits.pids)"
         return None
 
-    async def _last_words(self) -> set[str]:
-        """Ask the engine what a container died of, once, and at once: it is about to forget it."""
+    async def _ask_engine(self) -> set[str]:
+        """Return what the engine says a container died of; asked once, and at once: it is about to forget it."""
         if not self._counters.gone or self._asked:
             return set()
         self._asked = True
@@ -59,26 +59,26 @@ class Sandbox:
             return set()
 
     async def freeze(self) -> None:
-        """Stop every process of it until `thaw`; SandboxLost if that cannot be done in time."""
+        """Stop all its processes until `thaw`; SandboxLost if that cannot be done in time."""
         try:
             await self._engine.post(f"/containers/{self.container}/pause", timeout_s=_FREEZE_TIMEOUT_S)
         except EngineError as error:
             raise SandboxLost(f"the sandbox could not be frozen: {error}") from None
 
     async def thaw(self) -> None:
-        """Let its processes go on; SandboxLost if they cannot."""
+        """Let its processes continue; SandboxLost if they cannot."""
         try:
             await self._engine.post(f"/containers/{self.container}/unpause", timeout_s=_FREEZE_TIMEOUT_S)
         except EngineError as error:
             raise SandboxLost(f"the sandbox could not be thawed: {error}") from None
 
     async def rename(self, name: str) -> None:
-        """Be called what the sandbox of its new scope is called. Its labels stay: an engine changes none of them."""
+        """Take the name of the sandbox of its new scope. Its labels stay: an engine cannot change them."""
         with contextlib.suppress(EngineError):
             await self._engine.post(f"/containers/{self.container}/rename", {"name": name})
 
     async def close(self) -> None:
-        """End every process of it and leave nothing behind; safe to call twice, and at once."""
+        """End all its processes and leave nothing behind; safe to call twice, and at once."""
         if self._closing is None:
             self.channel.sock.close()
             self._closing = asyncio.create_task(remove(self._engine, self.container))

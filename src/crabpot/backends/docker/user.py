@@ -1,4 +1,4 @@
-"""Who a container runs as: decided from the spec, from who the gateway is and who owns the workspace. Never root."""
+"""Whom a container runs as: decided from the spec, the gateway's user and the owner of the workspace. Never root."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from crabpot.spec.spec import User
 if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
 
-# An engine gives a container so many ids, no more.
+# An engine gives a container this many ids.
 _LAST = 65_535
 NOBODY = User(uid=hardening.NOBODY, gid=hardening.NOBODY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A user, or why there is none; and in either case the reason, for a person."""
+    """A user, or why there is none; either way the reason, for a person."""
 
     user: User | None
     because: str
@@ -37,13 +37,13 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapping:
-    """An engine's own ids: what uid and gid 0 inside stand for outside; None where that is not told (rootless)."""
+    """An engine's id mapping: the host ids of uid and gid 0 inside; None where that is not known (rootless)."""
 
     first_ids: tuple[int, int] | None
 
 
 def choose(spec: SandboxSpec, *, gateway: User, folder: Folder | None, mapping: Mapping | None = None) -> Choice:
-    """Decide. `folder` is the rw workspace, None if private or missing; `mapping` None: ids inside are the same."""
+    """Choose the user. `folder` is the rw workspace, None if private or missing; `mapping` None: ids are the same."""
     if spec.private:
         return _private(spec, gateway, remapped=mapping is not None)
     if folder is None:
@@ -58,12 +58,12 @@ def choose(spec: SandboxSpec, *, gateway: User, folder: Folder | None, mapping: 
             f"the workspace {spec.workspace} belongs to root, and no sandbox runs as root: {_chown(spec, who)}, "
             'or name another owner with user: "uid:gid"'
         )
-    # A file of group root gives no membership in it: that group reads what others must not.
+    # A file of group root gives no membership in it: that group can read what others must not.
     return Choice(user=User(uid=folder.uid, gid=folder.gid or folder.uid), because="the owner of the workspace")
 
 
 def outside(user: User, *, gateway: User, mapping: Mapping | None) -> User:
-    """Say whom on this machine a private folder must belong to, for a user inside; the gateway itself if none can."""
+    """Return who must own a private folder on this machine, for a user inside; the gateway itself if none can."""
     if mapping is None:
         return user
     if gateway.uid == 0 and mapping.first_ids is not None:
@@ -76,10 +76,10 @@ def _shifted(user: User, first_ids: tuple[int, int]) -> User:
 
 
 def _mapped(spec: SandboxSpec, folder: Folder, mapping: Mapping) -> Choice:
-    """Choose who inside is the owner of the workspace outside."""
+    """Choose the user inside who is the owner of the workspace outside."""
     if mapping.first_ids is None:
         return _refused(
-            "this engine is rootless, so that its own user is root inside, and no sandbox runs as root: "
+            "this engine is rootless, so its own user is root inside, and no sandbox runs as root: "
             'write workspace: "none" or "ro", or use the bubblewrap backend'
         )
     first_uid, first_gid = mapping.first_ids

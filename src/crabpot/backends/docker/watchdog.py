@@ -1,7 +1,7 @@
-"""A program that outlives the gateway: it waits for its death, then removes the containers that it left, and ends.
+"""A program that outlives the gateway: it waits for its death, removes the containers that it left, and ends.
 
-Started as `python -I -S watchdog.py SOCKET API OWNER` with the reading end of a pipe as its standard input; only the
-gateway has the other end. Imports nothing of Crabpot, and nothing heavy before there is something to do.
+Started as `python -I -S watchdog.py SOCKET API OWNER` with the read end of a pipe as its standard input; only the
+gateway has the other end. It imports nothing of Crabpot, and nothing heavy before there is something to do.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import signal
 import sys
 
 _LONGEST_S = 300.0
-# An engine that restarts is back before; one that was stopped has ended its containers, or the next gateway finds them.
+# A restarting engine is back sooner; one that was stopped has ended its containers, or the next gateway finds them.
 _AWAY_S = 60.0
 _POLL_S = 0.5
 _NOT_FOUND = 404
-# A creation that was under way when the gateway died may show up after a first look.
+# A creation that was under way when the gateway died may show up after the first look.
 _EMPTY_LOOKS = 4
 
 
 def main(socket_path: str, api: str, owner: str) -> None:
     """Wait, then clean up."""
-    # Detached: not the gateway's child, which would have to reap it, and deaf to what a terminal or a service is sent.
+    # Detached: not the gateway's child, which would have to reap it, and deaf to signals to a terminal or a service.
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -49,7 +49,7 @@ def _await_death(pid: int) -> None:
 
 
 def clean_up(socket_path: str, api: str, owner: str, away_s: float = _AWAY_S) -> None:
-    """Remove until there is nothing left to remove; an engine that restarts meanwhile is waited for."""
+    """Remove until there is nothing left to remove; wait for an engine that restarts meanwhile."""
     import time  # noqa: PLC0415
 
     answered = time.monotonic()
@@ -66,11 +66,11 @@ def clean_up(socket_path: str, api: str, owner: str, away_s: float = _AWAY_S) ->
         except (OSError, ValueError, KeyError, TypeError):
             empty = 0
             if not os.path.isdir(os.path.dirname(socket_path)):
-                return  # It was taken away whole, and will not come back.
+                return  # It was removed altogether, and will not come back.
 
 
 def _end(socket_path: str, path: str, killed: set[str]) -> bool:
-    """Kill a container, and remove it if that was not enough; False if it is not really there."""
+    """Kill a container, and remove it if that was not enough; return False if it does not really exist."""
     if path in killed:
         status, _ = ask(socket_path, "DELETE", f"{path}?force=1&v=1")
     else:
@@ -96,7 +96,7 @@ def _is_ours(names: list[str] | tuple[()]) -> bool:
 
 
 def ask(socket_path: str, method: str, target: str, timeout_s: float = 60.0) -> tuple[int, bytes]:
-    """Make one request, waiting for the answer; OSError if there is none."""
+    """Send one request and wait for the answer; OSError if there is none."""
     import http.client  # noqa: PLC0415
     import socket  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Starting the watchdog: one for each engine that this process has containers on, for as long as the process lives."""
+"""Start the watchdog: one for each engine that this process has containers on, for as long as the process lives."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _START_S = 30.0
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watchdog.py")
 
-# The writing end of each watchdog's pipe, by engine and process: a forked child must start its own. Closed by the end
-# of the process and by nothing else; one serves all gateways of a process, because the process owns their containers.
+# The write end of each watchdog's pipe, by engine and process: a forked child must start its own. Closed only by the
+# end of the process; one serves all gateways of a process, because the process owns their containers.
 _PIPES: dict[tuple[str, int], int] = {}
 
 

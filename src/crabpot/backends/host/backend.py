@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from crabpot.settings import Limits
 
-# One that has not ended by then, with all that it runs, hangs.
+# A runner that has not ended by then, with all that it runs, hangs.
 END_S = 5.0
 
 
@@ -44,10 +44,10 @@ class HostRunner:
         raise SandboxLost("what runs on the host cannot be frozen")
 
     async def thaw(self) -> None:
-        """It was never frozen."""
+        """Do nothing: it was never frozen."""
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """No limit of ours holds on the host."""
+        """Return None: no limit of ours applies on the host."""
         return None
 
 
@@ -62,7 +62,7 @@ def _await_end(process: subprocess.Popen[bytes], end_s: float) -> None:
 async def open_on_host(
     workspace: str, limits: Limits, environ: Mapping[str, str], *, end_s: float = END_S
 ) -> HostRunner:
-    """Start a runner in the agent's workspace, which is made if it is not there."""
+    """Start a runner in the agent's workspace, which is made if it does not exist."""
     try:
         os.makedirs(workspace, exist_ok=True)
     except OSError as error:
@@ -82,7 +82,7 @@ def start_in(  # noqa: PLR0913  where, as what, and within what
 ) -> HostRunner:
     """Start a runner in a folder, whose name may be a descriptor's; `shown` is its path.
 
-    `within` are fields of hello (`writable`, `offline`, `limits`) that confine it, where nobody else does.
+    `within` are fields of hello (`writable`, `offline`, `limits`) that confine it, where nothing else does.
     """
     try:
         channel, process = _start(folder)

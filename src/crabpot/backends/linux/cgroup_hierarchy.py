@@ -1,4 +1,4 @@
-"""Where control groups are made on this machine: unified, through systemd, or the older kind."""
+"""Where control groups are made on this machine: cgroup v2, through systemd, or cgroup v1."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OURS = "crabpot"
-# A unified hierarchy without these is one beside the older kind, and limits nothing.
+# A v2 hierarchy without these lies beside v1, and limits nothing.
 _NEEDED = {"memory", "pids"}
-# Beyond what a limit asks for: freezing on the older kind, and disks where a limit names them.
+# Beyond what a limit needs: freezing on v1, and disks where a limit names them.
 _EXTRA_1 = ("freezer", "blkio")
 _EXTRA_2 = ("io",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """For each controller the folder where groups are made; with a `scope` systemd makes them, under that mount."""
+    """The folder of each controller in which groups are made; with a `scope` systemd makes them, under that mount."""
 
     version: Literal[1, 2]
     folders: Mapping[str, str]
@@ -39,7 +39,7 @@ class Proc:
 
     @classmethod
     def here(cls) -> Proc:
-        """Read it."""
+        """Read both."""
         return cls(
             mountinfo=read("/proc/self/mountinfo"),
             membership=read("/proc/self/cgroup"),
@@ -48,7 +48,7 @@ class Proc:
 
 
 def discover(proc: Proc) -> Hierarchy | None:
-    """Choose the unified hierarchy where it has the controllers and lets us in, else the older one for root."""
+    """Return the v2 hierarchy where it has the controllers and is writable, else v1 for root."""
     mounts = _mounts(proc.mountinfo)
     for mount, kind, _ in mounts:
         if kind == "cgroup2":
@@ -78,16 +78,16 @@ def _unified_root(mount: str) -> Hierarchy | None:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         _enable(folder)
     except OSError:
-        return None  # A container's read-only mount, or a group with processes of its own, which has no children.
+        return None  # A container's read-only mount, or a group with processes, which can have no children.
     return _unified(folder)
 
 
 def _unified_delegated(mount: str, membership: str) -> Hierarchy | None:
-    """Find the nearest group above this process that is ours to divide, and already passes controllers on."""
+    """Return the nearest group above this process that we may divide, and that already passes controllers on."""
     path = next((line[3:] for line in membership.splitlines() if line.startswith("0::/")), "")
     while path not in ("", "/"):
         folder = mount + path
-        # A process moves only between groups whose common ancestor its mover may write.
+        # Moving a process needs write access to the common ancestor of both groups.
         if all(os.access(place, os.W_OK) for place in (folder, f"{folder}/cgroup.procs")):
             found = _unified(folder)
             if found is not None:
@@ -97,7 +97,7 @@ def _unified_delegated(mount: str, membership: str) -> Hierarchy | None:
 
 
 def _scope(mount: str) -> Hierarchy | None:
-    """Ask systemd: a login over ssh lives in a group of root's, out of which its user can move nothing."""
+    """Ask systemd: an ssh login lives in a group of root's, out of which its user can move nothing."""
     available = set(read(f"{mount}/cgroup.controllers").split())
     manager = f"/run/user/{os.geteuid()}/systemd/private"
     command = any(os.access(f"{folder}/systemd-run", os.X_OK) for folder in ("/usr/bin", "/bin"))
@@ -130,7 +130,7 @@ def _mounts(mountinfo: str) -> list[tuple[str, str, set[str]]]:
 
 
 def read(path: str) -> str:
-    """Give a file of the kernel's as text, or nothing where there is none."""
+    """Return a kernel file as text, or "" if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -139,7 +139,7 @@ def read(path: str) -> str:
 
 
 def write(path: str, value: str) -> None:
-    """Write a setting in one piece, as the kernel wants it."""
+    """Write a setting in one piece, as the kernel requires."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, value.encode())

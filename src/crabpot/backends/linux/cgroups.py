@@ -1,4 +1,4 @@
-"""Owns the control group of one sandbox: made with its limits set, joined, read, frozen and removed."""
+"""The control group of one sandbox: made with its limits set, joined, read, frozen and removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crabpot.backends.linux.limits import Setting
 
 _TRIES = 20
-# Below which the groups of one agent's sandboxes lie, where the processor is divided.
+# Below this the groups of one agent's sandboxes lie, where CPU time is divided.
 _AGENT = "agent-"
 
 
@@ -35,9 +35,9 @@ class Group:
     def make(cls, hierarchy: Hierarchy, label: str, settings: Iterable[Setting], *, agent: str = "") -> Group:
         """Make it, with its limits set before anything is in it. OSError leaves nothing behind.
 
-        The processor is divided between agents first: one that opens forty sandboxes gets no more of it than one that
-        opens one, and its weight counts against the other agents. (In the unified hierarchy each step on the way would
-        need controllers of its own; there it is not.)
+        CPU time is divided between agents first: one that opens forty sandboxes gets no more of it than one that opens
+        one, and its weight counts against the other agents. (In cgroup v2 each step on the way would need controllers
+        of its own; there it is not divided.)
         """
         wanted = list(settings)
         used = {"freezer", *(one.controller for one in wanted)}
@@ -61,7 +61,7 @@ class Group:
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, pid: int) -> Group:
-        """Find the group that systemd made, by a process that is in it."""
+        """Return the group that systemd made, by a process that is in it."""
         path = next((line[3:] for line in read(f"/proc/{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
         return cls(hierarchy, dict.fromkeys(hierarchy.folders, f"{hierarchy.scope}{path}"))
 
@@ -72,14 +72,14 @@ class Group:
 
     def join_fds(self) -> list[int]:
         """Open what a process writes itself into; the caller closes them."""
-        # `tasks` moves one thread, which spares the kernel a lock that makes a rare mover wait 10 ms.
+        # `tasks` moves one thread, which saves the kernel a lock that makes a rare mover wait 10 ms.
         name = "tasks" if self._version == 1 else "cgroup.procs"
         return [
             os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC) for folder in dict.fromkeys(self._folders.values())
         ]
 
     def hits(self) -> dict[str, int]:
-        """Count how often a limit was hit: processes killed for memory, and those that could not start."""
+        """Return how often a limit was hit: processes killed for memory, and those that could not start."""
         memory = "memory.oom_control" if self._version == 1 else "memory.events"
         found = {
             "memory": self._count("memory", memory, "oom_kill"),
@@ -95,7 +95,7 @@ class Group:
         return 0
 
     def set_frozen(self, *, frozen: bool) -> bool:
-        """Stop or continue all of it at once; False where this machine's groups cannot."""
+        """Freeze or thaw all of it at once; return False where this machine's groups cannot."""
         folder = self._folders.get("freezer" if self._version == 1 else "memory")
         if folder is None:
             return False
@@ -106,19 +106,19 @@ class Group:
         return True
 
     def is_frozen(self) -> bool:
-        """Tell whether the last process has stopped."""
+        """Return whether the last process has stopped."""
         if self._version == 1:
             return read(f"{self._folders['freezer']}/freezer.state").strip() == "FROZEN"
         return "frozen 1" in read(f"{self._folders['memory']}/cgroup.events").splitlines()
 
     def remove(self) -> bool:
-        """Remove it; False while a process is still in it. A scope's is systemd's to remove."""
+        """Remove it; return False while a process is still in it. systemd removes a scope's."""
         if self._systemds:
             return True
         folders = list(dict.fromkeys(self._folders.values()))
         left = [folder for folder in folders if not _remove(folder)]
         if self._version == 1:
-            # With the last of them go the folders that hold them; each refuses while another is in it.
+            # With the last of them their parent folders go; each refuses while it contains another.
             for folder in folders:
                 above = os.path.dirname(folder)
                 _remove(above)
@@ -150,7 +150,7 @@ def _reap_below(folder: str) -> None:
 
 
 def disk_of(device: int) -> str | None:
-    """Give the major:minor of the whole disk that a file's device is on, or None where none can be limited."""
+    """Return the major:minor of the whole disk of a file's device, or None where none can be limited."""
     folder = whole_disk(device)
     return None if folder is None else read(f"{folder}/dev").strip() or None
 
@@ -160,12 +160,12 @@ def _make(folder: str) -> None:
         try:
             os.mkdir(folder, 0o755)
         except FileNotFoundError:
-            # The last group of another gateway may take the folders above with it at any moment.
+            # The last group of another gateway may take the parent folders with it at any moment.
             with contextlib.suppress(FileNotFoundError):
                 os.makedirs(os.path.dirname(folder), 0o755, exist_ok=True)
         else:
             return
-    raise FileNotFoundError(f"{os.path.dirname(folder)} is removed again and again")
+    raise FileNotFoundError(f"{os.path.dirname(folder)} keeps being removed")
 
 
 def _remove(folder: str) -> bool:

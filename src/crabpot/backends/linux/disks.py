@@ -1,4 +1,4 @@
-"""Which disk a file lies on, as the kernel lists it."""
+"""Which disk a file is on, as the kernel lists it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def whole_disk(device: int) -> str | None:
-    """Give the kernel's folder of the whole disk that a file's device is on, or None where it is on none."""
+    """Return the kernel's folder of the whole disk of a file's device, or None if it is on none."""
     link = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
     if not os.path.exists(link):
         return None

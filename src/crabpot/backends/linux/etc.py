@@ -1,4 +1,4 @@
-"""The small /etc of a sandbox: what is written for it, and what little of the host's is shown in it. Pure."""
+"""The small /etc of a sandbox: what is written for it, and what little of the host's it shows. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 HOSTNAME = "crabpot"
 
-# Certificates that anybody may read, wherever a distribution keeps them. Never the folder above:
-# /etc/ssl/private.
+# World-readable certificates, wherever a distribution keeps them. Never the folder above: /etc/ssl/private.
 AUTHORITIES = (
     "/etc/ssl/certs",
     "/etc/ssl/cert.pem",
@@ -31,19 +30,19 @@ SSH_CONFIG = "/etc/ssh/ssh_config"
 
 
 def ssh_config(interpreter: str, runner: str) -> bytes:
-    """Send every ssh through the sandbox's proxy; its user's own configuration, read first, can still say otherwise."""
+    """Return a configuration that sends ssh through the sandbox's proxy; the user's own can override it."""
     return _lines("Host *", f"    ProxyCommand {interpreter} -I -S {runner}/upcalls/connect.py %h %p")
 
 
 def written(user: User, *, resolves: bool) -> Mapping[str, bytes]:
-    """Give the files that are Crabpot's own, by path inside.
+    """Return the files that are Crabpot's own, by path inside.
 
-    Without `resolves` no name is ever asked of a server.
+    Without `resolves` no name is ever sent to a server.
     """
     hosts = "hosts: files dns" if resolves else "hosts: files"
     return {
         "/etc/passwd": _lines(
-            # First, so that it names the uid even where that is nobody's.
+            # First, so that it names the uid even if that is nobody's.
             f"{hardening.USER}:x:{user.uid}:{user.gid}:{hardening.USER}:{hardening.WORKSPACE}:/bin/sh",
             "root:x:0:0:root:/nonexistent:/usr/sbin/nologin",
             f"nobody:x:{hardening.NOBODY}:{hardening.NOBODY}:nobody:/nonexistent:/usr/sbin/nologin",

@@ -1,4 +1,4 @@
-"""Stopping all processes of a sandbox without a control group: signals, until nothing moves."""
+"""Stop all processes of a sandbox without a control group: by signals, until nothing moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STILL = "TtZX"
 
 
 class Process(NamedTuple):
-    """One of a sandbox, or of a command on the host."""
+    """One process of a sandbox, or of a command on the host."""
 
     pid: int
     parent: int
@@ -22,18 +22,18 @@ class Process(NamedTuple):
 
 
 def stop(first: int) -> set[str]:
-    """Stop the sandbox's first process and all below it; give the states of those that have not stopped yet.
+    """Stop the sandbox's first process and all below it; return the states of those that have not stopped yet.
 
-    What is stopped cannot start anything, so that a few rounds end it; whoever lost its parent is a child of the
-    first. The parent in a vfork waits uninterruptibly ("D") for a child that is stopped now: it does nothing
-    either, and will stop before it does. (What could continue a stopped process without another one that runs, a
-    timer or a message that sends SIGCONT, is refused inside by the list of system calls.)
+    A stopped process cannot start anything, so a few rounds suffice; an orphan is a child of the first process. The
+    parent in a vfork waits uninterruptibly ("D") for a child that is stopped now: it does nothing either, and will
+    stop before it does. (What could continue a stopped process without another one that runs, a timer or a message
+    that sends SIGCONT, is refused inside by the system call filter.)
     """
     seen = _tasks(first)
     moving = {pid: state for (pid, _), (state, _) in seen.items() if state not in _STILL}
     if not moving and _tasks(first) != seen:
-        # Two that wake each other and stop themselves look still whenever they are looked at. Only what has not run
-        # between two looks stood still at one and the same moment.
+        # Two that wake each other and stop themselves look stopped at every look. Only what has not run between two
+        # looks was stopped at one and the same moment.
         moving = {pid: "R" for pid, _ in seen}
     _signal(moving, signal.SIGSTOP)
     return set(moving.values())
@@ -53,7 +53,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _tasks(first: int) -> dict[tuple[int, str], tuple[str, bytes]]:
-    """Give every thread's state, and how often it has run: a process whose first thread has ended goes on unseen."""
+    """Return every thread's state, and how often it has run: a process whose first thread ended goes on unseen."""
     found = {}
     for one in below(first):
         folder = f"/proc/{one.pid}/task"
@@ -73,7 +73,7 @@ def _tasks(first: int) -> dict[tuple[int, str], tuple[str, bytes]]:
 
 
 def below(first: int) -> list[Process]:
-    """List a process and all that came from it, parents first."""
+    """Return a process and all its descendants, parents first."""
     children: dict[int, list[Process]] = defaultdict(list)
     found: list[Process] = []
     for name in os.listdir("/proc"):

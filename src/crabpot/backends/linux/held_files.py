@@ -1,4 +1,4 @@
-"""Host files and folders held open from the check to the mount: what was judged is what the sandbox gets."""
+"""Host files and folders held open from the check to the mount: what was checked is what the sandbox gets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Fds:
             os.close(self._open.pop())
 
     def add(self, fd: int) -> int:
-        """Take one over."""
+        """Take ownership of one."""
         self._open.append(fd)
         return fd
 
@@ -64,7 +64,7 @@ class Fds:
         return self.add(os.open(path, flags | os.O_CLOEXEC))
 
     def pipe(self) -> tuple[int, int]:
-        """Open a pipe: the end to read, the end to write."""
+        """Open a pipe; return its read end and its write end."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         return self.add(reader), self.add(writer)
 
@@ -74,13 +74,13 @@ class Fds:
         os.close(fd)
 
     def release(self, fd: int) -> int:
-        """Give one to somebody who will close it."""
+        """Hand one over to somebody who will close it."""
         self._open.remove(fd)
         return fd
 
 
 def hold_all(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
-    """Open all of the host's that the spec asks for; SandboxUnavailable names what is missing or was swapped."""
+    """Open all host paths that the spec needs; SandboxUnavailable names what is missing or was swapped."""
     found = [_private(spec, user, fds) if spec.private else hold(spec.workspace, hardening.WORKSPACE, "rw", fds)]
     if spec.agent_workspace is not None:
         found.append(hold(spec.agent_workspace, hardening.AGENT_WORKSPACE, "ro", fds))
@@ -97,13 +97,13 @@ def hold(path: str, target: str, access: Access, fds: Fds) -> Held:
     except OSError as error:
         raise SandboxUnavailable(f"{path} cannot be opened: {error.strerror}") from None
     # The path was resolved when the spec was made. A folder swapped for a link since then (CVE-2026-44112)
-    # shows here, and what is swapped later is no longer asked.
+    # shows here, and a later swap has no effect.
     real = os.readlink(f"/proc/self/fd/{fd}")
     if real != path:
         raise SandboxUnavailable(f"{path} now leads to {real}: something in it was replaced by a link")
     found = os.fstat(fd)
     if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
-        # A socket of the host's (docker.sock, D-Bus, X11) gives away whoever listens on it.
+        # A socket of the host (docker.sock, D-Bus, X11) gives away whatever listens on it.
         raise SandboxUnavailable(f"{path} is neither a folder nor a file; sockets and devices are not mounted")
     return Held(
         fd=fd,
@@ -117,7 +117,7 @@ def hold(path: str, target: str, access: Access, fds: Fds) -> Held:
 
 
 def owner_of(path: str) -> tuple[int, int] | None:
-    """Give the uid and gid of a folder, or None if there is none."""
+    """Return the uid and gid of a folder, or None if there is none."""
     try:
         found = os.stat(path)
     except OSError:
@@ -126,14 +126,14 @@ def owner_of(path: str) -> tuple[int, int] | None:
 
 
 def _private(spec: SandboxSpec, user: User, fds: Fds) -> Held:
-    """Make Crabpot's own folder for this sandbox, or take the one that an earlier one of this name left."""
+    """Make Crabpot's own folder for this sandbox, or take the one that an earlier sandbox of this name left."""
     make_own(os.path.dirname(spec.workspace), 0o711 if os.geteuid() == 0 else _PRIVATE)
     with contextlib.suppress(FileExistsError):
         os.mkdir(spec.workspace, _PRIVATE)
     fd = fds.open(spec.workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     found = os.fstat(fd)
     if os.geteuid() == 0 and (found.st_uid, found.st_gid) != (user.uid, user.gid):
-        _hand_over(fd, user)
+        _change_owner(fd, user)
     elif found.st_uid != user.uid:
         raise SandboxUnavailable(f"{spec.workspace} belongs to user {found.st_uid}, not to {user.uid}: remove it")
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
@@ -148,8 +148,8 @@ def _private(spec: SandboxSpec, user: User, fds: Fds) -> Held:
     )
 
 
-def _hand_over(fd: int, user: User) -> None:
-    """Give a private folder to its sandbox's user.
+def _change_owner(fd: int, user: User) -> None:
+    """Change the owner of a private folder to its sandbox's user.
 
     By descriptor and without links: the agent wrote what is in it.
     """

@@ -1,6 +1,6 @@
-"""A spec's limits in the words of control groups and of systemd.
+"""A spec's limits in the terms of control groups and of systemd.
 
-Pure: which file says what; nothing is written here.
+Pure: which file gets which value; nothing is written here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTROLLERS = ("memory", "pids", "cpu")
 class Setting(NamedTuple):
     """One file of one controller.
 
-    An optional one is missing on some kernels; a clause says what that means.
+    Some kernels lack an optional one; a clause says what that means.
     """
 
     controller: str
@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 
 
 def version_1(limits: Limits, disk: str | None) -> Iterator[Setting]:
-    """Give the settings of the older control groups; `disk` is the major:minor that io limits are about."""
+    """Yield the settings of cgroup v1; `disk` is the major:minor that I/O limits apply to."""
     yield Setting("memory", "memory.limit_in_bytes", str(limits.memory))
     # Memory and swap together: no swap beyond the limit. The order matters, memsw may not be below memory.
     yield Setting("memory", "memory.memsw.limit_in_bytes", str(limits.memory), optional=True)
@@ -52,7 +52,7 @@ def version_1(limits: Limits, disk: str | None) -> Iterator[Setting]:
 
 
 def version_2(limits: Limits, disk: str | None) -> Iterator[Setting]:
-    """Give the settings of the unified hierarchy."""
+    """Yield the settings of cgroup v2."""
     yield Setting("memory", "memory.max", str(limits.memory))
     yield Setting("memory", "memory.swap.max", "0", optional=True)
     if limits.memory_reservation is not None:
@@ -67,7 +67,7 @@ def version_2(limits: Limits, disk: str | None) -> Iterator[Setting]:
 
 
 def scope(limits: Limits, unit: str) -> list[str]:
-    """Give the command that starts what follows in a scope of the user's own systemd, under these limits."""
+    """Return the command that starts what follows in a scope of the user's own systemd, under these limits."""
     properties = [
         f"MemoryMax={int(limits.memory)}",
         "MemorySwapMax=0",
@@ -83,17 +83,17 @@ def scope(limits: Limits, unit: str) -> list[str]:
 
 
 def quota_us(limits: Limits) -> int:
-    """Give how long all processes together may run in each period."""
+    """Return how long all processes together may run in each period."""
     return max(int(limits.cpus * PERIOD_US), _SMALLEST_QUOTA_US)
 
 
 def weight(shares: int) -> int:
-    """Turn the older 2 to 262144 into the newer 1 to 10000, as container engines do."""
+    """Convert v1 shares, 2 to 262144, to v2 weights, 1 to 10000, as container engines do."""
     return 1 + (min(max(shares, 2), 262_144) - 2) * 9_999 // 262_142
 
 
 def amount(size: int) -> str:
-    """Write a number of bytes for a person."""
+    """Format a number of bytes for a person."""
     for unit, factor in _UNITS:
         if size >= factor:
             return f"{size / factor:.4g} {unit}"

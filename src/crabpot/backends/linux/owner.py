@@ -1,4 +1,4 @@
-"""Labels that say which process made a thing, so that what a killed gateway left behind is known as such."""
+"""Labels that say which process made a thing, so that what a killed gateway left behind is recognised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LABEL = re.compile(r"crabpot-([0-9]{1,10})-([0-9]{1,20})-.*", re.ASCII | re.DOT
 
 
 def label(suffix: str) -> str:
-    """Name a thing of this process. Its start time tells it from a later process of the same number."""
+    """Return a label of this process. Its start time tells it from a later process with the same pid."""
     return f"crabpot-{os.getpid()}-{_since(os.getpid())}-{suffix}"
 
 
@@ -20,21 +20,21 @@ def _since(own: int) -> int | None:
 
 
 def is_label(name: str) -> bool:
-    """Tell whether this is such a name."""
+    """Return whether this is such a label."""
     return _LABEL.fullmatch(name) is not None
 
 
 def is_alive(name: str) -> bool:
-    """Tell whether the process that made it still runs; what is no label is nobody's, and left alone."""
+    """Return whether the process that made it still runs; what is not a label counts as alive, and is left alone."""
     match = _LABEL.fullmatch(name)
     return match is None or started(int(match[1])) == int(match[2])
 
 
 def started(pid: int) -> int | None:
-    """Give a process's start time, in ticks since boot, or None if it is gone."""
+    """Return a process's start time, in ticks since boot, or None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may hold anything, parentheses included.
+            # The name in parentheses may contain anything, parentheses included.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -42,7 +42,7 @@ def started(pid: int) -> int | None:
 
 
 def parent(pid: int) -> int | None:
-    """Give a process's parent, or None if it is gone."""
+    """Return a process's parent, or None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])

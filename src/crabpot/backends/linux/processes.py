@@ -1,4 +1,4 @@
-"""Starting a program as the right user with exactly the right descriptors, and waiting for it without threads."""
+"""Start a program as the right user with exactly the right descriptors, and wait for it without threads."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def start(  # noqa: PLR0913  what a process starts with is a list
 ) -> subprocess.Popen[bytes]:
     """Start it in a session of its own, output and errors going to one descriptor.
 
-    As `user`, if one is given, by way of `dropper`. It is started by the calling thread, which is the event
-    loop's: bwrap's `--die-with-parent` follows the thread, and one from a pool would take the sandbox with it when
-    it retires.
+    As `user`, if one is given, by way of `dropper`. The calling thread, the event loop's, starts it: bwrap's
+    `--die-with-parent` follows the thread, and one from a pool would take the sandbox with it when it
+    retires.
     """
     held = [program.fd, *fds]
     variables = dict(env or {})
@@ -71,24 +71,24 @@ def start(  # noqa: PLR0913  what a process starts with is a list
 
 
 def _dropping(dropper: str, user: User) -> list[str]:
-    # No group of root's may survive the drop: membership in disk or docker is the whole host.
+    # No group of root's may survive the drop: membership in disk or docker gives the whole host.
     if dropper.endswith("/chroot"):
         return [dropper, f"--userspec=+{user.uid}:+{user.gid}", "--groups=", "/"]
     return [dropper, f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--"]
 
 
 def droppers() -> Iterator[str]:
-    """Find the programs that become a user and then another program, the faster one first."""
+    """Yield the programs that become a user and then another program, the faster one first."""
     for name in ("chroot", "setpriv") if _may_chroot() else ("setpriv",):
         for folder in TRUSTED_PATH.split(":"):
             path = f"{folder}/{name}"
-            # One program with many names (busybox, uutils) may have another idea of the same words.
+            # One program with many names (busybox, uutils) may read the same arguments differently.
             if os.access(path, os.X_OK) and os.path.basename(os.path.realpath(path)) == name:
                 yield path
 
 
 def _may_chroot() -> bool:
-    """Tell whether root may do even this, which changes nothing: in a container that dropped it, it may not."""
+    """Return whether root may do even this, which changes nothing: in a container that dropped it, it may not."""
     try:
         os.chroot("/")
     except OSError:
@@ -98,9 +98,9 @@ def _may_chroot() -> bool:
 
 @cache
 def dropper() -> str | None:
-    """Choose one of them.
+    """Return one of them.
 
-    Without it Python has to fork to do that, and the copy of a gateway's memory takes longer than all else here.
+    Without it Python has to fork, and the copy of a gateway's memory takes longer than all else here.
     """
     return next(droppers(), None)
 
@@ -141,7 +141,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     At once, without awaiting: a cancelled caller must not leave a zombie.
     """
     if process.poll() is None:
-        # What a bwrap has started waits for its word in vain if bwrap dies before giving it: it would never end.
+        # If bwrap dies before it has told its child to continue, that child waits for ever.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.kill()
@@ -161,7 +161,7 @@ async def ended(process: subprocess.Popen[bytes]) -> None:
 
 
 async def readable(fd: int) -> None:
-    """Wait until there is something to read, or the end of it."""
+    """Wait until there is something to read, or end of file."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     loop.add_reader(fd, _wake, future)
@@ -177,6 +177,6 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 def send_signal(pidfd: int, number: signal.Signals) -> None:
-    """Signal the one process that a pidfd stands for; that it is gone is no error."""
+    """Signal the one process that a pidfd stands for; a process that is gone is no error."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, number)

@@ -20,7 +20,7 @@ _MAPS = ("uid_map", "gid_map")
 
 
 def look(pid: int | None) -> dict[str, str]:
-    """Read it; nothing where there is no such process. The same sandbox looks the same at every opening."""
+    """Return it; empty if there is no such process. The same sandbox looks the same at every opening."""
     if pid is None:
         return {}
     try:
@@ -32,7 +32,7 @@ def look(pid: int | None) -> dict[str, str]:
     own = _own_namespaces()
     for name in NAMESPACES:
         link = _link(f"/proc/{pid}/ns/{name}")
-        # Its number is another one each time; what counts is whether it is the gateway's.
+        # Its number differs each time; what counts is whether it is the gateway's.
         found[f"{name} namespace"] = link if not link.endswith("]") else "shared" if link == own[name] else "its own"
     for name in _MAPS:
         found[name] = _text(f"/proc/{pid}/{name}")
@@ -40,7 +40,7 @@ def look(pid: int | None) -> dict[str, str]:
 
 
 def digest(seen: Mapping[str, str]) -> str | None:
-    """Give one word for all of it, or None where nothing was seen."""
+    """Return one digest of all of it, or None if nothing was seen."""
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest() if seen else None
 
 

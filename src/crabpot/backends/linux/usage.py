@@ -1,4 +1,4 @@
-"""What a sandbox uses now: memory, processes and processor time of the tree below its first process, from /proc."""
+"""What a sandbox uses now: memory, processes and CPU time of the tree below its first process, from /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Fields of /proc/PID/stat behind the name, which may itself hold spaces and brackets.
+# Fields of /proc/PID/stat after the name, which may itself contain spaces and brackets.
 _UTIME, _STIME = 11, 12
 # More than any limit lets a sandbox have; a tree that grows while it is walked must end.
 _MOST = 4096
@@ -23,7 +23,7 @@ class Usage:
 
 
 def of(pid: int) -> Usage:
-    """Read it; a sandbox that has just ended uses nothing."""
+    """Return it; a sandbox that has just ended uses nothing."""
     memory, ticks, waiting, seen = 0, 0, [pid], 0
     while waiting and seen < _MOST:
         one = waiting.pop()
@@ -35,7 +35,7 @@ def of(pid: int) -> Usage:
             for thread in os.listdir(f"/proc/{one}/task"):
                 waiting += map(int, _read(f"/proc/{one}/task/{thread}/children").split())
         except (OSError, IndexError, ValueError):
-            continue  # It ended while it was looked at.
+            continue  # It ended meanwhile.
         seen += 1
     return Usage(memory_bytes=memory, processes=seen, cpu_s=ticks / _TICKS)
 

@@ -1,1 +1,1 @@
-"""A runner that somebody else started, and confines, and that listens on a Unix socket."""
+"""A runner on a Unix socket that somebody else started, and confines."""

@@ -1,4 +1,4 @@
-"""Connect to a runner that listens already; ending it means leaving it, and it ends what was asked of it here."""
+"""Connect to a runner that already listens; closing means disconnecting, and the runner ends what was started here."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Who listens, by the kernel's word; no pid where it is in another pid namespace."""
+    """Who listens, according to the kernel; no pid if it is in another pid namespace."""
 
     pid: int | None
     uid: int
     gid: int
 
 
-class Elsewhere:
-    """A connection to a runner that is somebody else's."""
+class Connection:
+    """A connection to a runner that belongs to somebody else."""
 
     def __init__(self, sock: socket.socket, hello: Mapping[str, Any], pid: int | None) -> None:
         self.channel = Channel(sock=sock)
@@ -49,18 +49,18 @@ class Elsewhere:
         self.pid = pid
 
     async def close(self) -> None:
-        """Leave: the runner ends the calls and background processes of this connection by itself."""
+        """Disconnect: the runner ends the calls and background processes of this connection by itself."""
         self.channel.sock.close()
 
     async def freeze(self) -> None:
-        """Refuse: others may be served by it."""
+        """Refuse: it may serve others."""
         raise SandboxLost("a runner on a socket cannot be frozen: it was started by somebody else, who may share it")
 
     async def thaw(self) -> None:
-        """It was never frozen."""
+        """Do nothing: it was never frozen."""
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Say nothing: its limits are known to who set them."""
+        """Return None: only who set its limits knows them."""
         return None
 
 
@@ -84,7 +84,7 @@ class Socket:
         except TimeoutError:
             return clauses.unavailable(f"whatever listens at {spec.socket} did not answer hello: is it a runner?")
         except (OSError, FrameError, EOFError) as error:
-            return clauses.unavailable(f"whatever listens at {spec.socket} is no runner of this version: {error}")
+            return clauses.unavailable(f"whatever listens at {spec.socket} is not a runner of this version: {error}")
         finally:
             sock.close()
         found = Findings(
@@ -97,10 +97,10 @@ class Socket:
         )
         return clauses.clauses(spec, found)
 
-    async def open(self, spec: SandboxSpec) -> Elsewhere:
+    async def open(self, spec: SandboxSpec) -> Connection:
         """Connect; the greeting follows on the wire, as with every backend."""
         sock, peer = await self._connect(spec)
-        return Elsewhere(sock, _hello(spec), peer.pid)
+        return Connection(sock, _hello(spec), peer.pid)
 
     async def _connect(self, spec: SandboxSpec) -> tuple[socket.socket, Peer]:
         path = binds.expand(spec.socket or "", self._home)
@@ -129,7 +129,7 @@ def _check_kind(path: str) -> None:
 
 
 async def _connect(sock: socket.socket, path: str) -> None:
-    """Connect as soon as its queue has room; there is nothing that would tell when."""
+    """Connect as soon as its queue has room; no event tells when."""
     while True:
         try:
             sock.connect(path)
@@ -148,13 +148,13 @@ def _why_not(path: str, error: OSError) -> str:
 
 
 def _hello(spec: SandboxSpec) -> dict[str, Any]:
-    """Greet as everywhere; a runner of its own keeps to the workspace, roots and limits that it was started with."""
+    """Return the usual greeting; such a runner keeps the workspace, roots and limits that it was started with."""
     limits = {"output": spec.limits.output, "open_files": None, "file_size": None, "processes": None}
     return {**greeting(spec), "limits": limits, "contained": False, "shims": []}
 
 
 async def _greet(sock: socket.socket, hello: Mapping[str, Any]) -> dict[str, Any]:
-    """Say hello and read one frame, which is hostile."""
+    """Send hello and read one frame, which is hostile."""
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(sock, encode(dict(hello)))
     reader = FrameReader()
@@ -169,7 +169,7 @@ async def _greet(sock: socket.socket, hello: Mapping[str, Any]) -> dict[str, Any
 
 
 def _words(value: object) -> tuple[str, ...]:
-    """Read what a runner says of itself, as far as it can be shown."""
+    """Return what a runner says of itself, as far as it can be shown."""
     if not isinstance(value, list):
         return ()
     return tuple(word for word in value[:64] if isinstance(word, str) and word.isprintable() and len(word) <= 4096)  # noqa: PLR2004  a path

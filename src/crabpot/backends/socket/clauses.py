@@ -1,4 +1,4 @@
-"""What can be known of each promise when somebody else started the runner: little, and that little is said. Pure."""
+"""What can be known of each clause when somebody else started the runner: little, and that is reported. Pure."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Findings:
 
 
 def unavailable(why: str) -> tuple[Clause, ...]:
-    """Give the one clause that counts where there is no runner."""
+    """Return the one clause that matters if there is no runner."""
     return (Clause(name="sandbox", state="refused", how=why),)
 
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
-    """Give the table that explain, doctor and the audit log show."""
+    """Return the table that explain, doctor and the audit log show."""
     return tuple(Clause(name=name, state=state, how=how) for name, state, how in _all(spec, found))
 
 
@@ -51,10 +51,10 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield _namespaces(found)
     yield _network(spec, found)
     yield from _walls(found)
-    yield "filesystem", "degraded", "file tools and listed commands end at the roots; the rest is " + _UNKNOWN
+    yield "filesystem", "degraded", "file tools and listed commands stay within the roots; the rest is " + _UNKNOWN
     yield _binds(spec)
     if spec.host_commands:
-        yield "hostCommands", "refused", "a runner that was started elsewhere has no shims: take hostCommands out"
+        yield "hostCommands", "refused", "a runner that was started elsewhere has no shims: remove hostCommands"
     yield from _environment(spec, found)
     for name in ("memory", "cpus", "pids", "openFiles", "fileSize", "tmp", "disk"):
         yield f"limits.{name}", "degraded", _UNKNOWN
@@ -63,16 +63,16 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
 
 def _commands(found: Findings) -> Row:
     if "sh" in found.commands:
-        return "commands", "degraded", "sh is in the runner's list, so that exec runs anything"
-    listed = ", ".join(found.commands) or "none that it names"
+        return "commands", "degraded", "sh is in the runner's list, so exec runs anything"
+    listed = ", ".join(found.commands) or "it names none"
     return "commands", "enforced", f"exec runs one simple command of the runner's list: {listed}"
 
 
 def _user(spec: SandboxSpec, found: Findings) -> Row:
-    who = f"{found.uid}:{found.gid}, by the kernel's word"
+    who = f"{found.uid}:{found.gid}, according to the kernel"
     if spec.user is not None and (spec.user.uid, spec.user.gid) != (found.uid, found.gid):
         wanted = f"{spec.user.uid}:{spec.user.gid}"
-        return "user", "refused", f"the runner is {who}, not {wanted}: start it as that user, or take `user` out"
+        return "user", "refused", f"the runner is {who}, not {wanted}: start it as that user, or remove `user`"
     if found.uid == 0:
         return "user", "degraded", "the runner is root: start it as the owner of its roots"
     return "user", "enforced", who
@@ -113,13 +113,13 @@ def _walls(found: Findings) -> Iterator[Row]:
     bound = seen.get("NoNewPrivs") == "1"
     yield "no-new-privileges", "enforced" if bound else "degraded", f"set ({outside})" if bound else "not set"
     filtered = seen.get("Seccomp") == _FILTERED
-    what = f"a filter is loaded ({outside}); whose, is not known" if filtered else "no filter is loaded"
+    what = f"a filter is loaded ({outside}); whose is not known" if filtered else "no filter is loaded"
     yield "seccomp", "degraded", what
 
 
 def _binds(spec: SandboxSpec) -> Row:
     if spec.mounts:
-        how = "a runner that was started elsewhere sees what it was given: mount it there, and take binds out"
+        how = "a runner that was started elsewhere sees what it was given: mount it there, and remove binds"
         return "binds", "refused", how
     return "binds", "enforced", "none"
 

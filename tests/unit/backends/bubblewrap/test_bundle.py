@@ -49,7 +49,7 @@ def test_whatever_the_umask_the_sandboxes_user_reads_it_and_nobody_writes_it(tmp
         assert all(Path(folder, name).stat().st_mode & 0o777 == 0o644 for name in files)
 
 
-def test_two_gateways_at_once_make_the_same_kit(tmp_path: Path) -> None:
+def test_two_gateways_at_once_make_the_same_bundle(tmp_path: Path) -> None:
     async def both() -> list[bundle.Bundle]:
         return await asyncio.gather(*(bundle.prepare(str(tmp_path)) for _ in range(2)))
 
@@ -59,7 +59,7 @@ def test_two_gateways_at_once_make_the_same_kit(tmp_path: Path) -> None:
 
 
 def test_a_kit_that_nobody_used_for_a_month_is_removed_when_a_new_one_is_made(tmp_path: Path) -> None:
-    old, recent = tmp_path / "kit-old", tmp_path / "kit-recent"
+    old, recent = tmp_path / "bundle-old", tmp_path / "bundle-recent"
     for folder, age_s in ((old, 40 * 86_400), (recent, 10 * 86_400)):
         folder.mkdir(parents=True)
         os.utime(folder, (time.time() - age_s,) * 2)

@@ -105,7 +105,7 @@ def test_without_control_groups_it_is_said_how_a_limit_shows_that_nothing_counts
     told = {one.name: one.how for one in clauses(make_spec("/state"), replace(GOOD, hierarchy=None))}
     assert "for each process" in told["limits.memory"]
     for limit, code in (("limits.memory", "memory_limit"), ("limits.pids", "process_limit")):
-        assert f"fails in its own words, without `{code}`" in told[limit]
+        assert f"reports its own error, without `{code}`" in told[limit]
 
 
 def test_swap_that_is_not_counted_degrades_memory() -> None:

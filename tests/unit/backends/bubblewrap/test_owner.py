@@ -26,7 +26,7 @@ def test_a_later_process_of_the_same_number_is_not_the_owner() -> None:
 
 
 def test_what_is_no_label_is_nobodys_and_left_alone() -> None:
-    for name in ("kit-1", "probe.json", "crabpot-x-1-y", "crabpot-1", "../crabpot-1-1-x"):
+    for name in ("bundle-1", "probe.json", "crabpot-x-1-y", "crabpot-1", "../crabpot-1-1-x"):
         assert not owner.is_label(name)
         assert owner.is_alive(name)
 

@@ -87,9 +87,9 @@ def test_a_program_that_became_setuid_since_is_not_used(tmp_path: Path) -> None:
 
 
 def test_the_key_names_the_boot_the_user_and_every_program() -> None:
-    key = probe_cache.key("/state/kit-1")
+    key = probe_cache.key("/state/bundle-1")
     assert os.uname().release in key
     assert str(os.geteuid()) in key
-    assert "/state/kit-1" in key
+    assert "/state/bundle-1" in key
     for candidate in candidates.candidates():
         assert any(part.startswith(f"{candidate.path}:") for part in key)

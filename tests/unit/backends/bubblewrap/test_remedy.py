@@ -45,4 +45,4 @@ def test_a_folder_that_cannot_be_reached_is_said_to_be_one() -> None:
 
 def test_anything_else_is_passed_on_as_it_was_said() -> None:
     assert remedy.explain("warning\nbwrap: execvp /x: No such file\n", {}, "/b") == "bwrap: execvp /x: No such file"
-    assert remedy.explain("", {}, "/b") == "it said nothing"
+    assert remedy.explain("", {}, "/b") == "it printed nothing"

@@ -28,7 +28,7 @@ LAYOUT = Layout(
     masked_folders=("/proc/acpi",),
     fixed=("/proc/sys", "/proc/sysrq-trigger"),
 )
-RUNNER = Held(fd=21, path="/state/kit/runner", target=render.RUNNER, access="ro", device=1, inode=2)
+RUNNER = Held(fd=21, path="/state/bundle/runner", target=render.RUNNER, access="ro", device=1, inode=2)
 WORKSPACE = Held(fd=20, path="/state/ws", target="/workspace", access="rw", device=1, inode=3)
 AGENT = Held(fd=22, path="/home/a/agent", target="/agent", access="ro", device=1, inode=4)
 DATA = Held(fd=23, path="/srv/data", target="/mnt/data", access="rw", device=1, inode=5)
