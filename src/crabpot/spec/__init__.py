@@ -1,4 +1,4 @@
-"""What a sandbox is: mounts, network, limits and system calls, as frozen data that no backend has touched.
+"""What a sandbox is: mounts, network, limits and system calls, as frozen data independent of any backend.
 
 May import: settings, model and below.
 Must never enter: processes, sockets, and anything that only one backend needs.

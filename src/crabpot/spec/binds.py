@@ -33,7 +33,7 @@ _SOCKET_NAMES = frozenset(
     }
 )
 
-# Folders and files of a home that hold keys, tokens, or programs that the person's own shell would run.
+# Folders and files of a home that contain keys, tokens, or programs that the person's own shell would run.
 _CREDENTIALS = (
     ".ssh .aws .azure .gnupg .docker .kube .netrc .npmrc .pypirc .config .git-credentials .gitconfig .pgpass "
     ".my.cnf .vault-token .terraform.d .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml "
@@ -43,10 +43,10 @@ _CREDENTIALS = (
     ".bash_history .zsh_history"
 ).split()
 
-# Of these, what holds programs and no secret: read-only it gives nothing away.
+# Of these, what contains programs and no secret: read-only it gives nothing away.
 _PROGRAMS = (".local/bin",)
 
-# What only root can read, and so only a gateway that is root could show.
+# What only root can read, and so only a root gateway could show.
 _SECRETS_OF_ROOT = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/krb5.keytab"),
     *("/etc/wireguard", "/etc/NetworkManager/system-connections", "/etc/kubernetes", "/etc/rancher", "/etc/docker"),
@@ -59,7 +59,7 @@ _AGENT_HOME = ".openclaw"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the machine says of itself: the home, and where Crabpot keeps its own files."""
+    """What the machine says of itself: the homes, and where Crabpot keeps its own files."""
 
     home: str
     state: str
@@ -71,20 +71,20 @@ class Surroundings:
     code: tuple[str, ...] = ()
 
     def homes(self) -> tuple[str, ...]:
-        """Give the homes as written and as they resolve."""
+        """Return the homes as written and as they resolve."""
         return tuple(dict.fromkeys(form for home in self._homes() for form in (home, os.path.realpath(home))))
 
     def _homes(self) -> tuple[str, ...]:
         return (self.home, *self.other_homes)
 
     def protected(self) -> Iterator[tuple[str, str]]:
-        """List what no bind may equal, lie under or contain, each as written and as it resolves."""
+        """Yield what no bind may equal, lie under or contain, each as written and as it resolves."""
         for tree, what in self._trees():
             for form in dict.fromkeys((tree, os.path.realpath(tree))):
                 yield form, what
 
     def secrets(self) -> Iterator[str]:
-        """List what no command of an agent's sees unless it is named: places of credentials, and Crabpot's own."""
+        """Yield what no command of an agent sees unless it is named: places of credentials, and Crabpot's own."""
         for home in self._homes():
             yield from (f"{home}/{name}" for name in _CREDENTIALS if name not in _PROGRAMS)
         yield from _SECRETS_OF_ROOT
@@ -116,7 +116,7 @@ def parse(text: str) -> tuple[str, str, Access]:
     if access not in ("ro", "rw"):
         raise BindRefused(f'"{text}": the mode is ro or rw, not "{access}"')
     if "\0" in text:
-        raise BindRefused("a path cannot hold a NUL character")
+        raise BindRefused("a path cannot contain a NUL character")
     return source, target, "rw" if access == "rw" else "ro"
 
 
@@ -133,12 +133,12 @@ def mount(text: str, around: Surroundings) -> Mount:
 
 
 def expand(path: str, home: str) -> str:
-    """Expand a leading `~`; of the one home that matters, the gateway's."""
+    """Expand a leading `~`, for the one home that matters, the gateway's."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def check_target(target: str) -> str:
-    """Normalise where a bind lands inside, and refuse what the sandbox stands on."""
+    """Normalise where a bind is mounted inside, and refuse what the sandbox relies on."""
     if not target.startswith("/"):
         raise BindRefused(f'"{target}" must be an absolute path inside the sandbox')
     landing = normal(target)
@@ -153,19 +153,19 @@ def check_target(target: str) -> str:
 
 
 def refuse_source(source: str, around: Surroundings) -> str | None:
-    """Say why a host path must not be bound, or None. Both what is written and what it resolves to are judged."""
+    """Return why a host path must not be bound, or None. Both the written and the resolved path are judged."""
     return _refuse(source, around, list(around.protected()))
 
 
 def refuse_workspace(source: str, around: Surroundings) -> str | None:
-    """The same for an agent's workspace, which may lie under root's home when that is the gateway's own."""
+    """Return the same for an agent's workspace, which may lie under root's home if that is the gateway's own."""
     exempt = (around.home, os.path.realpath(around.home))
     trees = [(tree, what) for tree, what in around.protected() if tree not in exempt or what != _SYSTEM_FOLDER]
     return _refuse(source, around, trees)
 
 
 def refuse_volume(source: str, around: Surroundings) -> str | None:
-    """The same for a whole agent's own container, which is given single folders of that agent's home."""
+    """Return the same for a whole agent's own container, which may have single folders of that agent's home."""
     homes = [f"{home}/{_AGENT_HOME}" for home in around.homes()]
     exempt = {form for home in homes for form in (home, os.path.realpath(home))}
     inside = [any(is_under(path, tree) for tree in exempt) for path in (normal(source), os.path.realpath(source))]
@@ -173,7 +173,7 @@ def refuse_volume(source: str, around: Surroundings) -> str | None:
 
 
 def refuse_writing(source: str, around: Surroundings) -> str | None:
-    """Say why an agent must not write a host path that it may otherwise have, or None."""
+    """Return why an agent must not write a host path that it may otherwise have, or None."""
     for path in dict.fromkeys((normal(source), os.path.realpath(source))):
         for tree in around.code:
             if path == tree or is_under(path, tree) or is_under(tree, path):
@@ -185,8 +185,8 @@ def _refuse(source: str, around: Surroundings, trees: list[tuple[str, str]]) -> 
     try:
         resolved = os.path.realpath(source)
     except OSError as error:
-        # A link that may not be read, such as /proc/1/root, leads nobody knows where.
-        return f'"{source}" is refused: where it leads cannot be told ({error.strerror})'
+        # A link that may not be read, such as /proc/1/root, could lead anywhere.
+        return f'"{source}" is refused: where it leads is unknown ({error.strerror})'
     for path in dict.fromkeys((normal(source), resolved)):
         reason = _reason(path, trees, around.homes())
         if reason:
@@ -199,11 +199,11 @@ def _reason(path: str, trees: list[tuple[str, str]], homes: tuple[str, ...]) -> 
     if path == "/":
         return "it is the whole host"
     if path in _SHARED_BY_ALL:
-        return "programs of the host keep their sockets and files there; bind one folder of it"
+        return "host programs keep their sockets and files there; bind one folder of it"
     if os.path.basename(path) in _SOCKET_NAMES:
-        return "it is a container runtime's socket, which gives the whole host"
+        return "it is a container runtime's socket, which gives away the whole host"
     if held := next((name for name in sorted(_SOCKET_NAMES) if os.path.lexists(os.path.join(path, name))), None):
-        return f"it contains {held}, a container runtime's socket, which gives the whole host"
+        return f"it contains {held}, a container runtime's socket, which gives away the whole host"
     for tree, what in trees:
         if path == tree:
             return f"it is {what}"
@@ -217,11 +217,11 @@ def _reason(path: str, trees: list[tuple[str, str]], homes: tuple[str, ...]) -> 
 
 
 def normal(path: str) -> str:
-    """Take `.`, `..` and doubled slashes out of an absolute path, by the letter."""
+    """Return an absolute path without `.`, `..` and doubled slashes, as text."""
     # normpath keeps a leading double slash, which POSIX leaves open and Linux reads as one.
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def is_under(path: str, tree: str) -> bool:
-    """Tell whether a path lies strictly below a folder, by the letter."""
+    """Return whether a path lies strictly below a folder, as text."""
     return path.startswith(tree.rstrip("/") + "/")

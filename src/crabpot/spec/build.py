@@ -27,7 +27,7 @@ _MIB = 1024**2
 
 
 def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> SandboxSpec:
-    """Describe the sandbox. The settings have passed `problems`; a link that changed since is refused here again."""
+    """Return the spec. The settings have passed `problems`; a link that changed since is refused here again."""
     sandbox = agent.sandbox
     name = sandbox_name(scope_key)
     own = binds.expand(agent.workspace, around.home)
@@ -59,7 +59,7 @@ def _workspace_refusal(agent: AgentSettings, workspace: str, around: Surrounding
 
 
 def shown(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str, bool]]:
-    """List the host folders that an agent's sandboxes see, as (merged path, folder, whether they may write it)."""
+    """Yield the host folders that an agent's sandboxes see, as (merged path, folder, whether they may write it)."""
     sandbox = agent.sandbox
     if sandbox.mode == "off":
         return
@@ -72,7 +72,7 @@ def shown(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str
 
 
 def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Surroundings) -> Iterator[tuple[str, str]]:
-    """List what could be swapped for a link to anywhere: what lies inside a folder that some sandbox may write."""
+    """Yield what could be swapped for a link to anywhere: what lies inside a folder that some sandbox may write."""
     written = [folder for one in agents for _, folder, writes in shown(one, around) if writes]
     forms = dict.fromkeys(form for folder in written for form in (folder, os.path.realpath(folder)))
     files = [rule.value_from.file for rule in agent.sandbox.network.inject]
@@ -90,17 +90,17 @@ def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Sur
 
 
 def mounts(sandbox: Sandbox, around: Surroundings) -> tuple[Mount, ...]:
-    """Resolve every bind; two at one place are refused, since the later would hide the earlier."""
+    """Return every bind, resolved; two at one target are refused, since the later would hide the earlier."""
     made: dict[str, Mount] = {}
     for text in sandbox.binds:
         one = binds.mount(text, around)
         if made.setdefault(one.target, one) != one:
-            raise binds.BindRefused(f'"{text}": another bind already lands at {one.target}')
+            raise binds.BindRefused(f'"{text}": another bind is already mounted at {one.target}')
     return tuple(made.values())
 
 
 def environment(sandbox: Sandbox) -> dict[str, str]:
-    """Give exactly what a program inside finds, but for TERM on a terminal."""
+    """Return exactly what a program inside finds, except for TERM on a terminal."""
     base = {
         "PATH": hardening.PATH,
         "HOME": hardening.WORKSPACE,
@@ -108,12 +108,12 @@ def environment(sandbox: Sandbox) -> dict[str, str]:
         "LANG": hardening.LANG,
     }
     made = base | dict(sandbox.env)
-    # First, whatever else the path names: a command of the host is listed to be the one that is found.
+    # First, whatever else PATH names: a listed host command must be the one that is found.
     return made | {"PATH": f"{hardening.SHIMS}:{made['PATH']}"} if sandbox.host_commands else made
 
 
 def parse_user(text: str) -> User:
-    """Read `uid` or `uid:gid`; root is no user of a sandbox."""
+    """Parse `uid` or `uid:gid`; no sandbox runs as root."""
     match = re.fullmatch(r"([0-9]{1,10})(?::([0-9]{1,10}))?", text, re.ASCII)
     if not match:
         raise ValueError(f'"{text}" must be numbers such as "1000:1000" (find yours with `id -u` and `id -g`)')
@@ -127,12 +127,12 @@ def parse_user(text: str) -> User:
 
 
 def is_variable_name(name: str) -> bool:
-    """Tell whether this can name a variable of the environment."""
+    """Return whether this can name an environment variable."""
     return _ENV_NAME.fullmatch(name) is not None
 
 
 def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """List what is wrong with an agent's sandbox settings, as (merged path, message)."""
+    """Yield what is wrong with an agent's sandbox settings, as (merged path, message)."""
     sandbox = agent.sandbox
     workspace = binds.expand(agent.workspace, around.home)
     if not workspace.startswith("/"):
@@ -147,13 +147,13 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
         if not is_variable_name(key):
             yield f"sandbox.env.{key}", f"{key!r} cannot be the name of a variable"
         if "\0" in value:
-            yield f"sandbox.env.{key}", "a value cannot hold a NUL character"
+            yield f"sandbox.env.{key}", "a value cannot contain a NUL character"
     for index, name in enumerate(sandbox.host_commands):
         if not _COMMAND.fullmatch(name):
             yield f"sandbox.hostCommands[{index}]", f'"{name}" must be the plain name of a command, without a path'
     yield from _pairs(sandbox)
     yield from _limit_problems(sandbox.limits)
-    yield from _keeping_problems(sandbox)
+    yield from _lifetime_problems(sandbox)
     yield from _docker_problems(sandbox.docker)
 
 
@@ -167,14 +167,14 @@ def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str
             yield path, str(refused)
             continue
         if targets.setdefault(one.target, one) != one:
-            yield path, f'"{text}": another bind already lands at {one.target}'
+            yield path, f'"{text}": another bind is already mounted at {one.target}'
 
 
 def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     if (sandbox.host_user is None) != (sandbox.ssh_key is None):
         missing = "sandbox.hostUser" if sandbox.host_user is None else "sandbox.sshKey"
         given = "sandbox.sshKey" if sandbox.host_user is None else "sandbox.hostUser"
-        yield given, f"goes with {missing.removeprefix('sandbox.')}, which is not set"
+        yield given, f"requires {missing.removeprefix('sandbox.')}, which is not set"
     if sandbox.host_user is not None and not _ACCOUNT.fullmatch(sandbox.host_user):
         wrong = f'"{sandbox.host_user}" cannot be the name of a user, or name:port; ssh might read it as an option'
         yield "sandbox.hostUser", wrong
@@ -207,7 +207,7 @@ def _limit_problems(limits: Limits) -> Iterator[tuple[str, str]]:
         yield "sandbox.limits.openFiles", "must be at least 64"
 
 
-def _keeping_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+def _lifetime_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     if sandbox.warm < 0:
         yield "sandbox.warm", "must be 0 or more"
     for key, value in (("idleHours", sandbox.prune.idle_hours), ("maxAgeDays", sandbox.prune.max_age_days)):
@@ -216,19 +216,19 @@ def _keeping_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
 
 
 def is_package_name(text: str) -> bool:
-    """Tell whether Debian could name a package so; nothing in such a name means anything to a shell."""
+    """Return whether this is a valid Debian package name; nothing in such a name means anything to a shell."""
     return _PACKAGE.fullmatch(text) is not None
 
 
 def is_docker_word(text: str) -> bool:
-    """Tell whether docker takes this for the name of an image or of a profile, and never for an option."""
+    """Return whether docker takes this for the name of an image or of a profile, and never for an option."""
     return _DOCKER_WORD.fullmatch(text) is not None
 
 
 def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:
     for key, value in (("seccomp", docker.seccomp), ("apparmor", docker.apparmor)):
         if value is not None and re.split("[=:]", value)[-1].strip().lower() == "unconfined":
-            yield f"sandbox.docker.{key}", f'"{value}" takes a wall away, which no configuration does'
+            yield f"sandbox.docker.{key}", f'"{value}" removes a wall, which no configuration may'
     for key, value in (("image", docker.image), ("runtime", docker.runtime), ("apparmor", docker.apparmor)):
         if value is not None and not is_docker_word(value):
             yield f"sandbox.docker.{key}", f'"{value}" cannot be a name; docker might read it as an option'

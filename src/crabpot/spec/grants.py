@@ -1,4 +1,4 @@
-"""What a pattern may grant its commands on the host: which places can be written, and which credentials be shown."""
+"""What a pattern may grant its commands on the host: writable places, and visible credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crabpot.settings import Elevated
     from crabpot.spec.binds import Surroundings
 
-# What each name in `credentials` stands for, in the home; "ssh" and "docker" have a socket beside it.
+# What each name in `credentials` stands for, in the home; "ssh" and "docker" have a socket too.
 NAMED = {
     "ssh": (".ssh/config", ".ssh/config.d", ".ssh/known_hosts", ".ssh/known_hosts2"),
     "git": (".gitconfig", ".config/git", ".git-credentials"),
@@ -22,7 +22,7 @@ NAMED = {
 
 
 def problems(elevated: Elevated, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """List what is wrong with the grants of patterns, as (merged path, message)."""
+    """Yield what is wrong with the grants of patterns, as (merged path, message)."""
     for index, pattern in enumerate(elevated.patterns):
         if isinstance(pattern, Pattern):
             path = f"tools.elevated.patterns[{index}]"
@@ -36,7 +36,7 @@ def problems(elevated: Elevated, around: Surroundings) -> Iterator[tuple[str, st
 
 
 def places(elevated: Elevated, around: Surroundings) -> Iterator[tuple[str, str]]:
-    """List the places that patterns let be written, as (merged path, folder)."""
+    """Yield the places that patterns make writable, as (merged path, folder)."""
     for index, pattern in enumerate(elevated.patterns):
         for at, place in enumerate(pattern.writes if isinstance(pattern, Pattern) else ()):
             yield f"tools.elevated.patterns[{index}].writes[{at}]", binds.normal(binds.expand(place, around.home))

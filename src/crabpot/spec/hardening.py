@@ -5,7 +5,7 @@ from __future__ import annotations
 WORKSPACE = "/workspace"
 AGENT_WORKSPACE = "/agent"
 RUNNER = "/crabpot"
-# Programs that stand for commands of the host.
+# Shims of host commands.
 SHIMS = f"{RUNNER}/bin"
 
 USER = "agent"
@@ -14,7 +14,7 @@ NOBODY = 65534
 PATH = "/usr/local/bin:/usr/bin:/bin"
 LANG = "C.UTF-8"
 
-# A mount here would replace what the sandbox stands on, or what its promises are about.
+# A mount here would replace what the sandbox relies on, or what its promises are about.
 RESERVED_TARGETS = (
     WORKSPACE,
     AGENT_WORKSPACE,
@@ -33,7 +33,7 @@ RESERVED_TARGETS = (
     "/libx32",
 )
 
-# Beside the workspace, and the binds that say so. Of /proc and /dev little is, and that by their own rules.
+# Writable, beside the workspace and rw binds. Of /proc and /dev little is, by their own rules.
 WRITABLE = ("/tmp", "/dev", "/proc")  # noqa: S108  names inside the sandbox
 
 # Masked or read-only in /proc: what reveals or changes the host's kernel.
@@ -46,7 +46,7 @@ MASKED_PROC = (
     "/proc/keys",
     "/proc/kmsg",
     "/proc/latency_stats",
-    # Opened for writing, each file of it keeps a thread of the kernel busy for whoever watches.
+    # Opened for writing, each file of it keeps a kernel thread busy for whoever watches.
     "/proc/pressure",
     "/proc/sched_debug",
     "/proc/scsi",

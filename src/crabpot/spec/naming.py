@@ -9,7 +9,7 @@ _SHOWN = 32
 
 
 def sandbox_name(scope_key: str) -> str:
-    """Name a sandbox: readable, safe as a file and container name, and distinct."""
+    """Return the name of a sandbox: readable, safe as a file and container name, and distinct."""
     shown = re.sub(r"[^a-z0-9._-]", "-", scope_key[:_SHOWN])
     digest = hashlib.sha256(scope_key.encode("utf-8", "surrogatepass")).hexdigest()
     return f"crabpot-{shown}-{digest[:8]}"

@@ -1,4 +1,4 @@
-"""Which network a sandbox has: the names, and the places of an allow list in one canonical form."""
+"""Which network a sandbox has: the names, and the places of an allow-list in one canonical form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES: tuple[Kind, ...] = ("none", "internet", "host", "bridge")
 WEB_PORTS = (80, 443)
 HTTPS_PORT = 443
 
-# On the sandbox's own loopback, where nothing else was before; an HTTP proxy and SOCKS 5 at once.
+# On the sandbox's own loopback, where nothing else listens; an HTTP proxy and SOCKS 5 at once.
 PROXY_PORT = 3128
 
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -40,14 +40,14 @@ class NetworkSpec:
 
     @property
     def proxied(self) -> bool:
-        """Whether the sandbox has no network of its own and reaches places through the gateway."""
+        """Return whether the sandbox has no network of its own and reaches places through the gateway."""
         return self.kind in ("internet", "allow")
 
 
 def proxy_environment(network: NetworkSpec) -> dict[str, str]:
-    """Give the variables by which ordinary programs find the proxy.
+    """Return the variables by which ordinary programs find the proxy.
 
-    ALL_PROXY is an HTTP one too: several libraries give up on a scheme of SOCKS that they need a further library for.
+    ALL_PROXY is an HTTP proxy too: several libraries reject a SOCKS scheme unless another library is installed.
     Programs reach their own loopback without it, unless the host's is what was listed.
     """
     listed = any(re.match(r"127\.|\[::1[]/]|localhost:", place) for place in (*network.allow, *network.raw))
@@ -57,7 +57,7 @@ def proxy_environment(network: NetworkSpec) -> dict[str, str]:
 
 
 def describe(network: Network) -> NetworkSpec:
-    """Turn checked settings into the spec's form."""
+    """Return checked settings in the spec's form."""
     if network.name == "allow":
         allow = tuple(canonical_place(place) for place in network.allow)
         inject = tuple((canonical_place(rule.host), rule.header, _mark(rule.value_from)) for rule in network.inject)
@@ -68,14 +68,14 @@ def describe(network: Network) -> NetworkSpec:
 
 
 def _mark(source: ValueFrom) -> str:
-    """Tell one source from another without naming it: where a secret lies is the gateway's to know."""
+    """Return a digest of a source: only the gateway may know where a secret lies."""
     import hashlib  # noqa: PLC0415  only who injects something pays for it
 
     return hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def problems(chosen: Network) -> Iterator[tuple[str, str]]:
-    """List what is wrong with an agent's network, as (merged path, message)."""
+    """Yield what is wrong with an agent's network, as (merged path, message)."""
     if chosen.name != "allow" and (wrong := problem_with_name(chosen.name)):
         yield "sandbox.network", wrong
     for key, places in (("allow", chosen.allow), ("raw", chosen.raw)):
@@ -105,11 +105,11 @@ def _problem_with_place(text: str) -> str | None:
 
 
 def problem_with_name(name: str) -> str | None:
-    """Say why this is no network, or None. Joining another container's network is refused in any letter case."""
+    """Return why this is not a network, or None. Joining another container's network is refused in any letter case."""
     if name.lower().startswith("container:"):
-        return f'"{name}" would join another container\'s network, which no configuration opens'
+        return f'"{name}" would join another container\'s network, which no configuration allows'
     if name == "*":
-        return '"*" is no network; write "internet" for any public address'
+        return '"*" is not a network; write "internet" for any public address'
     if name.lower() == "default":
         return '"default" is docker\'s word for its bridge; write "bridge"'
     if not _NAMED.fullmatch(name):
@@ -118,18 +118,18 @@ def problem_with_name(name: str) -> str | None:
 
 
 def suspicion_about_name(name: str) -> str | None:
-    """Say that a docker network's name looks like a misspelt keyword, or None."""
+    """Return that a docker network's name looks like a misspelt keyword, or None."""
     near = "" if name.lower() in NAMES else closest(name, NAMES)
     return f'network "{name}" is taken as a docker network of that name{near}' if near else None
 
 
 def problem_with_header(header: str) -> str | None:
-    """Say why this cannot be a header's name, or None."""
+    """Return why this cannot be a header's name, or None."""
     return None if _HEADER.fullmatch(header) else f"{header!r} cannot be the name of a header"
 
 
 def problem_with_injection(host: str, network: Network) -> str | None:
-    """Say why no plain request of a host could get its header, or None. What is encrypted is not changed on its way."""
+    """Return why no plain HTTP request to a host could get its header, or None. Encrypted requests are not changed."""
     wanted, ports = split_place(canonical_place(host))
     if wanted.startswith("*."):
         return f'"{host}": a secret is for one host, not for whatever a wildcard stands for'
@@ -138,7 +138,7 @@ def problem_with_injection(host: str, network: Network) -> str | None:
         try:
             listed, open_ports = split_place(canonical_place(place))
         except ValueError:
-            continue  # Told where it is written.
+            continue  # Reported where it is written.
         below = listed.startswith("*.") and wanted.endswith(listed[1:])
         if (listed == wanted or below) and any(port in open_ports for port in plain):
             return None
@@ -147,13 +147,13 @@ def problem_with_injection(host: str, network: Network) -> str | None:
 
 
 def canonical_place(text: str) -> str:
-    """Give `host:port`, `host:80,443`, `address:port` or `network/prefix:port` in one form; ValueError says why not."""
+    """Return `host:port`, `host:80,443`, `address:port` or `network/prefix:port` in one form; ValueError if not."""
     host, ports = _split(text)
     return f"{_canonical_host(host, text)}:{','.join(map(str, ports))}"
 
 
 def split_place(place: str) -> tuple[str, tuple[int, ...]]:
-    """Take a canonical place apart: its host, an IPv6 one in brackets, and its ports."""
+    """Split a canonical place into its host, an IPv6 one in brackets, and its ports."""
     host, _, ports = place.rpartition(":")
     return host, tuple(int(port) for port in ports.split(","))
 
@@ -195,7 +195,7 @@ def _canonical_host(host: str, text: str) -> str:
 
 
 def canonical_name(name: str) -> str:
-    """Give a host name in lower-case ASCII without the dot at its end; ValueError if it is none."""
+    """Return a host name in lower-case ASCII without a trailing dot; ValueError if it is not one."""
     plain = name.removesuffix(".")
     if not all(_LABEL.fullmatch(label) for label in plain.split(".")) or len(plain) > 253:  # noqa: PLR2004  DNS's limit
         raise ValueError("not a host name")

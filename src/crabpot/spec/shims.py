@@ -1,4 +1,4 @@
-"""The programs that stand for commands of the host inside a sandbox: their text, by path."""
+"""The shims of host commands inside a sandbox: their text, by path."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def written(names: Iterable[str], *, interpreter: str, runner: str) -> dict[str, bytes]:
-    """Give one for each name; all they do is ask, through the runner."""
+    """Return one for each name; all they do is ask, through the runner."""
     program = f"exec {shlex.quote(interpreter)} -I -S {runner}/upcalls/shim.py"
     return {f"{hardening.SHIMS}/{name}": f'#!/bin/sh\n{program} {name} "$@"\n'.encode() for name in names}

@@ -26,7 +26,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A host folder or file at a place inside. `source` is absolute, with its links resolved."""
+    """A host folder or file at a path inside. `source` is absolute, with its links resolved."""
 
     source: str
     target: str
@@ -37,7 +37,7 @@ class Mount:
 class SandboxSpec:
     """All that describes a sandbox, whoever makes it.
 
-    Without slots, to keep its digests, which every opening and every claim asks for more than once.
+    Without slots, to cache its digests, which every opening and every claim needs more than once.
 
     `user` None means the owner of the workspace, which only the machine that opens the sandbox can tell.
     `workspace` is mounted rw at /workspace; `private` says that Crabpot keeps that folder in its state.
@@ -60,17 +60,17 @@ class SandboxSpec:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The folders and files of the host that it can change."""
+        """Return the host folders and files that it can change."""
         return (self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
 
     @cached_property
     def family(self) -> str:
-        """The digest of everything but whose it is: those that share it could stand in for one another."""
+        """Return the digest of everything but its owner: sandboxes that share it are interchangeable."""
         return _digest(replace(self, scope_key="", name="", workspace="" if self.private else self.workspace))
 
     @cached_property
     def hash(self) -> str:
-        """The digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
+        """Return the digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
         return _digest([self.family, self.scope_key, self.name, self.workspace])
 
 
@@ -80,9 +80,9 @@ def _digest(value: object) -> str:
 
 
 def _members(value: object) -> dict[str, object]:
-    """Lay out what json does not know: the frozen classes, field by field; anything else is a mistake of ours."""
+    """Return what json does not know, the frozen classes, field by field; anything else is a bug."""
     if isinstance(value, Mapping):
         return dict(value)
     if not is_dataclass(value):
-        raise TypeError(f"{type(value).__name__} is no part of a spec")
+        raise TypeError(f"{type(value).__name__} is not part of a spec")
     return {name: getattr(value, name) for name in value.__dataclass_fields__}

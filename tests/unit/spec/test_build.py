@@ -111,7 +111,7 @@ def test_two_binds_at_one_place_are_refused_and_the_same_one_twice_is_one(around
         ("/srv/a:/x", "/srv/b:/x/"),
         ("/srv/a:/x", "/srv/b://x/."),
     ):
-        with pytest.raises(BindRefused, match="another bind already lands at /x"):
+        with pytest.raises(BindRefused, match="another bind is already mounted at /x"):
             build(binding(*pair), "shared", around)
         assert [path for path, _ in problems(binding(*pair), around)] == ["sandbox.binds[1]"]
     assert len(build(binding("/srv/a:/x", "/srv/a/:/x/:ro"), "shared", around).mounts) == 1
@@ -189,8 +189,8 @@ REFUSED = [
     ("hostCommands: ['git push']", "hostCommands[0]", "plain name"),
     ("hostCommands: ['.']", "hostCommands[0]", "plain name"),
     ("hostCommands: ['g\u0456t']", "hostCommands[0]", "plain name"),
-    ("hostUser: 'bob'", "hostUser", "goes with sshKey"),
-    ("sshKey: '/k'", "sshKey", "goes with hostUser"),
+    ("hostUser: 'bob'", "hostUser", "requires sshKey"),
+    ("sshKey: '/k'", "sshKey", "requires hostUser"),
     ("hostUser: '-oProxyCommand=id', sshKey: '/k'", "hostUser", "cannot be the name of a user"),
     ("hostUser: 'a b', sshKey: '/k'", "hostUser", "cannot be the name of a user"),
     ("hostUser: 'bob@evil', sshKey: '/k'", "hostUser", "cannot be the name of a user"),
@@ -248,7 +248,7 @@ def test_unconfined_is_refused_in_any_letter_case_and_spelling(
 ) -> None:
     message = refused(f"{{agents: {{defaults: {{sandbox: {{docker: {{{key}: '{value}'}}}}}}}}}}")
     assert f"agents.defaults.sandbox.docker.{key}" in message
-    assert "takes a wall away" in message
+    assert "removes a wall" in message
 
 
 @pytest.mark.parametrize(

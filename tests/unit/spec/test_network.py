@@ -57,8 +57,8 @@ def test_a_name_that_is_no_network_or_another_containers_is_refused(name: str) -
 def test_joining_another_containers_network_is_refused_as_that(name: str, refused: Callable[[str], str]) -> None:
     message = refused(f"{{agents: {{defaults: {{sandbox: {{network: '{name}'}}}}}}}}")
     assert "agents.defaults.sandbox.network" in message
-    assert "which no configuration opens" in message
-    assert "which no configuration opens" in refused(f"{{sandbox: {{network: '{name}'}}}}")
+    assert "which no configuration allows" in message
+    assert "which no configuration allows" in refused(f"{{sandbox: {{network: '{name}'}}}}")
 
 
 KINDS = [

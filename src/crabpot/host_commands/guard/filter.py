@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from crabpot.spec.seccomp.allowed import AF_UNIX, RULES
 from crabpot.spec.seccomp.bpf import assemble
-from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Guard, Rules
+from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Condition, Rules
 
 _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000
@@ -24,28 +24,28 @@ _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "m
 _OPENS = {"open": 2, "openat": 3}
 
 
-def _no_set_id(index: int, *flags: Bits) -> Guard:
+def _no_set_id(index: int, *flags: Bits) -> Condition:
     """Refuse a file that runs as its owner: an agent's Makefile must not leave root's in the agent's folder."""
     arms = [
         Arm(when=(*([flag] if flag else []), Bits(index=index, mask=bit, value=bit)), answer=Answer.EPERM)
         for flag in flags or (None,)
         for bit in (_S_ISUID, _S_ISGID)
     ]
-    return Guard(arms=tuple(arms), otherwise=Answer.ALLOW)
+    return Condition(arms=tuple(arms), otherwise=Answer.ALLOW)
 
 
 def _makes(index: int) -> tuple[Bits, ...]:
     return tuple(Bits(index=index, mask=flag, value=flag) for flag in (_O_CREAT, _O_TMPFILE))
 
 
-def _pairs_only() -> dict[str, Guard]:
+def _pairs_only() -> dict[str, Condition]:
     """Refuse Unix sockets, but for pairs that reach nobody else: a datagram's can be sent to any address."""
     family = Bits(index=0, value=AF_UNIX)
-    others = RULES.guarded["socket"]
+    others = RULES.conditional["socket"]
     kinds = (_STREAM, _SEQPACKET)
     return {
         "socket": replace(others, arms=tuple(arm for arm in others.arms if family not in arm.when)),
-        "socketpair": Guard(
+        "socketpair": Condition(
             arms=tuple(
                 Arm(when=(family, Bits(index=1, mask=_TYPE, value=kind)), answer=Answer.ALLOW) for kind in kinds
             ),
@@ -54,7 +54,7 @@ def _pairs_only() -> dict[str, Guard]:
     }
 
 
-def _given_to(owner: tuple[int, int], index: int) -> Guard:
+def _given_to(owner: tuple[int, int], index: int) -> Condition:
     """Let files be given to the folder's own owner alone: the next sandbox runs as whoever owns the agent's folder."""
     users, groups = ((_UNCHANGED, one) for one in owner)
     arms = [
@@ -62,12 +62,12 @@ def _given_to(owner: tuple[int, int], index: int) -> Guard:
         for user in users
         for group in groups
     ]
-    return Guard(arms=tuple(arms), otherwise=Answer.EPERM)
+    return Condition(arms=tuple(arms), otherwise=Answer.EPERM)
 
 
-def _without_leases() -> Guard:
+def _without_leases() -> Condition:
     """Refuse a lease: on a file that can only be read, it makes every program of the host wait that opens the file."""
-    before = RULES.guarded["fcntl"]
+    before = RULES.conditional["fcntl"]
     return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Answer.EPERM), *before.arms))
 
 
@@ -76,8 +76,14 @@ def rules(*, sockets: bool, owner: tuple[int, int] | None = None) -> Rules:
     chowns = {} if owner is None else {name: _given_to(owner, index) for name, index in _CHOWNS.items()}
     modes = {name: _no_set_id(index) for name, index in _MODES.items()}
     modes |= {name: _no_set_id(index, *_makes(index - 1)) for name, index in _OPENS.items()}
-    guarded = {**RULES.guarded, **modes, **chowns, "fcntl": _without_leases(), **({} if sockets else _pairs_only())}
-    return replace(RULES, guarded=MappingProxyType(guarded), absent=RULES.absent | {"openat2"})
+    conditional = {
+        **RULES.conditional,
+        **modes,
+        **chowns,
+        "fcntl": _without_leases(),
+        **({} if sockets else _pairs_only()),
+    }
+    return replace(RULES, conditional=MappingProxyType(conditional), absent=RULES.absent | {"openat2"})
 
 
 @cache

@@ -1,15 +1,15 @@
-"""Owns which system calls a sandbox may make: an allow-list, as data. What it does not name is not there.
+"""Which system calls a sandbox may make: an allow-list, as data. What it does not name does not exist.
 
-Two kinds of "no" are kept apart, because programs read them apart. ENOSYS says "this kernel does not have
-it", and a C library falls back to an older call (clone3 to clone). EPERM says "you may not": for calls that
-an attacker wants and that an ordinary program can live without.
+Two kinds of refusal are kept apart, because programs tell them apart. ENOSYS says "this kernel does not have it", and
+a C library falls back to an older call (clone3 to clone). EPERM says "you may not": for calls that an attacker wants
+and an ordinary program does not need.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Guard, Rules
+from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Condition, Rules
 
 ALLOWED = {
     "files: open, read, write": """
@@ -33,8 +33,8 @@ ALLOWED = {
         fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid getpgrp setpgid
         getsid setsid set_tid_address set_robust_list futex futex_waitv rseq restart_syscall pidfd_open
         pidfd_send_signal""",
-    # Start-up code of every process. prctl stays whole: what it sets is set for the caller alone, and what
-    # would matter (PR_SET_MM's exe file, PR_SET_SECUREBITS) asks for a capability.
+    # Start-up code of every process. prctl stays whole: what it sets applies to the caller alone, and what would
+    # matter (PR_SET_MM's exe file, PR_SET_SECUREBITS) needs a capability.
     "process settings": """
         prctl arch_prctl getrlimit setrlimit prlimit64 getrusage times uname sysinfo getcpu getrandom""",
     # Without capabilities these only move between the ids that the process already has; ssh, tar and su call
@@ -82,21 +82,21 @@ REFUSED = {
     # Keyrings are not namespaced: they would be shared with the host and between sandboxes of one uid.
     "keyrings": "add_key request_key keyctl",
     "modules and other kernels": "init_module finit_module delete_module kexec_load kexec_file_load",
-    # A handle opens a file by number, whatever lies mounted over it (the "shocker" escape).
+    # A handle opens a file by number, whatever is mounted over it (the "shocker" escape).
     "files by handle": "name_to_handle_at open_by_handle_at",
     "the machine": """
         reboot swapon swapoff quotactl quotactl_fd acct syslog vhangup iopl ioperm sethostname setdomainname
         settimeofday clock_settime clock_adjtime adjtimex""",
 }
 
-# ENOSYS like all that is not named. They are named because Docker before 23 knows no default errno: what a
-# profile leaves out is EPERM there, and clone3 would break every thread (moby pull request 42604).
+# ENOSYS like all that is not named. They are named because Docker before 23 has no default errno: what a profile
+# leaves out is EPERM there, and clone3 would break every thread (moby pull request 42604).
 ABSENT = {
     # Its flags lie in memory, where no filter can look for CLONE_NEWUSER. Libraries fall back to clone.
     "clone with hidden flags": "clone3",
     # libnuma and JVMs take ENOSYS for "no NUMA here", which is what a sandbox should look like.
     "NUMA": "mbind get_mempolicy set_mempolicy set_mempolicy_home_node migrate_pages move_pages",
-    # They send any signal at a later time, also SIGCONT to who was stopped by the gateway while a command of the host
+    # They send any signal at a later time, even SIGCONT to a process that the gateway stopped while a host command
     # runs. timeout and runtimes fall back to alarm and timerfd.
     "signals from the kernel": "timer_create mq_notify",
     "asynchronous io": "io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel",
@@ -135,40 +135,40 @@ def _inet(family: int, *protocols: int) -> tuple[Arm, ...]:
     return (*known, _arm(Answer.EPROTONOSUPPORT, of_family))
 
 
-GUARDED = {
-    "clone": Guard(
+CONDITIONAL = {
+    "clone": Condition(
         arms=(_arm(Answer.ALLOW, Bits(index=0, mask=NEW_NAMESPACES, value=0)),),
         otherwise=Answer.EPERM,
     ),
-    # Any signal in place of SIGIO: SIGCONT would continue who was stopped, as above.
-    "fcntl": Guard(
+    # Any signal in place of SIGIO: SIGCONT would continue a stopped process, as above.
+    "fcntl": Condition(
         arms=(_arm(Answer.EPERM, Bits(index=1, value=F_SETSIG)),),
         otherwise=Answer.ALLOW,
     ),
-    # TIOCSTI and TIOCLINUX type into the terminal, for whoever reads it next; TIOCSETD loads line
-    # disciplines, a well of privilege escalations (n_hdlc, n_gsm) that only modems and serial mice need.
-    "ioctl": Guard(
+    # TIOCSTI and TIOCLINUX type into the terminal, for whoever reads it next; TIOCSETD loads line disciplines, a
+    # frequent source of privilege escalations (n_hdlc, n_gsm) that only modems and serial mice need.
+    "ioctl": Condition(
         arms=tuple(_arm(Answer.EPERM, Bits(index=1, value=cmd)) for cmd in (TIOCSTI, TIOCLINUX, TIOCSETD)),
         otherwise=Answer.ALLOW,
     ),
     # Debuggers and sanitizers turn address randomisation off for themselves; other personalities make a
     # process easier to attack (READ_IMPLIES_EXEC, ADDR_COMPAT_LAYOUT) or reach old emulations.
-    "personality": Guard(
+    "personality": Condition(
         arms=tuple(
             _arm(Answer.ALLOW, Bits(index=0, value=value))
             for value in (PER_LINUX, ADDR_NO_RANDOMIZE, PERSONALITY_QUERY)
         ),
         otherwise=Answer.EPERM,
     ),
-    # TCP_ULP is another way to such a module as socket() below refuses: tls, smc, espintcp.
-    "setsockopt": Guard(
+    # TCP_ULP is another way to load a module that socket() below refuses: tls, smc, espintcp.
+    "setsockopt": Condition(
         arms=(_arm(Answer.EPERM, Bits(index=1, value=IPPROTO_TCP), Bits(index=2, value=TCP_ULP)),),
         otherwise=Answer.ALLOW,
     ),
-    # A family or protocol that nobody uses is a kernel module that loads on demand, with its bugs: AF_VSOCK,
+    # An address family or protocol that nobody uses is a kernel module that loads on demand, with its bugs: AF_VSOCK,
     # AF_ALG, AF_PACKET, AF_RDS, SCTP, DCCP, SMC. (AF_INET with SOCK_PACKET turns into AF_PACKET, past this
-    # list; that and SOCK_RAW ask for CAP_NET_RAW, which no sandbox has.)
-    "socket": Guard(
+    # list; that and SOCK_RAW need CAP_NET_RAW, which no sandbox has.)
+    "socket": Condition(
         arms=(
             _arm(Answer.ALLOW, Bits(index=0, value=AF_UNIX)),
             *_inet(AF_INET, IPPROTO_ANY, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP),
@@ -178,7 +178,7 @@ GUARDED = {
         otherwise=Answer.EAFNOSUPPORT,
     ),
     # It takes a family too: AF_TIPC makes pairs.
-    "socketpair": Guard(
+    "socketpair": Condition(
         arms=(_arm(Answer.ALLOW, Bits(index=0, value=AF_UNIX)),),
         otherwise=Answer.EAFNOSUPPORT,
     ),
@@ -191,7 +191,7 @@ def _names(groups: dict[str, str]) -> frozenset[str]:
 
 RULES = Rules(
     allowed=_names(ALLOWED),
-    guarded=MappingProxyType(GUARDED),
+    conditional=MappingProxyType(CONDITIONAL),
     refused=_names(REFUSED),
     absent=_names(ABSENT),
 )

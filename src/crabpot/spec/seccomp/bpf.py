@@ -1,4 +1,4 @@
-"""Owns the making of a filter: rules to classic BPF, as the kernel and `bwrap --seccomp` take it."""
+"""The assembler of filters: rules to classic BPF, as the kernel and `bwrap --seccomp` take it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Answer, Bits, Guard, Rules
+from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Answer, Bits, Condition, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# linux/bpf_common.h. Up to the first look at an argument only these loads, jumps and returns are used, and no
-# others may be: they are what the kernel (5.11 and newer) can run once when the filter is loaded, to note the
-# calls that are always allowed and never run the filter for them again.
+# linux/bpf_common.h. Before the first look at an argument only these loads, jumps and returns may be used: the kernel
+# (5.11 and newer) can run them once when the filter is loaded, to note the calls that are always allowed and never
+# run the filter for them again.
 _LOAD_WORD = 0x20
 _AND = 0x54
 _JUMP = 0x05
@@ -22,7 +22,7 @@ _JUMP_IF_EQUAL = 0x15
 _JUMP_IF_AT_LEAST = 0x35
 _RETURN = 0x06
 
-# What fits the byte of a conditional jump.
+# The largest offset of a conditional jump.
 _FARTHEST = 255
 
 # Offsets in struct seccomp_data. Both machines are little-endian: an argument's low word comes first.
@@ -42,11 +42,11 @@ class _Span(NamedTuple):
     """The calls numbered from `first` up to the next span share one rule."""
 
     first: int
-    rule: Answer | Guard
+    rule: Answer | Condition
 
 
 def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
-    """Make the filter for a machine ("x86_64", "aarch64"): an array of struct sock_filter, little-endian."""
+    """Return the filter for a machine ("x86_64", "aarch64"): an array of struct sock_filter, little-endian."""
     tree = _search(_spans(arch, rules))
     program = [
         Instruction(_LOAD_WORD, _ARCH),
@@ -60,10 +60,10 @@ def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
 
 
 def _spans(arch: str, rules: Rules) -> list[_Span]:
-    """Cover all numbers, in order, with as few spans as the rules allow."""
+    """Return spans that cover all numbers, in order, as few as the rules allow."""
     spans = [_Span(0, Answer.ENOSYS)]
 
-    def begin(first: int, rule: Answer | Guard) -> None:
+    def begin(first: int, rule: Answer | Condition) -> None:
         if spans[-1].first == first:
             spans.pop()
         if not spans or spans[-1].rule is not rule:
@@ -79,10 +79,10 @@ def _spans(arch: str, rules: Rules) -> list[_Span]:
 
 
 def _search(spans: list[_Span]) -> list[Instruction]:
-    """Lay out a binary search for the span that the loaded number lies in."""
+    """Return a binary search for the span of the loaded number."""
     if len(spans) == 1:
         rule = spans[0].rule
-        return [Instruction(_RETURN, rule)] if isinstance(rule, Answer) else list(_guard(rule))
+        return [Instruction(_RETURN, rule)] if isinstance(rule, Answer) else list(_condition(rule))
     middle = len(spans) // 2
     below, above = _search(spans[:middle]), _search(spans[middle:])
     first = spans[middle].first
@@ -92,9 +92,9 @@ def _search(spans: list[_Span]) -> list[Instruction]:
     return [*far, *below, *above]
 
 
-def _guard(guard: Guard) -> Iterator[Instruction]:
-    """Lay out the arms of a guard, each skipped as soon as one of its tests fails."""
-    for arm in guard.arms:
+def _condition(condition: Condition) -> Iterator[Instruction]:
+    """Yield the arms of a condition, each skipped as soon as one of its tests fails."""
+    for arm in condition.arms:
         tests = [_test(bits) for bits in arm.when]
         rest = sum(len(test) for test in tests) + 1
         for test in tests:
@@ -102,7 +102,7 @@ def _guard(guard: Guard) -> Iterator[Instruction]:
             yield from test[:-1]
             yield test[-1]._replace(if_false=rest)
         yield Instruction(_RETURN, arm.answer)
-    yield Instruction(_RETURN, guard.otherwise)
+    yield Instruction(_RETURN, condition.otherwise)
 
 
 def _test(bits: Bits) -> list[Instruction]:

@@ -1,4 +1,4 @@
-"""Owns the numbers of the system calls that the rules name, on each machine that Crabpot filters."""
+"""The numbers of the system calls that the rules name, on each machine that Crabpot filters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 AUDIT_ARCHES: Mapping[str, int] = MappingProxyType({"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7})
 
 # Name, number on x86_64, number on aarch64; "-" where a machine never had the call. From the kernel's
-# asm/unistd_64.h and asm-generic/unistd.h; from 424 on, all machines number alike.
+# asm/unistd_64.h and asm-generic/unistd.h; from 424 on, all machines use the same numbers.
 _TABLE = """
     accept 43 202, accept4 288 242, access 21 -, acct 163 89, add_key 248 217, adjtimex 159 171, alarm 37 -,
     arch_prctl 158 -, bind 49 200, bpf 321 280, brk 12 214, capget 125 90, capset 126 91, chdir 80 49,
@@ -84,7 +84,7 @@ _TABLE = """
 
 @cache
 def numbers(machine: str) -> Mapping[str, int]:
-    """Look up the calls that exist on a machine ("x86_64", "aarch64"), by name."""
+    """Return the calls that exist on a machine ("x86_64", "aarch64"), by name."""
     if machine not in AUDIT_ARCHES:
         raise SandboxUnavailable(
             f'no system call filter is known for the machine "{machine}": the bubblewrap backend runs on '
@@ -97,5 +97,5 @@ def numbers(machine: str) -> Mapping[str, int]:
 
 @cache
 def names(machine: str) -> Mapping[int, str]:
-    """Look up the names of a machine's calls, by number."""
+    """Return the names of a machine's calls, by number."""
     return MappingProxyType({number: name for name, number in numbers(machine).items()})

@@ -1,9 +1,9 @@
-"""Owns the rules as a seccomp profile in JSON, as Docker takes it.
+"""The rules as a seccomp profile in JSON, as Docker takes it.
 
-The profile must hold on engines that differ. Before 23, Docker drops `defaultErrnoRet` without a word and
-answers EPERM to all that a profile leaves out; so every call that should be ENOSYS is also named with its own
-`errnoRet`, which 20.10.10 and newer honour (moby pull requests 42604 and 42836). Numbers newer than any named
-here are ENOSYS by runc's own doing.
+The profile must hold on engines that differ. Before 23, Docker silently drops `defaultErrnoRet` and answers EPERM to
+all that a profile leaves out; so every call that should be ENOSYS is also named with its own `errnoRet`, which
+20.10.10 and newer honour (moby pull requests 42604 and 42836). runc itself answers ENOSYS to numbers newer than any
+named here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crabpot.spec.seccomp.allowed import RULES
-from crabpot.spec.seccomp.rules import Answer, Bits, Guard, Rules
+from crabpot.spec.seccomp.rules import Answer, Bits, Condition, Rules
 
 # archMap, not `architectures`: Docker picks the entry of its own machine. With no sub-architectures,
 # libseccomp kills 32-bit and x32 calls.
@@ -22,21 +22,21 @@ _Region = Mapping[int, Bits]
 
 
 def docker_profile(*, rules: Rules = RULES) -> dict[str, object]:
-    """Render the rules for `--security-opt seccomp=…` and for the engine's API."""
-    every = sorted(rules.allowed | rules.refused | rules.absent | rules.guarded.keys())
+    """Return the rules for `--security-opt seccomp=…` and for the engine's API."""
+    every = sorted(rules.allowed | rules.refused | rules.absent | rules.conditional.keys())
     by_answer: dict[Answer, list[str]] = {}
-    guarded: list[dict[str, object]] = []
+    conditional: list[dict[str, object]] = []
     for name in every:
         rule = rules.of(name)
-        if isinstance(rule, Guard):
-            guarded += (_entry([name], answer, region) for answer, region in _regions(rule))
+        if isinstance(rule, Condition):
+            conditional += (_entry([name], answer, region) for answer, region in _regions(rule))
         else:
             by_answer.setdefault(rule, []).append(name)
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": Answer.ENOSYS.errno,
         "archMap": [{"architecture": name, "subArchitectures": []} for name in _ARCHITECTURES],
-        "syscalls": [*(_entry(names, answer, {}) for answer, names in by_answer.items()), *guarded],
+        "syscalls": [*(_entry(names, answer, {}) for answer, names in by_answer.items()), *conditional],
     }
 
 
@@ -50,14 +50,14 @@ def _entry(names: list[str], answer: Answer, region: _Region) -> dict[str, objec
     return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": answer.errno, "args": args}
 
 
-def _regions(guard: Guard) -> Iterator[tuple[Answer, _Region]]:
-    """Cut all argument lists into regions that do not overlap, each with its answer.
+def _regions(condition: Condition) -> Iterator[tuple[Answer, _Region]]:
+    """Yield regions that cover all argument lists without overlap, each with its answer.
 
-    A profile has no "otherwise" and no order: of two rules that apply, libseccomp takes the one it likes. Nor
-    has it a "not equal" for some bits: SCMP_CMP_NE compares all 64, which is the hole that `Bits` tells of.
+    A profile has no "otherwise" and no order: of two rules that apply, libseccomp takes either. Nor has it a "not
+    equal" for some bits: SCMP_CMP_NE compares all 64, which is the hole that `Bits` describes.
     """
     left: list[_Region] = [{}]
-    for arm in guard.arms:
+    for arm in condition.arms:
         rest: list[_Region] = []
         for region in left:
             inside: _Region | None = region
@@ -68,11 +68,11 @@ def _regions(guard: Guard) -> Iterator[tuple[Answer, _Region]]:
             if inside is not None:
                 yield arm.answer, inside
         left = rest
-    yield from ((guard.otherwise, region) for region in left)
+    yield from ((condition.otherwise, region) for region in left)
 
 
 def _cut(region: _Region, bits: Bits) -> tuple[_Region | None, list[_Region]]:
-    """Cut a region in what passes a test (None: nothing), and what fails it: one per bit that can differ."""
+    """Return the part of a region that passes a test (None: nothing), and the rest: one per bit that can differ."""
     held = region.get(bits.index, Bits(index=bits.index, mask=0, value=0))
     if (held.value ^ bits.value) & held.mask & bits.mask:
         return None, [region]

@@ -1,4 +1,4 @@
-"""Owns the shape of system call rules, and the answer that they give to one call."""
+"""The shape of system call rules, and the answer that they give to one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SKIPPED = 0xFFFF_FFFF
 
 
 class Answer(enum.IntEnum):
-    """What the kernel does with a call; the value is what a seccomp filter returns to say so."""
+    """What the kernel does with a call; the value is what a seccomp filter returns for it."""
 
     KILL_PROCESS = 0x8000_0000
     """The whole process dies of SIGSYS."""
@@ -33,15 +33,15 @@ class Answer(enum.IntEnum):
     ENOSYS = 0x0005_0026
     """The call fails as if this kernel did not have it."""
     EPROTONOSUPPORT = 0x0005_005D
-    """socket() fails as if the protocol's module were not there."""
+    """socket() fails as if the protocol's module did not exist."""
     EAFNOSUPPORT = 0x0005_0061
-    """socket() fails as if the address family were not there."""
+    """socket() fails as if the address family did not exist."""
     ALLOW = 0x7FFF_0000
     """The call is made."""
 
     @property
     def errno(self) -> int:
-        """The errno that the caller sees. Others than the E… answers have none; 0 would read as success."""
+        """Return the errno that the caller sees. Only the E… answers have one; 0 would read as success."""
         if not self.name.startswith("E"):
             raise ValueError(f"{self.name} makes a call fail with no errno")
         return self.value & 0xFFFF
@@ -51,9 +51,9 @@ class Answer(enum.IntEnum):
 class Bits:
     """One test of one argument: `args[index] & mask == value`.
 
-    Only the low 32 bits can be named. Every argument tested here is a 32-bit one to the kernel, which drops
-    the upper half of the register. A filter that compares all 64 bits lets TIOCSTI through as 0x1_0000_5412
-    (CVE-2019-10063), and refuses honest callers that leave rubbish or a sign up there.
+    Only the low 32 bits can be tested. Every argument tested here is a 32-bit one to the kernel, which drops the upper
+    half of the register. A filter that compares all 64 bits lets TIOCSTI through as 0x1_0000_5412 (CVE-2019-10063), and
+    refuses honest callers that leave rubbish or a sign up there.
     """
 
     index: int
@@ -65,7 +65,7 @@ class Bits:
             raise ValueError(f"not a test of the low 32 bits of an argument: {self}")
 
     def holds(self, args: tuple[int, ...]) -> bool:
-        """Tell whether a call with these arguments passes this test."""
+        """Return whether a call with these arguments passes this test."""
         return args[self.index] & self.mask == self.value
 
 
@@ -78,8 +78,8 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """A call whose answer hangs on its arguments: that of the first arm that applies."""
+class Condition:
+    """A call whose answer depends on its arguments: that of the first arm that applies."""
 
     arms: tuple[Arm, ...]
     otherwise: Answer
@@ -99,31 +99,31 @@ class Rules:
     """All rules of a sandbox, by name of call. A name in several sets gets the strictest of its answers."""
 
     allowed: frozenset[str]
-    guarded: Mapping[str, Guard] = field(default_factory=lambda: MappingProxyType({}))
+    conditional: Mapping[str, Condition] = field(default_factory=lambda: MappingProxyType({}))
     refused: frozenset[str]
     absent: frozenset[str]
 
-    def of(self, name: str) -> Answer | Guard:
-        """Find what these rules say of a call; what they do not name is not there."""
+    def of(self, name: str) -> Answer | Condition:
+        """Return what these rules say of a call; what they do not name does not exist."""
         if name in self.refused:
             return Answer.EPERM
         if name in self.absent:
             return Answer.ENOSYS
-        if name in self.guarded:
-            return self.guarded[name]
+        if name in self.conditional:
+            return self.conditional[name]
         return Answer.ALLOW if name in self.allowed else Answer.ENOSYS
 
     def refusing(self, *names: str) -> Rules:
-        """Make stricter rules: these, with more calls refused."""
+        """Return stricter rules: these, with more calls refused."""
         return replace(self, refused=self.refused | frozenset(names))
 
 
 def decide(rules: Rules, machine: str, call: Call) -> Answer:
     """Answer one call on a machine ("x86_64", "aarch64").
 
-    A foreign entry point (32-bit, x32) kills instead of failing: no honest program reaches one by accident, a
-    32-bit program whose every call fails would spin or crash far from the cause, and libseccomp, which makes
-    Docker's filters, kills too.
+    A foreign entry point (32-bit, x32) kills instead of failing: no honest program reaches one by accident, a 32-bit
+    program whose every call fails would spin or crash far from the cause, and libseccomp, which makes Docker's filters,
+    kills too.
     """
     by_number = names(machine)
     if call.arch != AUDIT_ARCHES[machine]:

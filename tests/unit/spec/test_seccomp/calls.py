@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from crabpot.spec.seccomp.allowed import GUARDED
+from crabpot.spec.seccomp.allowed import CONDITIONAL
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
-from crabpot.spec.seccomp.rules import X32_BIT, Call, Guard
+from crabpot.spec.seccomp.rules import X32_BIT, Call, Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +17,9 @@ NUMBERS = range(601)
 AUDIT_ARCH_I386, AUDIT_ARCH_ARM, AUDIT_ARCH_RISCV64 = 0x4000_0003, 0x4000_0028, 0xC000_00F3
 
 
-def tried_values(guard: Guard, index: int) -> list[int]:
-    """Values on, beside and far from every edge that a guard draws in one argument, with and without high bits."""
-    tests = {(bits.mask, bits.value) for arm in guard.arms for bits in arm.when if bits.index == index}
+def tried_values(condition: Condition, index: int) -> list[int]:
+    """Values on, beside and far from every edge that a condition draws in one argument, with and without high bits."""
+    tests = {(bits.mask, bits.value) for arm in condition.arms for bits in arm.when if bits.index == index}
     if not tests:
         return [0, 0xFFFF_FFFF_FFFF_FFFF]
     low = {0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, *range(48)}
@@ -32,11 +32,11 @@ def tried_values(guard: Guard, index: int) -> list[int]:
 
 
 def argument_calls(machine: str, name: str) -> Iterator[Call]:
-    """Calls of one guarded name with every combination of values worth trying."""
-    guard = GUARDED[name]
-    tested = sorted({bits.index for arm in guard.arms for bits in arm.when})
+    """Calls of one conditional name with every combination of values worth trying."""
+    condition = CONDITIONAL[name]
+    tested = sorted({bits.index for arm in condition.arms for bits in arm.when})
     # The full product of two arguments is too long to interpret; the second one keeps its edges and its neighbours.
-    values = [tried_values(guard, index) for index in tested]
+    values = [tried_values(condition, index) for index in tested]
     if len(values) > 1:
         values[1:] = [[v for v in few if v < 70 or v % 7 == 0 or v > 1 << 30] for few in values[1:]]
     for combination in product(*values):
@@ -47,10 +47,10 @@ def argument_calls(machine: str, name: str) -> Iterator[Call]:
 
 
 def native_calls(machine: str) -> Iterator[Call]:
-    """Every number from 0 to 600 through the machine's own entry point; guarded ones with many arguments."""
+    """Every number from 0 to 600 through the machine's own entry point; conditional ones with many arguments."""
     for nr in NUMBERS:
         name = names(machine).get(nr, "")
-        if name in GUARDED:
+        if name in CONDITIONAL:
             yield from argument_calls(machine, name)
         else:
             for word in (0, 0xFFFF_FFFF_FFFF_FFFF):

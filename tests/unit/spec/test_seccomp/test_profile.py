@@ -74,7 +74,7 @@ def test_an_argument_is_tested_once_in_a_rule() -> None:
 
 
 def test_regions_of_a_guarded_call_do_not_overlap() -> None:
-    for name in RULES.guarded:
+    for name in RULES.conditional:
         masks = [{arg["index"]: (arg["value"], arg["valueTwo"]) for arg in entry["args"]} for entry in rule(name)]
         for at, one in enumerate(masks):
             for other in masks[at + 1 :]:
@@ -109,4 +109,4 @@ def test_clone3_is_named_for_engines_that_would_say_eperm() -> None:
 def test_a_stricter_profile_allows_nothing_new() -> None:
     stricter: dict[str, Any] = docker_profile(rules=RULES.refusing("socket", "write"))
     allowed = {name for entry in stricter["syscalls"] if entry["action"] == "SCMP_ACT_ALLOW" for name in entry["names"]}
-    assert allowed == (RULES.allowed | RULES.guarded.keys()) - {"socket", "write"}
+    assert allowed == (RULES.allowed | RULES.conditional.keys()) - {"socket", "write"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.spec.seccomp.allowed import ABSENT, ALLOWED, GUARDED, REFUSED, RULES
+from crabpot.spec.seccomp.allowed import ABSENT, ALLOWED, CONDITIONAL, REFUSED, RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
 from crabpot.spec.seccomp.rules import Answer, Bits, Call, decide
 from tests.unit.spec.test_seccomp import libseccomp
@@ -19,7 +19,7 @@ from tests.unit.spec.test_seccomp.calls import AUDIT_ARCH_ARM, AUDIT_ARCH_I386, 
 
 X86_64_HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 NEWEST_CONSIDERED = 471  # rseq_slice_yield
-NAMED = RULES.allowed | RULES.refused | RULES.guarded.keys()
+NAMED = RULES.allowed | RULES.refused | RULES.conditional.keys()
 
 
 def answer(name: str, *args: int, machine: str = "x86_64") -> Answer:
@@ -28,7 +28,7 @@ def answer(name: str, *args: int, machine: str = "x86_64") -> Answer:
 
 
 def test_every_call_is_named_once() -> None:
-    groups = [*ALLOWED.values(), *REFUSED.values(), *ABSENT.values(), " ".join(GUARDED)]
+    groups = [*ALLOWED.values(), *REFUSED.values(), *ABSENT.values(), " ".join(CONDITIONAL)]
     listed = [name for group in groups for name in group.split()]
     assert sorted(listed) == sorted(set(listed))
 
