@@ -13,7 +13,7 @@ from crabpot.errors import SandboxLost
 from crabpot.runner.core.frames import FrameError, encode
 from crabpot.wire.flow import Window, pieces
 from crabpot.wire.in_flight import InFlight
-from crabpot.wire.replies import Reply, check_runner
+from crabpot.wire.replies import Reply, check_runner, unsendable
 from crabpot.wire.stream import GRACE_S, FrameStream, fail
 from crabpot.wire.upcalls import Upcalls
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# Only an answer holds what a tool found; greetings, questions and all that follows them are a few words.
+# Only an answer contains what a tool found; greetings, questions and all that follows them are short.
 SHORT_LINE = 4 << 10
 _ANSWER = b'{"id":'
 
-# No terminal is longer or wider for a runner, whatever a window manager says.
+# No terminal has more rows or columns for a runner, whatever a window manager says.
 LONGEST_SIDE = 1000
 
 
@@ -42,7 +42,7 @@ class Wire(FrameStream, Generic[Answer]):
 
     @abstractmethod
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Answer:
-        """Read an answer; what came ahead of it in frames of its own is given beside it."""
+        """Read an answer; output that came ahead of it in frames of its own is passed beside it."""
 
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         super().__init__(channel, grace_s=grace_s)
@@ -54,7 +54,7 @@ class Wire(FrameStream, Generic[Answer]):
 
     @property
     def busy(self) -> int:
-        """How many calls are in flight."""
+        """Return how many calls are in flight."""
         return len(self._calls)
 
     async def quiet(self) -> None:
@@ -62,11 +62,11 @@ class Wire(FrameStream, Generic[Answer]):
         await self._quiet.wait()
 
     def freeze(self) -> None:
-        """The other side stands still: no answer is late until it goes on."""
+        """Stop all deadlines: the other side is frozen, so no answer is late until it is thawed."""
         self._still_until = math.inf
 
     def thaw(self) -> None:
-        """It goes on, and has its grace again for what it should have ended meanwhile."""
+        """Restart the grace period for what the other side should have ended meanwhile."""
         self._still_until = self.loop.time() + self.grace_s
 
     async def call(  # noqa: PLR0913  a call's three streams are optional and independent
@@ -82,7 +82,7 @@ class Wire(FrameStream, Generic[Answer]):
         more: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header."""
-        # A runner that reads nothing would have the frames of all its calls wait in our memory.
+        # The frames of all calls to a runner that reads nothing would pile up in our memory.
         if not self.writable.is_set():
             await self.writable.wait()
         if self.lost is not None:
@@ -98,7 +98,7 @@ class Wire(FrameStream, Generic[Answer]):
         try:
             frame = encode(header)
         except FrameError as error:
-            return self.read_answer(_unsendable(error), b"", b"", b"")
+            return self.read_answer(unsendable(error), b"", b"", b"")
         call = InFlight[Answer](str(self._count), sink, keep=self.keep, acknowledge=self._acknowledge)
         call.answer = self.loop.create_future()
         call.timer = self.loop.call_later(timeout_s + self.grace_s, self._overdue, call, timeout_s)
@@ -121,7 +121,7 @@ class Wire(FrameStream, Generic[Answer]):
             raise
 
     async def _cancel(self, call: InFlight[Answer]) -> None:
-        """Tell the runner, and wait for the call's end: a caller that has gone must leave nothing running."""
+        """Cancel the call on the runner, and wait for its end: a caller that has gone must leave nothing running."""
         if call.id not in self._calls:
             return
         call.answer = self.loop.create_future()
@@ -134,7 +134,7 @@ class Wire(FrameStream, Generic[Answer]):
 
     def _overdue(self, call: InFlight[Answer], timeout_s: float | None) -> None:
         if call.behind or self.loop.time() < self._still_until:
-            # Its end may be waiting behind output that our own side is slow to take; and what is frozen ends nothing.
+            # Its end may wait behind output that our own side is slow to take; and a frozen sandbox ends nothing.
             call.timer = self.loop.call_later(self.grace_s, self._overdue, call, timeout_s)
             return
         since = "it was cancelled" if timeout_s is None else f"its time limit of {timeout_s:g} s"
@@ -194,7 +194,7 @@ class Wire(FrameStream, Generic[Answer]):
         kind, call_id = header.get("op"), header.get("id")
         call = self._calls.get(call_id) if type(call_id) is str else None
         if call is None:
-            raise FrameError("a frame for no call that is in flight")
+            raise FrameError("a frame for a call that is not in flight")
         if kind is None:
             answer = self.read_answer(header, payload, call.kept("stdout"), call.kept("stderr"))
             del self._calls[call.id]
@@ -208,7 +208,7 @@ class Wire(FrameStream, Generic[Answer]):
         elif kind == "ack" and call.input is not None:
             call.input.acknowledged(header.get("n"))
         else:
-            raise FrameError("a frame of no known kind")
+            raise FrameError("a frame of unknown kind")
 
     def give_up(self, reason: str) -> None:
         """End every call that is in flight."""
@@ -228,12 +228,10 @@ class RunnerWire(Wire[Reply]):
         self.upcalls = Upcalls(self)
 
     def admit(self, line: bytearray) -> None:
-        """Refuse a long line that is no answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed.
-
-        What calls itself an answer and is something else is parsed once, and held by nobody.
-        """
+        """Refuse a long line that is not an answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed."""
+        # What calls itself an answer and is something else is parsed once, and dropped.
         if len(line) > SHORT_LINE and not line.startswith(_ANSWER):
-            raise FrameError(f"a line of more than {SHORT_LINE} bytes that is no answer")
+            raise FrameError(f"a line of more than {SHORT_LINE} bytes that is not an answer")
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
         """Take a frame of an upcall, or of a call."""
@@ -250,8 +248,3 @@ class RunnerWire(Wire[Reply]):
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
         """Check an answer field by field."""
         return check_runner(header, payload, stdout, stderr)
-
-
-def _unsendable(error: FrameError) -> dict[str, Any]:
-    message = f"the arguments cannot travel in one frame: {error}"
-    return {"success": False, "error": {"code": "invalid_arguments", "message": message}}

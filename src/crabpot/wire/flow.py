@@ -1,4 +1,4 @@
-"""Flow control, the same on every hop: a sender is never ahead of who takes its bytes by more than a window."""
+"""Flow control, the same on every hop: a sender is never ahead of the receiver by more than a window."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from crabpot.runner.core.frames import ACK_EVERY, WINDOW, FrameError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Well below the window: bytes that were taken and not yet acknowledged must never keep the next piece waiting.
+# Well below the window: bytes that were taken and not yet acknowledged must never make the next piece wait.
 PIECE = 256 * 1024
 
 
 def pieces(data: bytes) -> Iterator[bytes]:
-    """Cut what is to be sent."""
+    """Yield the pieces in which data is sent."""
     if len(data) <= PIECE:
         yield data
         return
@@ -41,7 +41,7 @@ class Window:
         self._room -= size
 
     def acknowledged(self, size: Any) -> None:
-        """The other side took some of what was sent; FrameError if it was never sent."""
+        """Note that the other side took some of what was sent; FrameError if it was never sent."""
         if type(size) is not int or not 0 < size <= WINDOW - self._room:
             raise FrameError("an acknowledgement of what was not sent")
         self._room += size
@@ -49,7 +49,7 @@ class Window:
 
 
 class Intake:
-    """The receiver's side; `acknowledge` tells the sender what was taken, not byte by byte."""
+    """The receiver's side; `acknowledge` tells the sender what was taken, in large steps."""
 
     __slots__ = ("_acknowledge", "_held", "_most", "_taken")
 
@@ -60,9 +60,9 @@ class Intake:
         self._taken = 0
 
     def arrived(self, size: int) -> None:
-        """Hold what came. A sender that does not keep to the window could fill the memory: FrameError."""
+        """Count what came. A sender that exceeds the window could fill the memory: FrameError."""
         if not size:
-            raise FrameError("a piece without a byte")
+            raise FrameError("an empty piece")
         self._held += size
         if self._held > self._most:
             raise FrameError("more than the window allows")

@@ -42,15 +42,15 @@ class InFlight(Generic[Answer]):
 
     @property
     def behind(self) -> bool:
-        """Whether it is the sink that output waits for."""
+        """Return whether output waits for the sink."""
         return bool(self._queue)
 
     def receive(self, stream: Any, data: bytes) -> None:
-        """Take output; FrameError on what was not asked for or is more than was allowed."""
+        """Take output; FrameError on what was not requested or exceeds the limit."""
         if stream not in _STREAMS:
-            raise FrameError("output of no known stream")
+            raise FrameError("output of an unknown stream")
         if self._intake is None:
-            # Not by way of this object: in a circle its output would stay until the collector comes by.
+            # Not through this object: a reference cycle would keep its output until the next garbage collection.
             self._intake = Intake(partial(self._acknowledge, self.id))
         self._intake.arrived(len(data))
         if self._arrived is not None and not self._discards:
@@ -61,14 +61,14 @@ class InFlight(Generic[Answer]):
         if self._discards:
             return
         if stream == "content":
-            raise FrameError("content that was not asked for")
+            raise FrameError("content that was not requested")
         self._kept.setdefault(stream, bytearray()).extend(data)
         if sum(map(len, self._kept.values())) > self._keep:
-            raise FrameError("more output than the limit lets a result have")
+            raise FrameError("more output than the limit of a result")
 
     def _enqueue(self, stream: str, data: bytes) -> None:
         queue = self._queue
-        # Joined to the last piece of its stream, which is never the first of all: that one is in the sink's hands.
+        # Joined to the last piece of its stream, unless that is the first of all, which the sink is handling.
         for at in range(-1, -4, -1) if len(queue) >= _MANY else ():
             if queue[at][0] == stream:
                 joined = queue[at][1]
@@ -80,7 +80,7 @@ class InFlight(Generic[Answer]):
         queue.append((stream, data))
 
     async def pump(self, sink: Sink) -> None:
-        """Hand output on at the pace of whoever takes it, until there is no more."""
+        """Pass output on at the pace of the sink, until there is no more."""
         assert self._arrived is not None
         while True:
             while self._queue:
@@ -97,18 +97,18 @@ class InFlight(Generic[Answer]):
             await self._arrived.wait()
 
     def end_output(self) -> None:
-        """Nothing more comes."""
+        """Note that no more output comes."""
         self._ended = True
         if self._arrived is not None:
             self._arrived.set()
 
     def discard(self) -> None:
-        """Nobody wants its output any more; it is still acknowledged, since its end comes behind it."""
+        """Drop its output, which nobody wants any more; it is still acknowledged, since its end comes after it."""
         self._discards = True
         if self._intake is not None:
             self._intake.took(sum(len(data) for _, data in self._queue))
         self._queue.clear()
 
     def kept(self, stream: str) -> bytes:
-        """Give what was kept of a stream."""
+        """Return what was kept of a stream."""
         return bytes(self._kept.get(stream, b""))

@@ -17,11 +17,11 @@ CODES = frozenset(
     "process_limit disk_limit sandbox_lost sandbox_unavailable internal".split()
 )
 
-# What a runner may claim of its own calls. Who decided, and whether the sandbox lives, only the gateway knows.
+# What a runner may claim of its own calls. Only the gateway knows who decided, and whether the sandbox lives.
 FROM_RUNNER = CODES - {"denied", "approval_denied", "approval_timeout", "sandbox_lost", "sandbox_unavailable"}
 
 _HIGHEST_EXIT = 255
-# No tool's data is a quarter as deep; what is deeper would exhaust the stack of whoever writes it as JSON again.
+# No tool's data is a quarter as deep; deeper data would exhaust the stack of whoever writes it as JSON again.
 _DEEPEST = 32
 
 
@@ -43,10 +43,10 @@ class Reply:
 
 
 def check_runner(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
-    """Read a runner's answer, which may not speak for the gateway, nor say that a failure went well."""
+    """Read a runner's answer, which may not speak for the gateway, nor call a failure a success."""
     reply = check(header, payload, stdout, stderr, codes=FROM_RUNNER)
     if reply.success and (reply.error is not None or reply.exit_code):
-        raise BadReply("success contradicts the rest of it")
+        raise BadReply("success contradicts the other fields")
     return reply
 
 
@@ -75,6 +75,12 @@ def check(
     )
 
 
+def unsendable(error: FrameError) -> dict[str, Any]:
+    """Return the answer to a call whose arguments do not fit into a frame."""
+    message = f"the arguments do not fit into one frame: {error}"
+    return {"success": False, "error": {"code": "invalid_arguments", "message": message}}
+
+
 def _content(encoding: Any, payload: bytes) -> str:
     if encoding == "base64":
         return base64.b64encode(payload).decode("ascii")
@@ -92,7 +98,7 @@ def _error(value: Any, codes: AbstractSet[str]) -> tuple[str, str] | None:
         return None
     code = value.get("code") if type(value) is dict else None
     if type(code) is not str or code not in codes:
-        raise BadReply("error has no code that may be given")
+        raise BadReply("error has no code that a runner may give")
     return code, _text(value.get("message", ""))
 
 
@@ -104,7 +110,7 @@ def _text(value: Any, ahead: bytes = b"") -> str:
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Replace halves of surrogate pairs, which JSON can spell and no door could print or send on."""
+    """Replace lone surrogates, which JSON can spell and no door could print or send on."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")

@@ -23,7 +23,7 @@ _READ = 128 * 1024
 
 
 class FrameStream(asyncio.BufferedProtocol):
-    """Lives from the greeting until it is lost, which happens once, for a reason that can be told."""
+    """Lives from the greeting until it is lost, which happens once, for a reason that can be reported."""
 
     @abstractmethod
     def take(self, header: dict[str, Any], payload: bytes) -> None:
@@ -46,7 +46,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self.writable.set()
         self._channel = channel
         self._reader = FrameReader(self.admit)
-        # Read into again and again: to allocate so much for every short frame costs more than the rest of reading it.
+        # Reused: allocating this much for every short frame costs more than the rest of reading it.
         self._scratch = memoryview(bytearray(_READ))
         self._transport: asyncio.Transport | None = None
         self._greeted: asyncio.Future[dict[str, Any]] = self.loop.create_future()
@@ -57,7 +57,7 @@ class FrameStream(asyncio.BufferedProtocol):
     ) -> Self:
         """Greet the other side and wait until it is ready."""
         made = cls(channel, grace_s=grace_s)
-        # A result holds both streams up to the limit, and the mark of what was cut.
+        # A result contains both streams up to the limit, and the mark of what was cut.
         made.keep = 2 * hello["limits"]["output"] + ACK_EVERY
         try:
             async with asyncio.timeout(timeout_s):
@@ -68,7 +68,7 @@ class FrameStream(asyncio.BufferedProtocol):
                     made._greeted.set_result(channel.ready)
                 made.ready = await made._greeted
             if type(made.ready.get("protocol")) is not int or made.ready["protocol"] != PROTOCOL:
-                made.lose("the runner speaks another protocol")
+                made.lose("the runner has another protocol version")
         except TimeoutError:
             made.lose(f"the runner did not answer within {timeout_s:g} s")
         except (FrameError, OSError) as error:
@@ -83,7 +83,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return made
 
     def lose(self, reason: str) -> None:
-        """Give the other side up: nothing more is read from it or sent to it."""
+        """Give up the other side: nothing more is read from it or sent to it."""
         if self.lost is not None:
             return
         self.lost = reason
@@ -99,7 +99,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self.write(encode(header, payload))
 
     def write(self, frame: bytes) -> None:
-        """Send what is encoded already."""
+        """Send an encoded frame."""
         if self.lost is None and self._transport is not None:
             self._transport.write(frame)
 
@@ -114,23 +114,23 @@ class FrameStream(asyncio.BufferedProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The other side ended, or its sandbox did."""
+        """Handle the end of the other side, or of its sandbox."""
         self.lose(f"its stream ended{f': {exc}' if exc else ''}")
 
     def pause_writing(self) -> None:
-        """The kernel takes no more for now."""
+        """Note that the kernel takes no more for now."""
         self.writable.clear()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Note that the kernel takes more again."""
         self.writable.set()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Say where to read to."""
+        """Return the buffer to read into."""
         return self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take frames. The first thing on the stream that is not to the letter is the last that is read."""
+        """Take frames. Nothing is read after the first violation of the protocol."""
         if self.lost is not None:
             return
         data = self._scratch[:nbytes]
@@ -142,11 +142,11 @@ class FrameStream(asyncio.BufferedProtocol):
                 else:
                     self.take(header, payload)
         except FrameError as error:
-            self.lose(f"it broke the wire: {error}")
+            self.lose(f"it broke the protocol: {error}")
 
 
 def fail(future: asyncio.Future[Any], reason: str) -> None:
     """End a wait with SandboxLost."""
     future.set_exception(SandboxLost(reason))
-    # Whoever waits gets it; asking once keeps asyncio from logging one that nobody waits for.
+    # Whoever waits gets it; retrieving it here keeps asyncio from logging one that nobody waits for.
     future.exception()

@@ -1,6 +1,6 @@
-"""Upcalls that a sandbox begins with the gateway, beside the calls: a name to reach, a command for the host.
+"""Upcalls that a sandbox begins with the gateway, beside the calls: a host to connect to, or a host command.
 
-Whatever runs inside can begin one and say anything in it. Who speaks is known from whose wire it is, not from a field.
+Whatever runs inside can begin one and send anything in it. The wire tells who it is from, not a field.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from crabpot.wire.stream import FrameStream
 
     Answer = Callable[["Upcall"], Awaitable[None]]
-    # What may be asked for, by kind; who answers knows the scope and the agent's settings from whoever wired it.
+    # What may be asked for, by kind; the handler knows the scope and the agent's settings from whoever wired it.
     Answers = Mapping[str, Answer]
 
 NO_ANSWERS: Answers = {}
 
 _FIELDS = frozenset({"op", "up", "kind", "bytes"})
 _LONGEST_NAME = 16
-# A person presses ctrl-c a few times; a program that does so more often than it is heard gets no further.
+# A person presses ctrl-c a few times; a program that does so faster than it is handled gets no further.
 _MANY_SIGNALS = 64
 
 
 class Upcall:
-    """One question and what follows it. When the runner drops it, or is lost, whoever answers it is cancelled."""
+    """One question and what follows it. When the runner drops it, or is lost, its handler is cancelled."""
 
     def __init__(self, up: str, kind: str, question: bytes, stream: FrameStream) -> None:
         self.kind = kind
         self.question = question
-        # Set before the cancellation, so that who is cancelled can tell that nobody waits for the answer any more.
+        # Set before the cancellation, so that the handler can tell that nobody waits for the answer any more.
         self.dropped = asyncio.Event()
         self._up = up
         self._stream = stream
@@ -49,7 +49,7 @@ class Upcall:
         self._over = False
 
     async def read(self) -> bytes:
-        """Take what has come, as soon as there is some; nothing at the end."""
+        """Return what has come, as soon as there is some; b"" at the end."""
         while not self._buffer:
             if self._ended:
                 return b""
@@ -68,16 +68,16 @@ class Upcall:
             self._send({"op": "data", "up": self._up, "stream": stream}, piece)
 
     def write_eof(self, stream: str = "stdout") -> None:
-        """Say that no more follows on a stream."""
+        """Announce that no more follows on a stream."""
         self._send({"op": "data", "up": self._up, "stream": stream, "eof": True})
 
     async def signals(self) -> AsyncIterator[str]:
-        """Give the names of signals (INT, TERM) as they come; a name that exists is for the taker to check."""
+        """Yield the names of signals (INT, TERM) as they come; the handler checks that a name exists."""
         while True:
             yield await self._signals.get()
 
     def reply(self, **fields: Any) -> None:
-        """Say how it ended: `error` with `code` and `message`, `exit_code`. It goes out when the answer returns."""
+        """Set how it ended: `error` with `code` and `message`, `exit_code`. It is sent when the handler returns."""
         if self._reply is not None:
             raise RuntimeError("an upcall ends once")
         self._reply = {"success": "error" not in fields, **fields}
@@ -85,16 +85,16 @@ class Upcall:
     # --- what the wire does -----------------------------------------------------------------------------------------
 
     def take(self, operation: str, header: dict[str, Any], payload: bytes) -> None:
-        """Take a frame of it; FrameError on what is not to the letter."""
+        """Take a frame of it; FrameError on a violation of the protocol."""
         if operation == "ack":
             self._window.acknowledged(header.get("n"))
         elif operation == "signal":
             self._signalled(header.get("signal"))
         elif self._ended:
-            raise FrameError("data behind the end of it")
+            raise FrameError("data after EOF")
         elif header.get("eof") is True:
             if payload:
-                raise FrameError("an end with something in it")
+                raise FrameError("an EOF with data")
             self._ended = True
             self._arrived.set()
         else:
@@ -106,16 +106,16 @@ class Upcall:
         if type(name) is not str or not (name.isascii() and name.isalnum() and len(name) <= _LONGEST_NAME):
             raise FrameError("a signal without a name")
         if self._signals.full():
-            raise FrameError("signals faster than they are heard")
+            raise FrameError("signals faster than they are handled")
         self._signals.put_nowait(name)
 
     def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
-        # The runner takes whatever comes behind a reply for the end of all reason.
+        # A runner treats anything after a reply as a protocol violation.
         if not self._over:
             self._stream.send(header, payload)
 
     def ending(self) -> dict[str, Any]:
-        """Give the last frame of it; nothing that an answer left running sends anything behind it."""
+        """Return its last frame; nothing that a handler left running sends anything after it."""
         self._over = self._ended = True
         self._arrived.set()
         reply = self._reply or _failed("internal", "the gateway ended this without an answer")
@@ -127,7 +127,7 @@ class Upcall:
 
 
 class Upcalls:
-    """Those of one wire: a bounded number, none of which can stop a call, and none of which a call can stop."""
+    """The upcalls of one wire: a bounded number, which neither stop a call nor are stopped by one."""
 
     def __init__(self, stream: FrameStream) -> None:
         self.answers: Answers = NO_ANSWERS
@@ -145,12 +145,12 @@ class Upcalls:
             self._begin(up, header, payload)
             return
         if operation not in ("data", "ack", "signal", "drop") or type(up) is not str:
-            raise FrameError("a frame of no known kind")
+            raise FrameError("a frame of unknown kind")
         found = self._live.get(up)
         if found is None:
             # What was sent before the runner knew of the end is no mistake; what never began is.
             if not (up.isascii() and up.isdigit() and len(up) <= len(str(self._last)) and 0 < int(up) <= self._last):
-                raise FrameError("a frame for no upcall")
+                raise FrameError("a frame for an unknown upcall")
             return
         upcall, task = found
         if upcall.dropped.is_set():
@@ -167,7 +167,7 @@ class Upcalls:
             raise FrameError("an upcall out of turn")
         kind = header.get("kind")
         if type(kind) is not str or len(kind) > _LONGEST_NAME:
-            raise FrameError("an upcall of no kind")
+            raise FrameError("an upcall without a valid kind")
         if not header.keys() <= _FIELDS or len(payload) > MAX_QUESTION:
             raise FrameError("an upcall that begins with more than a question")
         if len(self._live) >= MAX_UPCALLS:
@@ -189,17 +189,17 @@ class Upcalls:
         except Exception as error:  # noqa: BLE001  a fault of one answer must cost neither the wire nor the others
             upcall.fail("internal", "the gateway could not answer this")
             self._stream.loop.call_exception_handler({"message": "an upcall failed", "exception": error})
-        # It counts until its reply is under way: one who begins many and reads none gets no more of them.
+        # It counts until its reply is sent: a runner that begins many and reads none gets no more of them.
         await self._stream.writable.wait()
         try:
             self._stream.send(upcall.ending())
         except FrameError as error:
-            upcall.fail("internal", f"the answer cannot travel in one frame: {error}")
+            upcall.fail("internal", f"the answer does not fit into one frame: {error}")
             self._stream.send(upcall.ending())
         del self._live[up]
 
     def give_up(self) -> None:
-        """Cancel every answer: nobody hears it any more."""
+        """Cancel every handler: nobody receives its answer any more."""
         for _, task in self._live.values():
             task.cancel()
 

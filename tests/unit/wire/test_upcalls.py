@@ -98,32 +98,32 @@ async def test_what_is_not_offered_is_denied_and_costs_nothing():
 
 
 BROKEN = {
-    "one that has no kind": (({"op": "upcall", "up": "1"},), "no kind"),
-    "one whose kind is a list": (({**BEGIN, "kind": []},), "no kind"),
+    "one that has no kind": (({"op": "upcall", "up": "1"},), "without a valid kind"),
+    "one whose kind is a list": (({**BEGIN, "kind": []},), "without a valid kind"),
     "one whose id is a number": (({**BEGIN, "up": 1},), "out of turn"),
     "one whose id is null": (({**BEGIN, "up": None},), "out of turn"),
     "one whose id is a list": (({**BEGIN, "up": ["1"]},), "out of turn"),
     "one whose id is ahead": (({**BEGIN, "up": "2"},), "out of turn"),
     "one whose id was used": ((BEGIN, BEGIN), "out of turn"),
     "one whose id is written otherwise": (({**BEGIN, "up": "01"},), "out of turn"),
-    "one of a kind without end": (({**BEGIN, "kind": "x" * 17},), "no kind"),
+    "one of a kind without end": (({**BEGIN, "kind": "x" * 17},), "without a valid kind"),
     "one with a field of its own": (({**BEGIN, "argv": ["id"]},), "more than a question"),
     "one with a field of its own that calls itself an answer": (
         ({"id": "1", **BEGIN, "argv": ["x" * 5000]},),
         "more than a question",
     ),
     "one whose question is too long": (((BEGIN, b"x" * (MAX_QUESTION + 1)),), "more than a question"),
-    "data for one that never began": (((DATA, b"x"),), "no upcall"),
-    "data for an id that is no number": ((BEGIN, ({**DATA, "up": "x"}, b"x")), "no upcall"),
-    "data for an id of other digits": ((BEGIN, ({**DATA, "up": "\u0661"}, b"x")), "no upcall"),
-    "data for id 0": ((BEGIN, ({**DATA, "up": "0"}, b"x")), "no upcall"),
-    "data for a negative id": ((BEGIN, ({**DATA, "up": "-1"}, b"x")), "no upcall"),
-    "data for an endless id": ((BEGIN, ({**DATA, "up": "9" * 4000}, b"x")), "no upcall"),
-    "data for a list of ids": ((BEGIN, ({**DATA, "up": []}, b"x")), "no known kind"),
-    "data without a byte": ((BEGIN, DATA), "without a byte"),
-    "an end that brings bytes": ((BEGIN, (EOF, b"x")), "an end with something in it"),
-    "data behind the end": ((BEGIN, EOF, (DATA, b"x")), "behind the end"),
-    "two ends": ((BEGIN, EOF, EOF), "behind the end"),
+    "data for one that never began": (((DATA, b"x"),), "unknown upcall"),
+    "data for an id that is no number": ((BEGIN, ({**DATA, "up": "x"}, b"x")), "unknown upcall"),
+    "data for an id of other digits": ((BEGIN, ({**DATA, "up": "\u0661"}, b"x")), "unknown upcall"),
+    "data for id 0": ((BEGIN, ({**DATA, "up": "0"}, b"x")), "unknown upcall"),
+    "data for a negative id": ((BEGIN, ({**DATA, "up": "-1"}, b"x")), "unknown upcall"),
+    "data for an endless id": ((BEGIN, ({**DATA, "up": "9" * 4000}, b"x")), "unknown upcall"),
+    "data for a list of ids": ((BEGIN, ({**DATA, "up": []}, b"x")), "unknown kind"),
+    "data without a byte": ((BEGIN, DATA), "an empty piece"),
+    "an end that brings bytes": ((BEGIN, (EOF, b"x")), "an EOF with data"),
+    "data after the end": ((BEGIN, EOF, (DATA, b"x")), "after EOF"),
+    "two ends": ((BEGIN, EOF, EOF), "after EOF"),
     "more than the window": ((BEGIN, *[(DATA, b"x" * 65_536)] * 5), "more than the window"),
     "an acknowledgement of what was not sent": ((BEGIN, {"op": "ack", "up": "1", "n": 1}), "not sent"),
     "an acknowledgement of text": ((BEGIN, {"op": "ack", "up": "1", "n": "1"}), "not sent"),
@@ -133,10 +133,10 @@ BROKEN = {
     "a signal of a sentence": ((BEGIN, {"op": "signal", "up": "1", "signal": "INT; rm"}), "without a name"),
     "a signal without end": ((BEGIN, {"op": "signal", "up": "1", "signal": "I" * 17}), "without a name"),
     "a flood of signals": ((BEGIN, *[{"op": "signal", "up": "1", "signal": "INT"}] * 65), "faster than"),
-    "a reply of its own": ((BEGIN, {"op": "reply", "up": "1", "success": True}), "no known kind"),
-    "an operation of nobody": ((BEGIN, {"op": "exec", "up": "1"}), "no known kind"),
-    "an operation that is a list": ((BEGIN, {"op": [], "up": "1"}), "no known kind"),
-    "an answer to a call that is one of these": ((BEGIN, {"up": "1", "id": "1", "success": True}), "no known kind"),
+    "a reply of its own": ((BEGIN, {"op": "reply", "up": "1", "success": True}), "unknown kind"),
+    "an operation of nobody": ((BEGIN, {"op": "exec", "up": "1"}), "unknown kind"),
+    "an operation that is a list": ((BEGIN, {"op": [], "up": "1"}), "unknown kind"),
+    "an answer to a call that is one of these": ((BEGIN, {"up": "1", "id": "1", "success": True}), "unknown kind"),
     "more at once than there may be": (
         tuple({**BEGIN, "up": str(number)} for number in range(1, MAX_UPCALLS + 2)),
         "upcalls at once",
@@ -330,7 +330,7 @@ async def test_questions_full_of_nested_values_are_not_held():
     try:
         async with talking(script, never) as wire:
             await until(lambda: wire.lost or len(wire.upcalls) == 120, within_s=50)
-            assert "no answer" in (wire.lost or "")
+            assert "not an answer" in (wire.lost or "")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -341,7 +341,7 @@ async def test_a_greeting_full_of_nested_values_is_not_held():
         peer.take("hello")
         peer.raw(b'{"op":"ready","protocol":1,"x":[%s]}\n' % b",".join([b"{}"] * 300_000))
 
-    with pytest.raises(SandboxUnavailable, match="no answer"):
+    with pytest.raises(SandboxUnavailable, match="not an answer"):
         async with connected(Double(script)):
             pass
 
