@@ -1,4 +1,4 @@
-"""Whose turn it is: shares of threads and room that no agent can take from the others, and an event loop on demand.
+"""Fair scheduling: shares of threads and slots that no agent can take from the others, and an event loop on demand.
 
 May import: decide and below.
 Must never enter: what the work is about.

@@ -1,4 +1,4 @@
-"""An event loop only for what waits: importing asyncio takes longer than most answers that a command line gives."""
+"""An event loop only for what waits: importing asyncio takes longer than most commands of the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_loop() -> Generator[None, None, None]:
 
 
 def run(work: Coroutine[None, None, Result]) -> Result:
-    """Run a coroutine to its end; without an event loop as long as it does not ask for one by `in_loop`."""
+    """Run a coroutine to its end; without an event loop as long as it does not request one by `in_loop`."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -30,7 +30,7 @@ def run(work: Coroutine[None, None, Result]) -> Result:
 
 
 class _Begun(Generic[Result]):
-    """A coroutine that was begun outside: to await it is to go on with it."""
+    """A coroutine that was begun outside: awaiting it continues it."""
 
     def __init__(self, work: Coroutine[None, None, Result]) -> None:
         self._work = work

@@ -30,18 +30,18 @@ class Allowance:
 
 @dataclass(slots=True)
 class Line(Generic[Job]):
-    """What has room and what waits for it, each by whose it is. Those who wait are served in turn."""
+    """Jobs that run and jobs that wait, each by principal. Those who wait are served in turn."""
 
     allowed: Allowance
     inside: Counter[Any] = field(default_factory=Counter)
     waiting: dict[Principal | None, deque[Job]] = field(default_factory=dict)
 
     def join(self, whose: Principal | None, job: Job) -> None:
-        """Wait behind what is there for the same scope."""
+        """Wait after what is queued for the same scope."""
         self.waiting.setdefault(whose, deque()).append(job)
 
     def next(self) -> Job | None:
-        """Let the first in that has room; whoever was served last goes behind all others."""
+        """Return the first job that has room; whoever was served last goes after all others."""
         for whose, jobs in self.waiting.items():
             if self.full(whose) is None:
                 job = jobs.popleft()
@@ -64,7 +64,7 @@ class Line(Generic[Job]):
                 del self.inside[key]
 
     def full(self, whose: Principal | None) -> str | None:
-        """Say who has taken all the room that this one may have, or None."""
+        """Return who has taken all the room that this one may have, or None."""
         if whose is None:
             return "the gateway" if self.inside[None] >= self.allowed.own else None
         allowed = (self.allowed.agents, self.allowed.agent, self.allowed.scope)
@@ -74,19 +74,19 @@ class Line(Generic[Job]):
 
 
 def _counted(whose: Principal | None) -> tuple[Any, ...]:
-    """Give what one counts as: one of all agents', of this agent's, of this scope's; or the gateway's own."""
+    """Return what it counts against: all agents, this agent and this scope; or the gateway itself."""
     return (None,) if whose is None else ("agents", whose.agent, whose)
 
 
 class Slots:
-    """Turns at something of which there is only so much, for tasks of one loop."""
+    """Turns at a limited resource, for tasks of one loop."""
 
     def __init__(self, allowed: Allowance) -> None:
         self._line: Line[tuple[Principal | None, asyncio.Future[None]]] = Line(allowed)
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Have a turn for as long as a block lasts, on behalf of whoever the caller acts for."""
+        """Hold a slot for as long as a block lasts, on behalf of whoever the caller acts for."""
         whose = ACTING_FOR.get()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.join(whose, (whose, turn))
@@ -95,7 +95,7 @@ class Slots:
             await turn
             yield
         finally:
-            # One that was cancelled before its turn came has nothing to give back.
+            # One that was cancelled before its turn has nothing to give back.
             if not turn.cancelled():
                 self._line.leave(whose)
                 self._serve()

@@ -1,7 +1,7 @@
 """Worker threads that no agent can take from the others: each scope, and each agent, has an allowance of its own.
 
 A thread that waits for ever cannot be ended. So it is counted against whoever it works for, and the rest of the pool
-goes on; what is beyond an allowance waits in its own line.
+goes on; what exceeds an allowance waits in its own line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# How long an end waits for threads that are at work. One that is stuck would keep it waiting for ever.
+# How long shutdown waits for busy threads. One that is stuck would make it wait for ever.
 _PATIENCE_S = 5.0
 
 
@@ -63,7 +63,7 @@ class _Job:
 
 
 class FairThreads(ThreadPoolExecutor):
-    """An executor that asks for whom each job is (`acting_for`). Event loops take nothing but a ThreadPoolExecutor.
+    """An executor that knows for whom each job is (`acting_for`). Event loops require a ThreadPoolExecutor.
 
     Its threads are daemons: the interpreter does not wait for one that is stuck. Each begins with `initializer`.
     """
@@ -85,7 +85,7 @@ class FairThreads(ThreadPoolExecutor):
         self._closed = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have a thread do this, on behalf of whoever the caller acts for."""
+        """Run this in a thread, on behalf of whoever the caller acts for."""
         job = _Job(ACTING_FOR.get(), Future(), partial(fn, *args, **kwargs))
         with self._turn:
             if self._closed:
@@ -108,7 +108,7 @@ class FairThreads(ThreadPoolExecutor):
             job = self._ready.get()
             whose = job.whose
             job.run()
-            # What it held must not live on until the next one comes.
+            # What it held must not stay alive until the next job comes.
             del job
             with self._turn:
                 self._line.leave(whose)
@@ -117,7 +117,7 @@ class FairThreads(ThreadPoolExecutor):
                 self._turn.notify_all()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  the base's
-        """Take no more, drop what waits, and wait a moment for what is at work: not for what is stuck."""
+        """Accept no more, drop what waits, and wait a moment for busy threads: not for one that is stuck."""
         with self._turn:
             self._closed = True
             dropped = [job for jobs in self._line.waiting.values() for job in jobs]

@@ -1,4 +1,4 @@
-"""How a file of Crabpot's own is written: whole or not at all, and nobody else's to read."""
+"""Write Crabpot's own files: whole or not at all, and readable by nobody else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def write_whole(path: str, text: str, *, like: os.stat_result | None = None) -> None:
-    """Replace a file in one step. The new one is its owner's alone, or has mode and, from root, owner of `like`."""
+    """Replace a file in one step. The new one is its owner's alone, or has mode and, as root, owner of `like`."""
     draft = f"{path}.{os.urandom(4).hex()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -20,7 +20,7 @@ def make_own(folder: str, mode: int = 0o700) -> None:
 
 
 def take(folder: str) -> None:
-    """Make a folder of our own, or see that it is: whoever else may write there could lead our files elsewhere."""
+    """Make a folder of our own, or check that it is: whoever else may write there could lead our files elsewhere."""
     try:
         make_own(folder)
         facts = os.stat(folder)

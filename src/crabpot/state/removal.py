@@ -1,4 +1,4 @@
-"""Remove a tree that an agent wrote: as deep, and with as few permissions, as it liked."""
+"""Remove a tree that an agent wrote, however deep, and with whatever permissions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def remove_tree(folder: str) -> None:
 
 
 def remove_mapped_tree(folder: str) -> None:
-    """Remove a tree in which files belong to this user's subordinate ids, as containers of a rootless engine leave it.
+    """Remove a tree whose files belong to this user's subordinate ids, as a rootless engine's containers leave it.
 
     OSError if this user has no such ids, or the tools for them are missing or old.
     """
     import subprocess  # noqa: PLC0415  dear to import, and seldom needed
 
-    # Not by us: who has more than one thread cannot enter a user namespace.
+    # In another process: one with several threads cannot enter a user namespace.
     command = ["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", "--", os.path.abspath(folder)]
     ended = subprocess.run(
         command, env={"PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL, capture_output=True, check=False
@@ -60,7 +60,7 @@ def _move_up(name: str, folder: int, top: int, moved: int) -> int:
         try:
             os.rename(name, f"{moved}", src_dir_fd=folder, dst_dir_fd=top)
         except OSError as error:
-            # The agent has something by that name there.
+            # The agent has something of that name there.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         else:
@@ -78,7 +78,7 @@ def _unlinked(name: str, folder: int) -> bool:
 
 
 def _open(name: str, folder: int | None) -> int:
-    """Open a folder to list and empty it; its owner may have taken the permissions away so that it would be kept."""
+    """Open a folder to list and empty it; its owner may have removed its permissions to keep it."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         if os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:

@@ -1,4 +1,4 @@
-"""How a database of the state folder is opened: shared by processes, and safe from a power cut."""
+"""Open a database of the state folder: shared by processes, and safe from a power cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _POLL_S = 0.005
 
 
 def connect(file: str, schema: str) -> sqlite3.Connection:
-    """Open it, and make its tables where it has none; two may do so at once, so each is made IF NOT EXISTS.
+    """Open it, and create its tables if it has none; two may do so at once, so each is made IF NOT EXISTS.
 
     Full synchronisation: a record that was waited for, and an answer that somebody acted upon, survive a power cut.
     """
@@ -27,7 +27,7 @@ def connect(file: str, schema: str) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch a new file over; SQLite does not wait there for another that does the same, whatever its timeout."""
+    """Switch a new file to write-ahead logging; SQLite does not wait for another that does the same."""
     deadline = time.monotonic() + _BUSY_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How a file is opened that an agent may have written or replaced: never stuck, never led elsewhere, never too much.
+"""Open files that an agent may have written or replaced: never stuck, never led elsewhere, never too much.
 
 A FIFO blocks whoever opens it, a lease on a file does so for as long as the kernel allows, a link leads elsewhere, and
 a sparse file of a few bytes on disk fills the memory of whoever reads it.
@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 
-# O_NONBLOCK: neither a FIFO without a writer nor a lease that somebody holds keeps us waiting.
+# O_NONBLOCK: neither a FIFO without a writer nor a lease that somebody holds makes us wait.
 CAREFULLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,7 +40,7 @@ def open_regular(path: str, *, folder: int | None = None, follow: bool = False) 
 
 
 def read_regular(path: str, *, most: int, folder: int | None = None, follow: bool = False) -> bytes:
-    """Return what a regular file holds; OSError as above, and for one of more than `most` bytes."""
+    """Return the content of a regular file; OSError as above, and for one of more than `most` bytes."""
     handle = open_regular(path, folder=folder, follow=follow)
     try:
         return read_handle(handle, path, most=most)
@@ -49,7 +49,7 @@ def read_regular(path: str, *, most: int, folder: int | None = None, follow: boo
 
 
 def read_handle(handle: int, shown: str, *, most: int) -> bytes:
-    """Return what an open file holds; OSError if that is more than `most` bytes."""
+    """Return the content of an open file; OSError if that is more than `most` bytes."""
     too_large = OSError(errno.EFBIG, f"is larger than {most} bytes", shown)
     if os.fstat(handle).st_size > most:
         raise too_large
