@@ -103,7 +103,7 @@ def test_an_image_from_packages_is_made_once_and_known_again(crabpot, docker, ta
     assert found["size"] > 50 * 1024**2
     assert f"{tag} " in crabpot("image", "list", DOCKER_HOST=docker.host).out
     again = crabpot(*order, DOCKER_HOST=docker.host)
-    assert "is there already" in again.err
+    assert "exists already" in again.err
 
 
 def test_pip_installs_into_the_workspace_and_ssh_knows_who_it_is(crabpot, docker):

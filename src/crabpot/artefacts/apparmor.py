@@ -1,4 +1,4 @@
-"""An AppArmor profile for containers of ours: what a container needs by itself, and nothing of the host's kernel."""
+"""An AppArmor profile for our containers: what a container itself needs, and nothing of the host's kernel."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _HEAD = f"""\
 profile {NAME} flags=(attach_disconnected,mediate_deleted) {{
   #include <abstractions/base>
 
-  # The root is read-only and what may be written was mounted for it: among files, permissions decide.
+  # The root is read-only, and what may be written is mounted for it: permissions decide about files.
   file,
 
-  # Sockets of the ordinary kinds; raw ones and those of packets are not listed, and so refused.
+  # Sockets of the ordinary kinds; raw and packet sockets are not listed, and so refused.
   unix,
   network unix,
   network inet stream,
@@ -34,7 +34,7 @@ profile {NAME} flags=(attach_disconnected,mediate_deleted) {{
   network inet6 dgram,
   network netlink raw,
 
-  # The engine ends a container; its own processes signal each other and list each other, and trace nobody.
+  # The engine ends a container; its own processes signal and list each other, and trace nobody.
   signal (receive),
   signal (send) peer={NAME},
   ptrace (read,readby) peer={NAME},
@@ -64,7 +64,7 @@ _TAIL = """
 
 
 def profile() -> str:
-    """Write the profile, with how to load it."""
+    """Return the profile, with how to load it."""
     hidden = "".join(f"  deny {path}{{,/**}} rwklx,\n" for path in hardening.MASKED_PROC)
     kept = "".join(f"  deny {path}{{,/**}} w,\n" for path in hardening.READ_ONLY_PROC)
     return f"{_HEAD}\n  # What reveals or changes the host's kernel.\n{hidden}{kept}{_TAIL}"

@@ -1,7 +1,7 @@
 """A container's description as a compose file, for compose 1.27 and newer, version 2 included.
 
-Limits are the service's own keys: of those under `deploy`, version 1 knows none of processes, and version 2 takes no
-other value there than here. Reservations of processors stand under `deploy` alone.
+Limits are the service's own keys: of those under `deploy`, version 1 has none for processes, and version 2 accepts no
+other value there than here. CPU reservations exist under `deploy` alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NANO = 10**9
 
 
 def file(name: str, body: Mapping[str, Any]) -> str:
-    """Spell it, as one service."""
+    """Return the file, with one service."""
     host = body["HostConfig"]
     mounts = [_mount(one) for one in host["Mounts"]]
     document: dict[str, Any] = {"services": {name: service(name, body, [mount for mount, _ in mounts])}}
@@ -31,12 +31,12 @@ def file(name: str, body: Mapping[str, Any]) -> str:
 
 
 def spelled(document: Mapping[str, Any]) -> str:
-    """Write a document down so that compose reads just that."""
+    """Return a document escaped so that compose reads just that."""
     return yaml.document(_escaped(document))
 
 
 def service(name: str, body: Mapping[str, Any], mounts: Sequence[Mapping[str, Any] | str]) -> dict[str, Any]:
-    """Give the service of a container, with its mounts as compose spells them."""
+    """Return the service of a container, with its mounts as compose spells them."""
     host = body["HostConfig"]
     made: dict[str, Any] = {
         "image": body["Image"],
@@ -114,7 +114,7 @@ def _health(check: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _mount(mount: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Spell a mount, and the named volume that it takes where there is one."""
+    """Return a mount, and the named volume that it needs, if any."""
     spelled = {"type": mount["Type"], "target": mount["Target"], "read_only": mount["ReadOnly"]}
     if mount["Type"] == "bind":
         options = {"propagation": mount["BindOptions"]["Propagation"]}
@@ -125,7 +125,7 @@ def _mount(mount: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _escaped(value: Any) -> Any:
-    """Keep compose from replacing what it would take for variables of whoever starts it."""
+    """Escape `$`, which compose would expand from the variables of whoever starts it."""
     if isinstance(value, dict):
         return {key: _escaped(item) for key, item in value.items()}
     if isinstance(value, list):

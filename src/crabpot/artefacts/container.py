@@ -1,4 +1,4 @@
-"""A container for an image of one's own, in the words of the engine's API: the walls and limits of a live sandbox."""
+"""A container for an image of one's own, in the terms of the engine's API: the walls and limits of a live sandbox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SECOND = 10**9
 
 
 class NotRenderable(CrabpotError):
-    """What was asked for cannot be written down, or must not be."""
+    """What was requested cannot be written down, or must not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Wanted:
     ports: tuple[Port, ...]
     health: str | None
     seccomp: str
-    """The path of the profile: the command line client reads it and hands it over."""
+    """The path of the profile: the command line client reads it and sends it."""
     disk: str | None = None
 
 
@@ -67,7 +67,7 @@ def body(spec: SandboxSpec, wanted: Wanted) -> dict[str, Any]:
         "Env": [f"{name}={value}" for name, value in sorted(wanted.env.items())],
         "HostConfig": {
             **walls,
-            # Nobody is root inside, and the program that listens below 1024 has no other way.
+            # Nobody is root inside, and a program that listens below 1024 has no other way.
             "CapAdd": ["NET_BIND_SERVICE"] if any(port.privileged for port in wanted.ports) else [],
             "Tmpfs": {**walls["Tmpfs"], _VAR_RUN: render.tmpfs(_VAR_RUN_SIZE)},
             # Not bounded by this machine's processors: the text may be for another.
@@ -82,7 +82,7 @@ def body(spec: SandboxSpec, wanted: Wanted) -> dict[str, Any]:
             "RestartPolicy": {"Name": "unless-stopped"},
         },
     }
-    # A soft limit is what is left to it when the machine runs short; half, where nothing is written.
+    # A soft limit is what remains to it when the machine runs short; half, if nothing is configured.
     made["HostConfig"].setdefault("MemoryReservation", int(spec.limits.memory) // 2)
     if wanted.health is not None:
         made["Healthcheck"] = {
@@ -96,7 +96,7 @@ def body(spec: SandboxSpec, wanted: Wanted) -> dict[str, Any]:
 
 
 def network(spec: SandboxSpec, ports: tuple[Port, ...]) -> str:
-    """Say which network of docker's it joins."""
+    """Return the docker network that it joins."""
     kind = spec.network.kind
     if kind in ("internet", "allow"):
         raise NotRenderable(
@@ -111,17 +111,17 @@ def network(spec: SandboxSpec, ports: tuple[Port, ...]) -> str:
 def _mount(volume: Volume) -> dict[str, Any]:
     if not volume.flags:
         return render.mount(Bind(source=volume.source, target=volume.target, access=volume.access))
-    # The engine knows no flags for a bind; its local driver does, for a volume that is one.
+    # The engine has no flags for a bind; its local driver does, for a volume that is one.
     options = {"type": "none", "o": ",".join(("bind", volume.access, *volume.flags)), "device": volume.source}
     return {
         "Type": "volume",
-        # Named after what it is made of: an engine that has a volume of a name keeps what that was made of.
+        # Named after its content: an engine that has a volume of this name keeps its old definition.
         "Source": "crabpot-" + hashlib.sha256(repr(options).encode()).hexdigest()[:16],
         "Target": volume.target,
-        # The driver has made it so; the runtime would do it again, and drop the other flags on its way.
+        # The driver has made it read-only; the runtime would do it again, and drop the other flags on the way.
         "ReadOnly": False,
         "VolumeOptions": {
-            # Else the engine would copy what the image has there into the folder of the host.
+            # Otherwise the engine would copy what the image has there into the host's folder.
             "NoCopy": True,
             "DriverConfig": {"Name": "local", "Options": options},
         },
@@ -141,6 +141,6 @@ def _visible(words: Iterable[str]) -> None:
         for char in word:
             if is_deceptive(char):
                 raise NotRenderable(
-                    f"{word!a} holds a control, invisible or bidirectional character ({name_of(char)}); "
+                    f"{word!a} contains a control, invisible or bidirectional character ({name_of(char)}); "
                     "nothing is rendered that cannot be seen"
                 )

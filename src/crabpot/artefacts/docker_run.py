@@ -16,7 +16,7 @@ _NANO = 10**9
 
 
 def command(name: str, body: Mapping[str, Any]) -> str:
-    """Spell it, one option on a line. There are no comments in between: a shell would end the command there."""
+    """Return the command, one option per line. No comments in between: a shell would end the command there."""
     lines = ["docker run --detach", *(_line(option) for option in _options(name, body)), shlex.quote(body["Image"])]
     if body["Cmd"]:
         lines.append(shlex.join(body["Cmd"]))
@@ -91,7 +91,7 @@ def _health(check: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _mount(mount: Mapping[str, Any]) -> str:
-    """Spell a mount as the client reads it: a line of CSV, so that a path may hold a comma."""
+    """Return a mount as the client reads it: a line of CSV, so that a path may contain a comma."""
     fields = [f"type={mount['Type']}", f"source={mount['Source']}", f"target={mount['Target']}"]
     if mount["Type"] == "bind":
         options = mount["BindOptions"]

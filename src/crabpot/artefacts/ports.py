@@ -23,12 +23,12 @@ class Port:
 
     @property
     def privileged(self) -> bool:
-        """Whether the program inside needs a capability to listen there."""
+        """Return whether the program inside needs a capability to listen there."""
         return self.container < _PRIVILEGED
 
 
 def parse(text: str) -> Port:
-    """Read `port`, `host:container` or `127.0.0.1:host:container`, with /tcp or /udp; ValueError says what is wrong."""
+    """Parse `port`, `host:container` or `127.0.0.1:host:container`, with /tcp or /udp; ValueError says why not."""
     match = _WRITTEN.fullmatch(text)
     if match is None:
         raise ValueError(f'"{text}" must read port, host:container or {LOOPBACK}:host:container, in numbers')

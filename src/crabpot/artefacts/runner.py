@@ -1,7 +1,7 @@
 """The container of a runner on a socket, after ClawFactory's: its Dockerfile, and its compose file. Pure.
 
 It sees two folders and the volume of its socket. What else that deployment has (`brain_ro`, `secrets`, docker's
-socket) is not mounted, and there is no network over which it could be asked for.
+socket) is not mounted, and there is no network over which to ask for it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ CMD {command}
 
 
 def dockerfile(user: User, commands: Sequence[str]) -> str:
-    """Write the image down; its base is a build argument, and what that has already is not installed."""
+    """Return the Dockerfile; its base is a build argument, and what that has already is not installed."""
     words = ["--socket", SOCKET, "--root", *ROOTS, f"--allow={','.join(commands)}"]
     return _DOCKERFILE.format(
         roots=" ".join(ROOTS),
@@ -80,7 +80,7 @@ def dockerfile(user: User, commands: Sequence[str]) -> str:
 
 
 def compose_file(spec: SandboxSpec, *, user: User, seccomp: str, context: str) -> str:
-    """Write the service down, with the walls and limits of a live sandbox."""
+    """Return the compose file, with the walls and limits of a live sandbox."""
     wanted = Wanted(
         name=NAME,
         image=f"{NAME}:latest",
@@ -96,7 +96,7 @@ def compose_file(spec: SandboxSpec, *, user: User, seccomp: str, context: str) -
     host = body["HostConfig"]
     # A folder in memory over /var/run, which is /run in most images, would hide the socket's.
     memory = {path: options for path, options in host["Tmpfs"].items() if path != _VAR_RUN}
-    # As pid 1 the runner knows that everything in sight is its own, and collects what its commands leave behind.
+    # As pid 1 the runner knows that every visible process is its own, and reaps what its commands leave behind.
     body = {**body, "HostConfig": {**host, "Tmpfs": memory, "Init": False}}
     service: dict[str, Any] = compose.service(NAME, body, _VOLUMES)
     build = {"context": context, "args": {"UID": str(user.uid), "GID": str(user.gid)}}

@@ -1,4 +1,4 @@
-"""A folder of the host for a rendered container: `host:container[:options]`, read and judged."""
+"""A folder of the host for a rendered container: `host:container[:options]`, parsed and judged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import Access, Mount
 
-# The flags of a mount that take something away; no other can be asked for.
+# The mount flags that restrict; no others are accepted.
 _FLAGS = ("nosuid", "nodev", "noexec")
-# What the container stands on, and the two folders that are in memory.
+# What the container relies on, and the two folders that are in memory.
 _TAKEN = ("/proc", "/sys", "/dev", "/tmp", "/run", "/var/run")  # noqa: S108  names inside the container
 
 Flag = Literal["nosuid", "nodev", "noexec"]
@@ -24,7 +24,7 @@ Flag = Literal["nosuid", "nodev", "noexec"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A folder or file of the host at a place inside; `source` is absolute, with its links resolved."""
+    """A folder or file of the host at a path inside; `source` is absolute, with its links resolved."""
 
     source: str
     target: str
@@ -33,7 +33,7 @@ class Volume:
 
 
 def parse(text: str, around: Surroundings) -> Volume:
-    """Read one volume, or raise BindRefused with the reason and what would be right."""
+    """Parse one volume, or raise BindRefused with the reason and what would be right."""
     source, _, rest = text.partition(":")
     target, _, options = rest.partition(":")
     if not source or not target:
@@ -51,12 +51,12 @@ def parse(text: str, around: Surroundings) -> Volume:
 
 
 def gathered(volumes: Iterable[Volume], mounts: Iterable[Mount]) -> tuple[Volume, ...]:
-    """Put those asked for beside those of the spec; two at one place are refused, as the later would hide the first."""
+    """Return the requested volumes and the spec's; two at one target are refused: the later would hide the first."""
     configured = [Volume(source=one.source, target=one.target, access=one.access) for one in mounts]
     made: dict[str, Volume] = {}
     for one in (*configured, *volumes):
         if made.setdefault(one.target, one) != one:
-            raise binds.BindRefused(f"two folders would lie at {one.target} inside; choose another place for one")
+            raise binds.BindRefused(f"two folders would be mounted at {one.target}; choose another place for one")
     return tuple(made.values())
 
 
@@ -78,5 +78,5 @@ def _landing(target: str) -> str:
         raise binds.BindRefused(f'"{target}" must be an absolute path inside, without ".."')
     for taken in _TAKEN:
         if landing in ("/", taken) or binds.is_under(landing, taken):
-            raise binds.BindRefused(f'"{target}" is what the container stands on; choose another place such as /data')
+            raise binds.BindRefused(f'"{target}" is part of the container itself; choose another place such as /data')
     return landing

@@ -1,6 +1,6 @@
-"""A document as YAML that every reader reads alike: block by block, and every text in double quotes.
+"""A document as YAML that every parser reads alike: in blocks, and every text in double quotes.
 
-Unquoted, `no`, `1.10` and `0o17` are a different thing to each version of YAML; JSON's quoting is YAML's.
+Unquoted, `no`, `1.10` and `0o17` mean different things to each version of YAML; JSON's quoting is YAML's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _STEP = "  "
 
 
 def document(value: dict[str, Any]) -> str:
-    """Write mappings, lists, texts, numbers and booleans."""
+    """Return mappings, lists, texts, numbers and booleans as YAML."""
     return "".join(f"{line}\n" for line in _lines(value, ""))
 
 
@@ -39,7 +39,7 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
 
 
 def _item(value: Any, indent: str) -> Iterator[str]:
-    """Write one item of a list; the first line of what is in it stands behind the dash."""
+    """Yield one item of a list; the first line of its content follows the dash."""
     first, *rest = _lines(value, indent + _STEP)
     yield f"{indent}- {first.removeprefix(indent + _STEP)}"
     yield from rest
@@ -47,7 +47,7 @@ def _item(value: Any, indent: str) -> Iterator[str]:
 
 def _key(key: str) -> str:
     plain = key.isascii() and key.replace("_", "a").replace("-", "a").isalnum() and key[0].isalpha()
-    # Words that some version of YAML takes for a truth value stay in quotes.
+    # Words that some version of YAML takes for a boolean stay in quotes.
     return (
         key
         if plain and key.lower() not in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")

@@ -1,4 +1,4 @@
-"""An image's file system from Debian's packages, by mmdebstrap: no registry of images, and no engine, is asked."""
+"""An image's file system from Debian's packages, by mmdebstrap: without an image registry, and without an engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from crabpot.images.recipe import Recipe
 
-# What a sandbox has no use for, and what would differ from one building to the next.
+# What a sandbox does not need, and what would differ from one build to the next.
 _LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")
 _CLEANED = 'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/*.log "$1"/root/.cache'
 _SOURCES = ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")
@@ -31,7 +31,7 @@ class BuildFailed(CrabpotError):
 
 
 def argv(recipe: Recipe, target: str, sources: tuple[str, ...], wheels: str | None) -> list[str]:
-    """Spell the command. `sources` are apt's own files or lines; `wheels` is a folder with the packages of PyPI's."""
+    """Return the command. `sources` are apt's own files or lines; `wheels` is a folder with the packages from PyPI."""
     return [
         *("mmdebstrap", "--format=tar", "--variant=minbase", f"--include={','.join(recipe.debian)}"),
         *(f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT),
@@ -55,7 +55,7 @@ def _hooks(recipe: Recipe, wheels: str | None) -> Iterator[str]:
 
 
 def sources() -> tuple[str, ...]:
-    """Give this machine's own sources of packages if it is a Debian of that suite; else mmdebstrap has its own."""
+    """Return this machine's own package sources if it is a Debian of that suite; else mmdebstrap has its own."""
     try:
         with open("/etc/os-release", encoding="utf-8") as file:
             facts = dict(line.rstrip().partition("=")[::2] for line in file)
@@ -69,7 +69,7 @@ def sources() -> tuple[str, ...]:
 async def make(recipe: Recipe, target: str, progress: Callable[[str], None]) -> None:
     """Make the file system as a tarball, whole or not at all."""
     if shutil.which("mmdebstrap") is None:
-        raise BuildFailed("mmdebstrap is not here: apt-get install mmdebstrap (or leave --from-packages)")
+        raise BuildFailed("mmdebstrap is not installed: apt-get install mmdebstrap (or drop --from-packages)")
     with tempfile.TemporaryDirectory(prefix="crabpot-image-") as folder:
         wheels = None
         if recipe.python:
@@ -80,7 +80,7 @@ async def make(recipe: Recipe, target: str, progress: Callable[[str], None]) -> 
             await _run([*fetch, *recipe.python], lambda _: None)
             os.chmod(wheels, 0o755)  # noqa: S103  nothing in it is secret, and mmdebstrap may be another user
         os.chmod(folder, 0o755)  # noqa: S103  as above
-        # Two that make the same image at once must not write one file.
+        # Two that make the same image at once must not write to one file.
         draft = f"{target}.{os.urandom(4).hex()}.part"
         try:
             await _run(argv(recipe, draft, sources(), wheels), lambda line: _tell(line, progress))
@@ -91,13 +91,13 @@ async def make(recipe: Recipe, target: str, progress: Callable[[str], None]) -> 
 
 
 def _tell(line: str, progress: Callable[[str], None]) -> None:
-    """Pass on what mmdebstrap says of its steps, but for the commands of ours that it repeats."""
+    """Pass on what mmdebstrap prints of its steps, except for the commands of ours that it repeats."""
     if line.startswith("I: ") and "--customize-hook" not in line and "tempdir" not in line:
         progress(line.removeprefix("I: ").rstrip("."))
 
 
 async def _run(command: list[str], heard: Callable[[str], None]) -> None:
-    """Run a program to its end; what it says is heard line by line, and told whole where it fails."""
+    """Run a program to its end; report its output line by line, and whole if it fails."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -107,7 +107,7 @@ async def _run(command: list[str], heard: Callable[[str], None]) -> None:
     said: list[str] = []
     try:
         assert process.stdout is not None
-        # In pieces: what draws a bar writes lines without an end.
+        # In pieces: a progress bar writes lines without an end.
         left = b""
         while piece := await process.stdout.read(65536):
             *lines, left = (left + piece).replace(b"\r", b"\n").split(b"\n")

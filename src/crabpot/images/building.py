@@ -1,4 +1,4 @@
-"""Making an image, by the engine from a Dockerfile or by mmdebstrap from packages, with word of how far it is."""
+"""Make an image, by the engine from a Dockerfile or by mmdebstrap from packages, and report the progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crabpot.images.recipe import Recipe
 
 _STEP = re.compile(r"Step ([0-9]+)/([0-9]+) : (.*)")
-# The engine paints red what a build says on its standard error.
+# The engine colours red what a build prints to its standard error.
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _SHOWN = 100
 _PIECE = 1024**2
@@ -35,20 +35,20 @@ _TOLD_AT_THE_END = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One image that is wanted: what is in it, its name, and where a tarball of packages may be kept."""
+    """One image to make: what is in it, its name, and where a tarball of packages may be kept."""
 
     recipe: Recipe
     tag: str
     cache: str | None = None
     base: str | None = None
     network: str | None = None
-    """Which of docker's a build has; its bridge, if none is named."""
+    """The docker network that a build uses; its bridge, if none is named."""
     checked: bool = True
     again: bool = False
 
 
 async def from_dockerfile(engine: Engine, order: Order, progress: Callable[[str], None]) -> str:
-    """Have the engine build it, and give the image's id."""
+    """Let the engine build it, and return the image's id."""
     await _check_room(engine, order, {})
     text = dockerfile.text(order.recipe) if order.base is None else dockerfile.text(order.recipe, base=order.base)
     query = {"t": order.tag, "rm": "1", "forcerm": "1", "nocache": "1" if order.again else "0"}
@@ -68,9 +68,9 @@ async def from_dockerfile(engine: Engine, order: Order, progress: Callable[[str]
 
 
 async def from_packages(engine: Engine, order: Order, progress: Callable[[str], None]) -> str:
-    """Make it from Debian's packages and hand it to the engine, and give the image's id."""
+    """Make it from Debian's packages, load it into the engine, and return the image's id."""
     if not order.again and await _made_of(engine, order.tag) == order.recipe.digest:
-        progress(f"{order.tag} is there already, made of the same packages; --again makes it anew")
+        progress(f"{order.tag} exists already, made of the same packages; --again rebuilds it")
         return await _id(engine, order.tag)
     with tempfile.TemporaryDirectory(prefix="crabpot-image-") as folder:
         kept = f"{order.cache or folder}/crabpot-image-{order.recipe.digest}.tar"
@@ -78,7 +78,7 @@ async def from_packages(engine: Engine, order: Order, progress: Callable[[str], 
             await _check_room(engine, order, {os.path.dirname(kept): 1.0})
             os.makedirs(os.path.dirname(kept), exist_ok=True)
             await bootstrap.make(order.recipe, kept, progress)
-        progress(f"handing {os.path.getsize(kept) // 1024**2} MiB to the engine")
+        progress(f"sending {os.path.getsize(kept) // 1024**2} MiB to the engine")
         name, _, tag = order.tag.rpartition(":")
         query = {"fromSrc": "-", "repo": name, "tag": tag, "changes": "\n".join(_changes(order.recipe))}
         try:
@@ -105,7 +105,7 @@ def _read(file: io.BufferedReader) -> Iterator[bytes]:
 
 
 def _context(text: str) -> bytes:
-    """Pack what the engine needs to build: the one file."""
+    """Return what the engine needs to build: the one file, packed."""
     packed = io.BytesIO()
     content = text.encode()
     with tarfile.open(fileobj=packed, mode="w") as archive:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _HEAD = """\
 # An image for sandboxes, as `crabpot image build` makes it. By hand:
 #   crabpot render dockerfile | docker build --tag crabpot-sandbox:latest -
-# Each group of packages is a layer, and so is each further package: one more does not rebuild what stands before it."""
+# Each group of packages is a layer, and so is each further package: one more does not rebuild those before it."""
 
 
 def text(recipe: Recipe, *, base: str = packages.BASE) -> str:
-    """Write the file."""
+    """Return the file."""
     return "\n".join(_lines(recipe, base)) + "\n"
 
 
@@ -32,7 +32,7 @@ def _lines(recipe: Recipe, base: str) -> Iterator[str]:
     for layer in recipe.layers:
         yield from _layer(layer)
     yield ""
-    yield "# pip without PEP 668's refusal; a user with the host's ids, whom ssh finds in passwd; a home that is theirs"
+    yield "# pip without PEP 668's refusal; a user with the host's ids, whom ssh finds in passwd; a home of its own"
     yield "RUN " + " \\\n && ".join(recipe.finish)
     yield "LABEL " + " \\\n      ".join(f'{name}="{value}"' for name, value in recipe.labels.items())
     yield f"USER {recipe.user.uid}:{recipe.user.gid}"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """One image, as its labels and the engine tell."""
+    """One image, as its labels and the engine describe it."""
 
-    # None where it has none any more: one of the same name was made since.
+    # None if it lost its name: another of the same name was made since.
     name: str | None
     id: str
     created: int
@@ -26,7 +26,7 @@ class Made:
     user: str
 
     def as_json(self) -> dict[str, Any]:
-        """Lay it out."""
+        """Return it as JSON."""
         return {
             "name": self.name,
             "id": self.id,
@@ -39,14 +39,14 @@ class Made:
 
 
 async def made(engine: Engine) -> list[Made]:
-    """List them, newest first."""
+    """Return them, newest first."""
     found = await engine.get("/images/json", {"filters": json.dumps({"label": [recipe.RECIPE]})})
     listed = [_made(image, name) for image in found for name in _names(image)]
     return sorted(listed, key=lambda one: -one.created)
 
 
 def _names(image: dict[str, Any]) -> list[str | None]:
-    # Engines before 25 name an image that has no name so.
+    # How engines before 25 name an image that has no name.
     return [name for name in image.get("RepoTags") or () if name != "<none>:<none>"] or [None]
 
 

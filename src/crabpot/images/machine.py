@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from crabpot.images.recipe import Recipe
 
-# What dpkg and the engine's export take, whatever the image; and the part of a large one that they hold besides.
+# What dpkg and the engine's export need, whatever the image; and the share of a large one that they hold besides.
 _MEMORY = 512 * MIB
 _MEMORY_SHARE = 0.4
 _DISK = GIB // 4
 
 
 def problems(recipe: Recipe, folders: dict[str, float]) -> Iterator[str]:
-    """Say what is short. `folders` are those that will be written to, each with how many times the image's size."""
+    """Yield what is short. `folders` are those that will be written to, each with how many times the image's size."""
     needed = int(_MEMORY + _MEMORY_SHARE * recipe.size_bytes)
     available = memory_available()
     if available is not None and available < needed:
@@ -33,7 +33,7 @@ def problems(recipe: Recipe, folders: dict[str, float]) -> Iterator[str]:
 
 
 def memory_available() -> int | None:
-    """Give what programs may still take, in bytes, as the kernel estimates it."""
+    """Return what programs may still take, in bytes, as the kernel estimates it."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
@@ -42,7 +42,7 @@ def memory_available() -> int | None:
 
 
 def disk_free(folder: str) -> int | None:
-    """Give what this user may still write in a folder, or in the deepest one above it that exists."""
+    """Return what this user may still write in a folder, or in its deepest existing parent."""
     while not os.path.exists(folder) and folder != "/":
         folder = os.path.dirname(folder)
     try:

@@ -1,4 +1,4 @@
-"""The packages of an image, by group: data, in the order of their layers. What changes least stands first."""
+"""The packages of an image, by group: data, in the order of their layers. What changes least comes first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASE = "debian:bookworm-slim"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What one group brings: Debian's packages, those of PyPI that Debian lacks, and about how much room they take."""
+    """What one group brings: Debian packages, PyPI packages that Debian lacks, and about how much room they take."""
 
     what: str
     debian: tuple[str, ...]
@@ -39,12 +39,12 @@ GROUPS: Mapping[PackageGroup, Contents] = {
         size=Size(230 * MIB),
     ),
     "docs": Contents(
-        what="documents from one format into another",
+        what="conversion of documents from one format to another",
         debian=("pandoc", "poppler-utils"),
         size=Size(230 * MIB),
     ),
     "media": Contents(
-        what="sound, pictures and moving ones; cairo and pango with what is needed to build on them",
+        what="sound, images and video; cairo and pango with their development files",
         debian=("ffmpeg", "imagemagick", "libcairo2-dev", "libpango1.0-dev", "pkg-config"),
         size=Size(550 * MIB),
     ),
@@ -60,6 +60,6 @@ GROUPS: Mapping[PackageGroup, Contents] = {
 }
 ALWAYS: PackageGroup = "minimal"
 
-# Programs that are mended, by the package they come from. stress says that all went well where it cannot fork, as after
+# Programs that are patched, by the package they come from. stress reports success where it cannot fork, as after
 # a test of the process limit; a shell that cannot fork does not.
 MENDED: Mapping[str, str] = {"stress": '/usr/bin/stress "$@" || exit 1'}

@@ -1,4 +1,4 @@
-"""What goes into one image, decided: groups, further packages, and whose it is. Pure."""
+"""What goes into one image, decided: groups, extra packages, and the user. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 RECIPE, GROUPS, EXTRA, USER = "crabpot.image", "crabpot.image.groups", "crabpot.image.extra", "crabpot.image.user"
 
 _A_PACKAGE = 40 * MIB
-# The file that has pip refuse to install (PEP 668). Whoever is in the sandbox cannot harm the system by it: the root is
-# read-only there, and pip takes the home instead, which is the workspace.
+# The file that makes pip refuse to install (PEP 668). Removing it does no harm in the sandbox: the root is read-only
+# there, and pip uses the home instead, which is the workspace.
 _MARKERS = "/usr/lib/python3*/EXTERNALLY-MANAGED"
 
 
@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One image. Further packages stand in the order in which they were written."""
+    """One image. Extra packages are in the order in which they were written."""
 
     groups: tuple[PackageGroup, ...]
     extra: tuple[str, ...]
@@ -50,18 +50,18 @@ class Recipe:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """Give the steps: groups in the catalogue's order, then each further package alone; one more is one step."""
+        """Return the steps: groups in the catalogue's order, then each extra package alone; one more is one step."""
         grouped = [Layer(f"{name}: {one.what}", one.debian, one.python) for name, one in self._chosen()]
-        return (*grouped, *(Layer("as asked for", (name,)) for name in dict.fromkeys(self.extra)))
+        return (*grouped, *(Layer("as requested", (name,)) for name in dict.fromkeys(self.extra)))
 
     @property
     def debian(self) -> tuple[str, ...]:
-        """Give every package of Debian's, once."""
+        """Return every Debian package, once."""
         return tuple(dict.fromkeys(name for layer in self.layers for name in layer.debian))
 
     @property
     def python(self) -> tuple[str, ...]:
-        """Give every package of PyPI's, once."""
+        """Return every PyPI package, once."""
         return tuple(dict.fromkeys(name for layer in self.layers for name in layer.python))
 
     @property
@@ -71,15 +71,15 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Name the recipe by all that is in it."""
+        """Return a digest of all that is in the recipe."""
         said = json.dumps([self.debian, self.python, self.finish, packages.SUITE], separators=(",", ":"))
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     @property
     def finish(self) -> tuple[str, ...]:
-        """Give the last commands, by root: pip made usable, and a user with the host's ids, known to passwd."""
+        """Return the last commands, run as root: make pip usable, and add a user with the host's ids to passwd."""
         uid, gid, home, name = self.user.uid, self.user.gid, hardening.WORKSPACE, hardening.USER
-        # An image to build on may have the ids for another name. A log of logins would grow with the id.
+        # A base image may have the ids under another name. A log of logins would grow with the id.
         options = "--non-unique --no-log-init --no-create-home --shell /bin/bash"
         return (
             f"rm -f {_MARKERS}",
@@ -92,7 +92,7 @@ class Recipe:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Give the labels by which an image is found again."""
+        """Return the labels by which an image is found again."""
         return {
             RECIPE: self.digest,
             GROUPS: ",".join(name for name, _ in self._chosen()),

@@ -21,7 +21,7 @@ _OK = 200
 async def send(
     engine: Engine, path: str, query: Mapping[str, str], body: Iterable[bytes]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Post a body and give each message of the answer. Left early, the connection is closed: the engine gives up."""
+    """Post a body and yield each message of the answer. Leaving early closes the connection: the engine gives up."""
     try:
         reader, writer = await asyncio.open_unix_connection(engine.path, limit=_LONGEST_LINE)
     except OSError as error:
@@ -49,7 +49,7 @@ async def _send(writer: asyncio.StreamWriter, target: str, body: Iterable[bytes]
         writer.write(b"0\r\n\r\n")
         await writer.drain()
     except BaseException:
-        # A body that ends in the middle must not be taken for a whole one, and nobody should wait for its answer.
+        # A truncated body must not be taken for a whole one, and nobody should wait for its answer.
         writer.transport.abort()
         raise
 
@@ -63,7 +63,7 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any
     async for piece in _pieces(reader) if chunked else _rest(reader):
         *lines, left = (left + piece).split(b"\n")
         if len(left) > _LONGEST_LINE:
-            raise ValueError("a line without an end")
+            raise ValueError("a line that does not end")
         for text in lines:
             if message := _message(text, status):
                 yield message
@@ -89,7 +89,7 @@ def _message(line: bytes, status: int) -> dict[str, Any] | None:
         return None
     message = json.loads(line)
     if not isinstance(message, dict):
-        raise ValueError("a message that is none")  # noqa: TRY004  of the engine's, not of a caller's
+        raise ValueError("not a message")  # noqa: TRY004  of the engine's, not of a caller's
     wrong = message.get("error") or (message.get("message") if status != _OK else None)
     if wrong is not None:
         raise EngineRefused(status, str(wrong))
