@@ -1,5 +1,5 @@
-"""Showing that it holds: attacks (`verify`), promises of every backend (`conformance`), the machine (`doctor`).
+"""Proof that it holds: attacks (`verify`), promises of every backend (`conformance`), the machine (`doctor`).
 
 May import: everything below the doors.
-Must never enter: anything that a call needs: nothing here is on its path.
+Must never enter: anything that a call needs; nothing here is on its path.
 """

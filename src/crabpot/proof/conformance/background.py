@@ -18,8 +18,8 @@ promise = Chapter()
 
 
 @promise
-async def a_background_process_outlives_its_call(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_background_process_outlives_its_call(harness: Harness) -> None:
+    async with harness.open() as box:
         process = await box.start("echo up; while read line; do echo got $line; done; echo end; exit 3")
         same("new output", await box.said(process, "up\n"), "up\n")
         good(await box.call("process", action="write", id=process, data="hello\n"))
@@ -35,12 +35,12 @@ async def a_background_process_outlives_its_call(ground: Harness) -> None:
 
 
 @promise
-async def a_background_server_is_reached_from_another_call(ground: Harness) -> None:
+async def a_background_server_is_reached_from_another_call(harness: Harness) -> None:
     server = (
         'exec python3 -I -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", 0), h.SimpleHTTPRequestHandler); '
         "print(s.server_port, flush=True); s.serve_forever()'"
     )
-    async with ground.open() as box:
+    async with harness.open() as box:
         await box.call("write", path="page.txt", content="served")
         process = await box.start(server)
         port = (await box.said(process, "\n")).strip()
@@ -53,8 +53,8 @@ async def a_background_server_is_reached_from_another_call(ground: Harness) -> N
 
 
 @promise
-async def a_kill_takes_the_whole_tree(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_kill_takes_the_whole_tree(harness: Harness) -> None:
+    async with harness.open() as box:
         nap = unique_nap()
         process = await box.start(f"trap '' TERM; (setsid {nap} &); echo up; while :; do {nap}; done")
         await box.said(process, "up\n")
@@ -64,16 +64,16 @@ async def a_kill_takes_the_whole_tree(ground: Harness) -> None:
 
 
 @promise
-async def waiting_ends_with_its_own_time_limit(ground: Harness) -> None:
-    async with ground.open() as box:
+async def waiting_ends_with_its_own_time_limit(harness: Harness) -> None:
+    async with harness.open() as box:
         process = await box.start("sleep 600")
         waited = await box.call("process", action="wait", id=process, timeout=0.5)
         same("still running", good(waited)["running"], True)
 
 
 @promise
-async def a_process_that_is_none_is_refused(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_process_that_is_none_is_refused(harness: Harness) -> None:
+    async with harness.open() as box:
         bad(await box.call("process", action="poll", id="p99"), "not_found")
         bad(await box.call("process", action="poll"), "not_found", "invalid_arguments")
         bad(await box.call("process", action="dance", id="p1"), "invalid_arguments")
@@ -83,8 +83,8 @@ async def a_process_that_is_none_is_refused(ground: Harness) -> None:
 
 
 @promise
-async def a_background_process_may_print_without_end(ground: Harness) -> None:
-    async with ground.open(limits={"output": "64k"}) as box:
+async def a_background_process_may_print_without_end(harness: Harness) -> None:
+    async with harness.open(limits={"output": "64k"}) as box:
         process = await box.start("exec yes")
         for _ in range(20):
             polled = await box.call("process", action="poll", id=process)
@@ -94,8 +94,8 @@ async def a_background_process_may_print_without_end(ground: Harness) -> None:
 
 
 @promise
-async def a_command_gets_a_terminal_of_its_size(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_command_gets_a_terminal_of_its_size(harness: Harness) -> None:
+    async with harness.open() as box:
         result = await box.run(
             "stty size; test -t 0 && test -t 1 && echo tty; echo $TERM", tty={"rows": 33, "cols": 77}
         )
@@ -108,7 +108,7 @@ async def a_command_gets_a_terminal_of_its_size(ground: Harness) -> None:
 
 
 @promise
-async def a_terminal_takes_a_new_size_and_keys(ground: Harness) -> None:
+async def a_terminal_takes_a_new_size_and_keys(harness: Harness) -> None:
     sizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
     heard = bytearray()
 
@@ -120,7 +120,7 @@ async def a_terminal_takes_a_new_size_and_keys(ground: Harness) -> None:
     command = (
         "echo ready; for _ in $(seq 100); do [ \"$(stty size)\" = '50 132' ] && echo resized && exit; sleep 0.05; done"
     )
-    async with ground.open() as box:
+    async with harness.open() as box:
         streams = Streams(sink=take, resizes=sizes)
         good(await box.call("exec", command=command, tty={"rows": 24, "cols": 80}, timeout=20, streams=streams))
         true("resized", b"resized" in heard)

@@ -22,12 +22,12 @@ _SHAPE = ["data", "duration_ms", "error", "exit_code", "id", "place", "stderr", 
 
 
 @promise
-async def a_result_has_its_shape(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_result_has_its_shape(harness: Harness) -> None:
+    async with harness.open() as box:
         first, second = await box.run("echo out; echo err >&2"), await box.run("true")
         shown = first.as_json()
         same("fields", sorted(shown), _SHAPE)
-        same("place", shown["place"], "host" if ground.on_host else "sandbox")
+        same("place", shown["place"], "host" if harness.on_host else "sandbox")
         same("streams", (first.stdout, first.stderr), ("out\n", "err\n"))
         same("end", (first.success, first.exit_code, first.error, first.truncated), (True, 0, None, False))
         true("duration", first.duration_ms > 0)
@@ -35,8 +35,8 @@ async def a_result_has_its_shape(ground: Harness) -> None:
 
 
 @promise
-async def a_command_that_fails_is_a_result(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_command_that_fails_is_a_result(harness: Harness) -> None:
+    async with harness.open() as box:
         result = await box.run("echo before; echo why >&2; exit 42")
         same("end", (result.success, result.exit_code, result.error), (False, 42, None))
         same("streams", (result.stdout, result.stderr), ("before\n", "why\n"))
@@ -44,23 +44,23 @@ async def a_command_that_fails_is_a_result(ground: Harness) -> None:
 
 
 @promise
-async def a_signal_is_told_truly(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_signal_is_told_truly(harness: Harness) -> None:
+    async with harness.open() as box:
         result = await box.run("kill -TERM $$")
         same("end", (result.success, result.exit_code, result.error), (False, 128 + 15, None))
         same("data", (result.data or {}).get("signal"), "SIGTERM")
 
 
 @promise
-async def shell_text_is_run_by_a_shell(ground: Harness) -> None:
-    async with ground.open() as box:
+async def shell_text_is_run_by_a_shell(harness: Harness) -> None:
+    async with harness.open() as box:
         command = "for n in 1 2 3; do echo $n; done | tac | tr '\\n' ' ' && X=$(printf yes); echo \"$X\""
         same("output", await box.out(command), "3 2 1 yes\n")
 
 
 @promise
-async def a_command_starts_where_it_is_told(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_command_starts_where_it_is_told(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("mkdir -p deep/er; ln -s /usr away")
         home = (await box.out("pwd -P")).strip()
         same("relative", await box.out("pwd -P", cwd="deep/er"), f"{home}/deep/er\n")
@@ -71,8 +71,8 @@ async def a_command_starts_where_it_is_told(ground: Harness) -> None:
 
 
 @promise
-async def variables_are_added_for_one_call(ground: Harness) -> None:
-    async with ground.open() as box:
+async def variables_are_added_for_one_call(harness: Harness) -> None:
+    async with harness.open() as box:
         same("given", await box.out('echo "$A|$B"', env={"A": "1 2", "B": "é"}), "1 2|é\n")
         same("gone", await box.out('echo "$A|$B"'), "|\n")
         bad(await box.run("true", env={"A=B": "x"}), "invalid_arguments")
@@ -80,8 +80,8 @@ async def variables_are_added_for_one_call(ground: Harness) -> None:
 
 
 @promise
-async def standard_input_is_given_or_empty(ground: Harness) -> None:
-    async with ground.open() as box:
+async def standard_input_is_given_or_empty(harness: Harness) -> None:
+    async with harness.open() as box:
         same("given", await box.out("cat", stdin="one\ntwo"), "one\ntwo")
         same("large", (await box.out("wc -c", stdin="x" * 2_000_000)).strip(), "2000000")
         same("empty", await box.out("cat; echo end"), "end\n")
@@ -89,8 +89,8 @@ async def standard_input_is_given_or_empty(ground: Harness) -> None:
 
 
 @promise
-async def the_time_limit_ends_the_whole_tree(ground: Harness) -> None:
-    async with ground.open() as box:
+async def the_time_limit_ends_the_whole_tree(harness: Harness) -> None:
+    async with harness.open() as box:
         nap = unique_nap()
         result = await box.run(f"echo started; (setsid {nap} &); {nap}", timeout=1)
         message = bad(result, "timeout")
@@ -100,16 +100,16 @@ async def the_time_limit_ends_the_whole_tree(ground: Harness) -> None:
 
 
 @promise
-async def what_a_command_leaves_behind_ends_with_its_call(ground: Harness) -> None:
-    async with ground.open() as box:
+async def what_a_command_leaves_behind_ends_with_its_call(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("(setsid sh -c 'sleep 1; echo late > late' >/dev/null 2>&1 &); echo now")
         await asyncio.sleep(1.3)
         bad(await box.call("read", path="late"), "not_found")
 
 
 @promise
-async def wrong_arguments_run_nothing(ground: Harness) -> None:
-    async with ground.open(limits={"timeCeiling": 100}) as box:
+async def wrong_arguments_run_nothing(harness: Harness) -> None:
+    async with harness.open(limits={"timeCeiling": 100}) as box:
         bad(await box.run("echo x > ran", timeout=101), "invalid_arguments")
         bad(await box.run("echo x > ran", timeout=-1), "invalid_arguments")
         bad(await box.run("echo x > ran", timeout="soon"), "invalid_arguments")
@@ -121,8 +121,8 @@ async def wrong_arguments_run_nothing(ground: Harness) -> None:
 
 
 @promise
-async def too_much_output_keeps_both_ends(ground: Harness) -> None:
-    async with ground.open(limits={"output": "64k"}) as box:
+async def too_much_output_keeps_both_ends(harness: Harness) -> None:
+    async with harness.open(limits={"output": "64k"}) as box:
         result = await box.run("echo first; seq 1 200000; echo last")
         good(result)
         same("truncated", result.truncated, True)
@@ -131,8 +131,8 @@ async def too_much_output_keeps_both_ends(ground: Harness) -> None:
 
 
 @promise
-async def output_without_end_is_ended(ground: Harness) -> None:
-    async with ground.open(limits={"output": "64k"}) as box:
+async def output_without_end_is_ended(harness: Harness) -> None:
+    async with harness.open(limits={"output": "64k"}) as box:
         result = await box.run("yes")
         bad(result, "output_limit")
         true("what was kept", 0 < len(result.stdout) < 70_000)
@@ -140,13 +140,13 @@ async def output_without_end_is_ended(ground: Harness) -> None:
 
 
 @promise
-async def output_that_is_no_text_is_shown_as_far_as_it_is(ground: Harness) -> None:
-    async with ground.open() as box:
+async def output_that_is_no_text_is_shown_as_far_as_it_is(harness: Harness) -> None:
+    async with harness.open() as box:
         same("output", await box.out("printf 'a\\377b\\0c'"), "a\ufffdb\0c")
 
 
 @promise
-async def output_streams_while_the_command_runs(ground: Harness) -> None:
+async def output_streams_while_the_command_runs(harness: Harness) -> None:
     heard: list[tuple[str, bytes]] = []
     first = asyncio.Event()
 
@@ -158,7 +158,7 @@ async def output_streams_while_the_command_runs(ground: Harness) -> None:
         await first.wait()
         yield b"heard\n"
 
-    async with ground.open() as box:
+    async with harness.open() as box:
         # The command ends only when its first line has come out and an answer has gone in.
         command = "echo question; read answer; echo got $answer; echo why >&2"
         result = await box.call("exec", command=command, timeout=10, streams=Streams(source=answer(), sink=take))
@@ -169,8 +169,8 @@ async def output_streams_while_the_command_runs(ground: Harness) -> None:
 
 
 @promise
-async def a_cancelled_call_leaves_nothing_running(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_cancelled_call_leaves_nothing_running(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("true")
         call = asyncio.create_task(box.run("echo $$ > pid; echo x; sleep 600; sleep 600"))
         for _ in range(200):
@@ -187,8 +187,8 @@ async def a_cancelled_call_leaves_nothing_running(ground: Harness) -> None:
 
 
 @promise
-async def many_calls_run_at_once_and_are_not_mixed_up(ground: Harness) -> None:
-    async with ground.open() as box:
+async def many_calls_run_at_once_and_are_not_mixed_up(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("true")
         began = asyncio.get_running_loop().time()
         calls = [box.run(f"sleep 0.5; echo {n}; exit {n}") for n in range(20)]
@@ -199,8 +199,8 @@ async def many_calls_run_at_once_and_are_not_mixed_up(ground: Harness) -> None:
 
 
 @promise
-async def a_busy_call_does_not_hold_up_another(ground: Harness) -> None:
-    async with ground.open(limits={"output": "64k"}) as box:
+async def a_busy_call_does_not_hold_up_another(harness: Harness) -> None:
+    async with harness.open(limits={"output": "64k"}) as box:
         flood = asyncio.create_task(box.run("head -c 60000000 /dev/zero; sleep 0.2"))
         for n in range(20):
             same("a call beside it", await box.out(f"echo {n}"), f"{n}\n")

@@ -63,8 +63,8 @@ async def _page() -> AsyncIterator[_Page]:
 
 
 @promise
-async def a_listed_place_is_reached_without_settings_and_no_other(ground: Harness) -> None:
-    async with _page() as page, _page() as other, ground.open(network={"allow": [f"127.0.0.1:{page.port}"]}) as box:
+async def a_listed_place_is_reached_without_settings_and_no_other(harness: Harness) -> None:
+    async with _page() as page, _page() as other, harness.open(network={"allow": [f"127.0.0.1:{page.port}"]}) as box:
         same("the page", await box.out(f"{_FETCH} http://127.0.0.1:{page.port}/"), "the page")
         refused = await box.run(f"{_FETCH} http://127.0.0.1:{other.port}/")
         same("another port", refused.success, False)
@@ -73,19 +73,19 @@ async def a_listed_place_is_reached_without_settings_and_no_other(ground: Harnes
 
 
 @promise
-async def two_hundred_connections_at_once_are_each_answered(ground: Harness) -> None:
-    async with _page() as page, ground.open(network={"allow": [f"127.0.0.1:{page.port}"]}) as box:
+async def two_hundred_connections_at_once_are_each_answered(harness: Harness) -> None:
+    async with _page() as page, harness.open(network={"allow": [f"127.0.0.1:{page.port}"]}) as box:
         await box.call("write", path="many.py", content=_MANY)
         same("two hundred", await box.out(f"python3 many.py {page.port}", timeout=50), "all\n")
         same("requests", page.asked, 200)
 
 
 @promise
-async def an_empty_list_and_the_internet_reach_nothing_of_the_hosts(ground: Harness) -> None:
+async def an_empty_list_and_the_internet_reach_nothing_of_the_hosts(harness: Harness) -> None:
     async with _page() as page:
         networks: tuple[str | dict[str, list[str]], ...] = ({"allow": []}, "internet")
         for network in networks:
-            async with ground.open(network=network) as box:
+            async with harness.open(network=network) as box:
                 refused = await box.run(f"no_proxy= NO_PROXY= {_FETCH} http://127.0.0.1:{page.port}/")
                 same(f"with {network}", refused.success, False)
                 true("the hint says why", "was refused" in refused.stderr)

@@ -23,8 +23,8 @@ def _patch(*lines: str) -> str:
 
 
 @promise
-async def one_occurrence_is_replaced(ground: Harness) -> None:
-    async with ground.open() as box:
+async def one_occurrence_is_replaced(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.call("write", path="f", content="one two three\n")
         edited = good(await box.call("edit", path="f", old="two", new="2"))
         same("data", edited, {"replacements": 1})
@@ -32,8 +32,8 @@ async def one_occurrence_is_replaced(ground: Harness) -> None:
 
 
 @promise
-async def an_edit_that_is_not_clear_is_refused(ground: Harness) -> None:
-    async with ground.open() as box:
+async def an_edit_that_is_not_clear_is_refused(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.call("write", path="f", content="a b a\n")
         bad(await box.call("edit", path="f", old="missing", new="x"), "no_match")
         bad(await box.call("edit", path="f", old="a", new="x"), "ambiguous_match")
@@ -45,8 +45,8 @@ async def an_edit_that_is_not_clear_is_refused(ground: Harness) -> None:
 
 
 @promise
-async def an_edit_keeps_line_endings_mark_and_mode(ground: Harness) -> None:
-    async with ground.open() as box:
+async def an_edit_keeps_line_endings_mark_and_mode(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("printf '\\357\\273\\277one\\r\\ntwo\\r\\n' > dos; chmod 640 dos")
         good(await box.call("edit", path="dos", old="one\ntwo", new="1\n2"))
         same("bytes", (await box.out("od -An -tx1 dos | tr -d ' \\n'")), "efbbbf310d0a320d0a")
@@ -54,8 +54,8 @@ async def an_edit_keeps_line_endings_mark_and_mode(ground: Harness) -> None:
 
 
 @promise
-async def a_patch_adds_updates_moves_and_deletes(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_patch_adds_updates_moves_and_deletes(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("mkdir src; printf 'a\\nb\\nc\\nd\\ne\\n' > src/list; echo old > gone; echo here > from")
         patch = _patch(
             *("*** Add File: new/file.txt", "+hello", "+world"),
@@ -74,8 +74,8 @@ async def a_patch_adds_updates_moves_and_deletes(ground: Harness) -> None:
 
 
 @promise
-async def a_patch_applies_whole_or_not_at_all(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_patch_applies_whole_or_not_at_all(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("echo one > first; echo two > second")
         hunks = ("*** Update File: first", "@@", "-one", "+1", "*** Update File: second", "@@", "-missing", "+2")
         bad(await box.call("apply_patch", patch=_patch(*hunks, "*** Add File: third", "+3")), "no_match", "conflict")
@@ -84,8 +84,8 @@ async def a_patch_applies_whole_or_not_at_all(ground: Harness) -> None:
 
 
 @promise
-async def a_patch_replaces_what_it_adds_or_moves_a_file_to(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_patch_replaces_what_it_adds_or_moves_a_file_to(harness: Harness) -> None:
+    async with harness.open() as box:
         for name in ("there", "from", "to"):
             await box.call("write", path=name, content=f"{name}\n")
         lines = (" *** Add File: there ", "+new", "*** Update File: from", "*** Move to: to", "@@", "-from", "+moved")
@@ -94,8 +94,8 @@ async def a_patch_replaces_what_it_adds_or_moves_a_file_to(ground: Harness) -> N
 
 
 @promise
-async def a_patch_that_is_wrong_says_so(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_patch_that_is_wrong_says_so(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("echo x > there")
         bad(await box.call("apply_patch", patch="no patch at all"), "invalid_arguments")
         bad(await box.call("apply_patch", patch=_patch("*** Delete File: missing")), "not_found")

@@ -24,8 +24,8 @@ _TEXT = "first\nzweite Zeile: äöü €\n\U0001f980 crab\n"
 
 
 @promise
-async def text_comes_back_as_it_was_written(ground: Harness) -> None:
-    async with ground.open() as box:
+async def text_comes_back_as_it_was_written(harness: Harness) -> None:
+    async with harness.open() as box:
         written = good(await box.call("write", path="notes/today.txt", content=_TEXT))
         same("write", written, {"size": len(_TEXT.encode()), "created": True})
         read = good(await box.call("read", path="notes/today.txt"))
@@ -36,8 +36,8 @@ async def text_comes_back_as_it_was_written(ground: Harness) -> None:
 
 
 @promise
-async def a_part_of_a_file_is_read_by_lines(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_part_of_a_file_is_read_by_lines(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.call("write", path="lines", content="".join(f"{n}\n" for n in range(1, 101)))
         part = good(await box.call("read", path="lines", offset=10, limit=3))
         same("content", part["content"], "10\n11\n12\n")
@@ -45,17 +45,17 @@ async def a_part_of_a_file_is_read_by_lines(ground: Harness) -> None:
 
 
 @promise
-async def an_empty_file_is_read_as_empty(ground: Harness) -> None:
-    async with ground.open() as box:
+async def an_empty_file_is_read_as_empty(harness: Harness) -> None:
+    async with harness.open() as box:
         good(await box.call("write", path="empty", content=""))
         read = good(await box.call("read", path="empty"))
         same("content and size", (read["content"], read["size"]), ("", 0))
 
 
 @promise
-async def every_byte_survives_both_ways(ground: Harness) -> None:
+async def every_byte_survives_both_ways(harness: Harness) -> None:
     data = bytes(range(256)) * 8
-    async with ground.open() as box:
+    async with harness.open() as box:
         coded = base64.b64encode(data).decode()
         same("size", good(await box.call("write", path="b", content=coded, encoding="base64"))["size"], len(data))
         read = good(await box.call("read", path="b", encoding="base64"))
@@ -65,7 +65,7 @@ async def every_byte_survives_both_ways(ground: Harness) -> None:
 
 
 @promise
-async def a_large_file_goes_in_and_out_in_pieces(ground: Harness) -> None:
+async def a_large_file_goes_in_and_out_in_pieces(harness: Harness) -> None:
     piece = os.urandom(_MIB)
     sent, came = hashlib.sha256(), hashlib.sha256()
 
@@ -78,7 +78,7 @@ async def a_large_file_goes_in_and_out_in_pieces(ground: Harness) -> None:
         same("stream", stream, "content")
         came.update(data)
 
-    async with ground.open() as box:
+    async with harness.open() as box:
         written = good(await box.call("write", path="large", streams=Streams(source=pieces())))
         same("size", written["size"], 24 * _MIB)
         good(await box.call("read", path="large", encoding="base64", streams=Streams(sink=take)))
@@ -87,16 +87,16 @@ async def a_large_file_goes_in_and_out_in_pieces(ground: Harness) -> None:
 
 
 @promise
-async def a_large_text_in_the_arguments_arrives_whole(ground: Harness) -> None:
+async def a_large_text_in_the_arguments_arrives_whole(harness: Harness) -> None:
     text = "0123456789abcdef" * (3 * _MIB // 16)
-    async with ground.open() as box:
+    async with harness.open() as box:
         same("size", good(await box.call("write", path="text", content=text))["size"], len(text))
         same("size inside", (await box.out("wc -c < text")).strip(), str(len(text)))
 
 
 @promise
-async def a_read_that_is_too_large_is_cut_and_says_so(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_read_that_is_too_large_is_cut_and_says_so(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("yes 0123456789 | head -c 3000000 > big")
         read = good(await box.call("read", path="big"))
         same("truncated", read["truncated"], True)
@@ -106,16 +106,16 @@ async def a_read_that_is_too_large_is_cut_and_says_so(ground: Harness) -> None:
 
 
 @promise
-async def text_is_appended(ground: Harness) -> None:
-    async with ground.open() as box:
+async def text_is_appended(harness: Harness) -> None:
+    async with harness.open() as box:
         for word in ("one ", "two ", "three"):
             good(await box.call("write", path="log", content=word, append=True))
         same("content", good(await box.call("read", path="log"))["content"], "one two three")
 
 
 @promise
-async def a_replaced_file_keeps_its_mode(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_replaced_file_keeps_its_mode(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("echo '#!/bin/sh' > run; chmod 750 run")
         good(await box.call("write", path="run", content="#!/bin/sh\necho hello\n"))
         same("mode", (await box.out("stat -c %a run")).strip(), "750")
@@ -123,8 +123,8 @@ async def a_replaced_file_keeps_its_mode(ground: Harness) -> None:
 
 
 @promise
-async def a_write_that_fails_changes_nothing(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_write_that_fails_changes_nothing(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.call("write", path="kept", content="kept")
         bad(await box.call("write", path="kept", content="%%%", encoding="base64"), "invalid_arguments")
         same("content", good(await box.call("read", path="kept"))["content"], "kept")
@@ -132,8 +132,8 @@ async def a_write_that_fails_changes_nothing(ground: Harness) -> None:
 
 
 @promise
-async def what_cannot_be_read_says_why(ground: Harness) -> None:
-    async with ground.open() as box:
+async def what_cannot_be_read_says_why(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("mkdir folder; mkfifo pipe")
         bad(await box.call("read", path="missing"), "not_found")
         bad(await box.call("read", path="folder"), "is_directory")
@@ -143,8 +143,8 @@ async def what_cannot_be_read_says_why(ground: Harness) -> None:
 
 
 @promise
-async def what_cannot_be_written_says_why(ground: Harness) -> None:
-    async with ground.open() as box:
+async def what_cannot_be_written_says_why(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("mkdir folder; echo x > file")
         bad(await box.call("write", path="folder", content="x"), "is_directory")
         bad(await box.call("write", path="file/below", content="x"), "not_found", "not_a_file")
@@ -152,8 +152,8 @@ async def what_cannot_be_written_says_why(ground: Harness) -> None:
 
 
 @promise
-async def a_link_out_of_the_workspace_is_not_followed(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_link_out_of_the_workspace_is_not_followed(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("ln -s /usr out; ln -s inner in; mkdir inner; echo x > inner/file; ln -s /etc/passwd names")
         bad(await box.call("read", path="names"), "outside")
         bad(await box.call("ls", path="out"), "outside")
@@ -162,8 +162,8 @@ async def a_link_out_of_the_workspace_is_not_followed(ground: Harness) -> None:
 
 
 @promise
-async def arguments_that_are_wrong_are_refused(ground: Harness) -> None:
-    async with ground.open() as box:
+async def arguments_that_are_wrong_are_refused(harness: Harness) -> None:
+    async with harness.open() as box:
         for args in ({}, {"path": 7}, {"path": ""}, {"path": "x", "offset": -1}, {"path": "x", "encoding": "latin-1"}):
             bad(await box.call("read", **args), "invalid_arguments")
         bad(await box.call("read", path="x", surprise=True), "invalid_arguments")
@@ -171,8 +171,8 @@ async def arguments_that_are_wrong_are_refused(ground: Harness) -> None:
 
 
 @promise
-async def a_folder_is_listed(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_folder_is_listed(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("mkdir sub; printf 12345 > file; ln -s file link; touch .hidden")
         entries = good(await box.call("ls"))["entries"]
         shown = {entry["name"]: entry for entry in entries}
@@ -188,8 +188,8 @@ async def a_folder_is_listed(ground: Harness) -> None:
 
 
 @promise
-async def both_ways_to_a_file_meet_as_one_user(ground: Harness) -> None:
-    async with ground.open() as box:
+async def both_ways_to_a_file_meet_as_one_user(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.call("write", path="ours", content="by write")
         same("exec reads it", await box.out("cat ours"), "by write")
         await box.run("printf ' and exec' >> ours")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
     from crabpot.sandboxes.streams import Streams
 
-    # A configuration's text and a state folder to the gateway over them.
+    # From a configuration's text and a state folder to the gateway over them.
     OpenGateway = Callable[[str, str], Gateway]
 
 HOST = "host"
@@ -30,7 +30,7 @@ _POLL_S = 0.02
 
 
 def unique_nap() -> str:
-    """Give a command that sleeps for long, and that nobody else on this machine runs."""
+    """Return a command that sleeps for long, and that nobody else on this machine runs."""
     return f"sleep 900.{secrets.randbelow(10**9):09d}"
 
 
@@ -44,11 +44,11 @@ class Box:
 
     @property
     def agent_folder(self) -> str:
-        """The agent's own workspace, on the host."""
+        """Return the agent's own workspace, on the host."""
         return f"{self.folder}/agent"
 
     def beside(self, session: str) -> Box:
-        """Give another session of the same gateway."""
+        """Return another session of the same gateway."""
         return Box(self.gateway, self.folder, session)
 
     async def call(self, tool: str, *, streams: Streams | None = None, **args: Any) -> ToolResult:
@@ -60,22 +60,22 @@ class Box:
         return await self.call("exec", command=command, **args)
 
     async def out(self, command: str, **args: Any) -> str:
-        """Run shell text that must succeed, and give what it printed."""
+        """Run shell text that must succeed, and return what it printed."""
         result = await self.run(command, **args)
         good(result)
         return result.stdout
 
     async def start(self, command: str, **args: Any) -> str:
-        """Start a background process, and give its id."""
+        """Start a background process, and return its id."""
         return str(good(await self.run(command, background=True, **args))["process"])
 
     async def said(self, process: str, text: str, seconds: float = 10.0) -> str:
-        """Wait until a background process has printed this, and give all of it."""
+        """Wait until a background process has printed this, and return all of it."""
         heard = ""
         until = time.monotonic() + seconds
         while text not in heard:
             if time.monotonic() > until:
-                raise Broken(f"process {process} never said {text!r}, only {heard!r}")
+                raise Broken(f"process {process} never printed {text!r}, only {heard!r}")
             polled = await self.call("process", action="poll", id=process)
             good(polled)
             heard += polled.stdout
@@ -97,21 +97,21 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
-    """One backend to check; `backend` is its word in the configuration, or `host` for sessions without a sandbox."""
+    """One backend to check; `backend` is its name in the configuration, or `host` for sessions without a sandbox."""
 
     open_gateway: OpenGateway
     backend: str
 
     @property
     def on_host(self) -> bool:
-        """Tell whether nothing is confined here."""
+        """Return whether nothing is confined here."""
         return self.backend == HOST
 
     @asynccontextmanager
     async def open(
         self, *, folder: str | None = None, tools: dict[str, Any] | None = None, **sandbox: Any
     ) -> AsyncIterator[Box]:
-        """Give a session over a gateway of its own; `folder` is an earlier one's, to open over the same state again."""
+        """Open a session over a gateway of its own; `folder` is an earlier one's, to open over the same state again."""
         if folder is None:
             with tempfile.TemporaryDirectory(prefix="crabpot-conformance-") as made:
                 lay_out(made)
@@ -129,7 +129,7 @@ class Harness:
             await gateway.close()
 
     async def degrades(self, box: Box, clause: str) -> bool:
-        """Tell whether the backend announced that it keeps only a part of a clause on this machine."""
+        """Return whether the backend announced that it keeps only a part of a clause on this machine."""
         execution = box.gateway.execution
         spec, _ = execution.describe(box.gateway.settings.agent("main"), box.session)
         _, clauses = await execution.registry.clauses(spec)
@@ -137,7 +137,7 @@ class Harness:
 
 
 def lay_out(folder: str) -> None:
-    """Make the agent's folder, as a user's own or, for root, as somebody's whom a sandbox can run as."""
+    """Make the agent's folder, as this user's own or, for root, owned by a user whom a sandbox can run as."""
     os.mkdir(f"{folder}/agent")
     if os.geteuid() == 0:
         os.chmod(folder, 0o711)  # noqa: S103  its sandboxes are somebody else, and must get through

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 promise = Chapter(sandbox_only=True)
 
-# A write to what is mounted read-only; a kernel may look at who asks first, where ids are mapped or it is gVisor.
+# A write to what is mounted read-only; a kernel may check the user first, where ids are mapped or it is gVisor.
 NOT_WRITABLE = ("read_only", "permission_denied")
 
 
 async def _which(box: Box) -> str:
-    """Tell one sandbox from another by its namespaces, whose numbers come again, and when its first process began."""
+    """Return what tells one sandbox from another: its namespaces (numbers recur), and its first process's start."""
     return await box.out("readlink /proc/self/ns/mnt /proc/self/ns/pid; cut -d' ' -f22 /proc/1/stat")
 
 
@@ -36,8 +36,8 @@ def _put(folder: str, name: str, content: str) -> str:
 
 
 @promise
-async def a_session_keeps_its_sandbox(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_session_keeps_its_sandbox(harness: Harness) -> None:
+    async with harness.open() as box:
         first = await _which(box)
         await box.run("echo kept > /tmp/kept")
         same("the same", await _which(box), first)
@@ -45,15 +45,15 @@ async def a_session_keeps_its_sandbox(ground: Harness) -> None:
 
 
 @promise
-async def a_hundred_first_calls_open_one_sandbox(ground: Harness) -> None:
-    async with ground.open(limits={"pids": 200}) as box:
+async def a_hundred_first_calls_open_one_sandbox(harness: Harness) -> None:
+    async with harness.open(limits={"pids": 200}) as box:
         seen = await asyncio.gather(*(_which(box) for _ in range(100)))
         same("sandboxes", len(set(seen)), 1)
 
 
 @promise
-async def a_private_workspace_outlives_its_sandbox(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_private_workspace_outlives_its_sandbox(harness: Harness) -> None:
+    async with harness.open() as box:
         _put(box.agent_folder, "agents.txt", "the agent's")
         first = await _which(box)
         await box.run("echo kept > kept; echo gone > /tmp/gone")
@@ -66,11 +66,11 @@ async def a_private_workspace_outlives_its_sandbox(ground: Harness) -> None:
 
 
 @promise
-async def sessions_have_folders_of_their_own_unless_they_share_a_scope(ground: Harness) -> None:
-    async with ground.open() as box:
+async def sessions_have_folders_of_their_own_unless_they_share_a_scope(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("echo mine > file")
         bad(await box.beside("agent:main:another").call("read", path="file"), "not_found")
-    async with ground.open(scope="agent") as box:
+    async with harness.open(scope="agent") as box:
         await box.run("echo ours > file")
         other = box.beside("agent:main:another")
         same("shared", await other.out("cat file"), "ours\n")
@@ -78,8 +78,8 @@ async def sessions_have_folders_of_their_own_unless_they_share_a_scope(ground: H
 
 
 @promise
-async def a_readable_workspace_is_seen_and_not_changed(ground: Harness) -> None:
-    async with ground.open(workspace="ro") as box:
+async def a_readable_workspace_is_seen_and_not_changed(harness: Harness) -> None:
+    async with harness.open(workspace="ro") as box:
         _put(box.agent_folder, "plan.txt", "the plan")
         same("by path", good(await box.call("read", path="/agent/plan.txt"))["content"], "the plan")
         same("by exec", await box.out("cat /agent/plan.txt"), "the plan")
@@ -91,8 +91,8 @@ async def a_readable_workspace_is_seen_and_not_changed(ground: Harness) -> None:
 
 
 @promise
-async def a_writable_workspace_is_the_agents_own(ground: Harness) -> None:
-    async with ground.open(workspace="rw") as box:
+async def a_writable_workspace_is_the_agents_own(harness: Harness) -> None:
+    async with harness.open(workspace="rw") as box:
         good(await box.call("write", path="made.txt", content="made inside"))
         await box.run("mkdir sub; echo by exec > sub/file")
         with open(f"{box.agent_folder}/made.txt", encoding="utf-8") as stream:
@@ -103,8 +103,8 @@ async def a_writable_workspace_is_the_agents_own(ground: Harness) -> None:
 
 
 @promise
-async def binds_are_where_they_were_put(ground: Harness) -> None:
-    async with ground.open() as box:
+async def binds_are_where_they_were_put(harness: Harness) -> None:
+    async with harness.open() as box:
         read, write = f"{box.folder}/reference", f"{box.folder}/results"
         os.mkdir(read)
         os.mkdir(write)
@@ -113,7 +113,7 @@ async def binds_are_where_they_were_put(ground: Harness) -> None:
             os.chmod(read, 0o755)  # noqa: S103  a sandbox of root's gateway is somebody else
             os.chmod(write, 0o777)  # noqa: S103  as above
         binds = [f"{read}:/ref", f"{write}:/results:rw"]
-        async with ground.open(folder=box.folder, binds=binds) as bound:
+        async with harness.open(folder=box.folder, binds=binds) as bound:
             same("read", good(await bound.call("read", path="/ref/data.txt"))["content"], "reference")
             bad(await bound.call("write", path="/ref/new", content="x"), *NOT_WRITABLE)
             good(await bound.call("write", path="/results/out.txt", content="out"))
@@ -121,22 +121,22 @@ async def binds_are_where_they_were_put(ground: Harness) -> None:
 
 
 @promise
-async def the_system_is_read_only(ground: Harness) -> None:
-    async with ground.open() as box:
+async def the_system_is_read_only(harness: Harness) -> None:
+    async with harness.open() as box:
         for path in ("/planted", "/usr/planted", "/etc/planted", "/dev/planted"):
             bad(await box.call("write", path=path, content="x"), *NOT_WRITABLE)
         true("nor by exec", (await box.run("echo x > /usr/planted || mkdir /planted")).exit_code != 0)
 
 
 @promise
-async def a_bind_that_is_not_there_opens_nothing(ground: Harness) -> None:
-    async with ground.open(binds=["/srv/crabpot-no-such-folder:/ref"]) as box:
+async def a_bind_that_is_not_there_opens_nothing(harness: Harness) -> None:
+    async with harness.open(binds=["/srv/crabpot-no-such-folder:/ref"]) as box:
         bad(await box.run("echo x > ran"), "sandbox_unavailable")
 
 
 @promise
-async def the_environment_is_what_was_promised(ground: Harness) -> None:
-    async with ground.open(env={"PROJECT": "crab pot", "LANG": "C"}) as box:
+async def the_environment_is_what_was_promised(harness: Harness) -> None:
+    async with harness.open(env={"PROJECT": "crab pot", "LANG": "C"}) as box:
         told = await box.out("tr '\\0' '\\n' < /proc/$$/environ")
         expected = ["HOME=/workspace", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin", "PROJECT=crab pot", "USER=agent"]
         same("variables", sorted(told.splitlines()), expected)
@@ -145,19 +145,19 @@ async def the_environment_is_what_was_promised(ground: Harness) -> None:
 
 
 @promise
-async def a_changed_spec_means_a_new_sandbox(ground: Harness) -> None:
-    async with ground.open(env={"VERSION": "1"}) as box:
+async def a_changed_spec_means_a_new_sandbox(harness: Harness) -> None:
+    async with harness.open(env={"VERSION": "1"}) as box:
         await box.run("echo kept > kept")
         described = box.gateway.execution.describe(box.gateway.settings.agent("main"), box.session)
-        async with ground.open(folder=box.folder, env={"VERSION": "2"}) as changed:
+        async with harness.open(folder=box.folder, env={"VERSION": "2"}) as changed:
             again = changed.gateway.execution.describe(changed.gateway.settings.agent("main"), changed.session)
             true("another hash", described[1] != again[1])
             same("the new one", await changed.out("echo $VERSION; cat kept"), "2\nkept\n")
 
 
 @promise
-async def a_sandbox_that_dies_takes_its_calls_and_nothing_else(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_sandbox_that_dies_takes_its_calls_and_nothing_else(harness: Harness) -> None:
+    async with harness.open() as box:
         other = box.beside("agent:main:another")
         await other.run("true")
         waiting = asyncio.create_task(box.run("sleep 600"))
@@ -169,8 +169,8 @@ async def a_sandbox_that_dies_takes_its_calls_and_nothing_else(ground: Harness) 
 
 
 @promise
-async def the_agent_cannot_keep_the_next_sandbox_from_opening(ground: Harness) -> None:
-    async with ground.open() as box:
+async def the_agent_cannot_keep_the_next_sandbox_from_opening(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("mkdir a; chmod 000 a; rm -rf /workspace/* /workspace/.[!.]*; chmod 000 /workspace")
         await box.stop()
         result = await box.run("chmod 700 /workspace && echo opened")
@@ -178,11 +178,11 @@ async def the_agent_cannot_keep_the_next_sandbox_from_opening(ground: Harness) -
 
 
 @promise
-async def nothing_is_left_when_the_gateway_closes(ground: Harness) -> None:
-    async with ground.open() as box:
+async def nothing_is_left_when_the_gateway_closes(harness: Harness) -> None:
+    async with harness.open() as box:
         marker = f"left-{os.path.basename(box.folder)}"
         await box.start(f"setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' {marker}")
-        async with ground.open(folder=_another(box.folder)) as other:
+        async with harness.open(folder=_another(box.folder)) as other:
             await other.start(f"exec sh -c 'read _' {marker}")
         await box.gateway.close()
         for _ in range(200):

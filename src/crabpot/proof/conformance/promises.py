@@ -1,4 +1,4 @@
-"""What a promise is, and the words in which one is checked."""
+"""What a promise is, and the assertions by which one is checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """One behaviour. `sandbox_only` says that it means nothing on the host, where nothing is confined."""
+    """One behaviour. `sandbox_only` says that it does not apply on the host, where nothing is confined."""
 
     name: str
     check: Check
@@ -35,7 +35,7 @@ class Chapter:
         self._sandbox_only = sandbox_only
 
     def __call__(self, check: Check) -> Check:
-        """Take a check in."""
+        """Register a check."""
         self.promises.append(Promise(name=check.__name__, check=check, sandbox_only=self._sandbox_only))
         return check
 
@@ -43,7 +43,7 @@ class Chapter:
 def same(what: str, came: object, expected: object) -> None:
     """Expect one value."""
     if came != expected:
-        raise Broken(f"{what}: {came!r} came, {expected!r} was expected")
+        raise Broken(f"{what}: got {came!r}, expected {expected!r}")
 
 
 def true(what: str, holds: object) -> None:
@@ -53,14 +53,14 @@ def true(what: str, holds: object) -> None:
 
 
 def good(result: ToolResult) -> dict[str, Any]:
-    """Expect a call to succeed, and give its data."""
+    """Expect a call to succeed, and return its data."""
     if not result.success or result.error is not None:
         raise Broken(f"a call failed: {result.error or result.exit_code}: {result.stderr[-300:]}")
     return dict(result.data or {})
 
 
 def bad(result: ToolResult, *codes: str) -> str:
-    """Expect a call to fail with one of these codes, and give its message."""
+    """Expect a call to fail with one of these codes, and return its message."""
     if result.success or result.error is None or result.error.code not in codes:
-        raise Broken(f"{' or '.join(codes)} was expected; success {result.success}, error {result.error}")
+        raise Broken(f"expected {' or '.join(codes)}; got success {result.success}, error {result.error}")
     return result.error.message

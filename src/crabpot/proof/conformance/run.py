@@ -30,18 +30,18 @@ class Checked:
     seconds: float
 
 
-def applying(ground: Harness) -> tuple[Promise, ...]:
-    """Give the promises that mean something on this ground."""
-    return tuple(promise for promise in PROMISES if not (promise.sandbox_only and ground.on_host))
+def applying(harness: Harness) -> tuple[Promise, ...]:
+    """Return the promises that apply to this harness."""
+    return tuple(promise for promise in PROMISES if not (promise.sandbox_only and harness.on_host))
 
 
-async def check(promise: Promise, ground: Harness) -> Checked:
+async def check(promise: Promise, harness: Harness) -> Checked:
     """Check one promise; whatever goes wrong breaks it."""
     began = time.perf_counter()
     broken = ""
     try:
         async with asyncio.timeout(_LONGEST_S):
-            await promise.check(ground)
+            await promise.check(harness)
     except Broken as error:
         broken = str(error)
     except TimeoutError:

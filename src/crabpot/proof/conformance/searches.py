@@ -22,8 +22,8 @@ _TREE = (
 
 
 @promise
-async def lines_are_found_with_what_stands_around_them(ground: Harness) -> None:
-    async with ground.open() as box:
+async def lines_are_found_with_what_stands_around_them(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run(_TREE)
         found = good(await box.call("grep", pattern="Beta", path="src", context=1))["matches"]
         around = {"before": ["alpha"], "after": ["gamma"]}
@@ -31,8 +31,8 @@ async def lines_are_found_with_what_stands_around_them(ground: Harness) -> None:
 
 
 @promise
-async def a_search_leaves_out_what_is_ignored_hidden_or_binary(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_search_leaves_out_what_is_ignored_hidden_or_binary(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run(_TREE)
         found = good(await box.call("grep", pattern="crab"))["matches"]
         where = sorted({match["path"] for match in found})
@@ -42,8 +42,8 @@ async def a_search_leaves_out_what_is_ignored_hidden_or_binary(ground: Harness) 
 
 
 @promise
-async def a_search_stops_at_its_limit_and_says_so(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_search_stops_at_its_limit_and_says_so(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run("seq 1 500 > numbers")
         result = await box.call("grep", pattern="[0-9]", limit=20)
         same("matches", len(good(result)["matches"]), 20)
@@ -51,8 +51,8 @@ async def a_search_stops_at_its_limit_and_says_so(ground: Harness) -> None:
 
 
 @promise
-async def a_pattern_that_is_none_is_refused(ground: Harness) -> None:
-    async with ground.open() as box:
+async def a_pattern_that_is_none_is_refused(harness: Harness) -> None:
+    async with harness.open() as box:
         bad(await box.call("grep", pattern="("), "invalid_arguments")
         bad(await box.call("grep", pattern="x", path="missing"), "not_found")
         bad(await box.call("glob", pattern="../*"), "invalid_arguments", "outside")
@@ -60,16 +60,16 @@ async def a_pattern_that_is_none_is_refused(ground: Harness) -> None:
 
 
 @promise
-async def a_pattern_without_end_is_stopped_by_the_time_limit(ground: Harness) -> None:
-    async with ground.open(limits={"timeLimit": 1}) as box:
+async def a_pattern_without_end_is_stopped_by_the_time_limit(harness: Harness) -> None:
+    async with harness.open(limits={"timeLimit": 1}) as box:
         await box.call("write", path="trap", content="a" * 40 + "!")
         bad(await box.call("grep", pattern="(a+)+(?=$)"), "timeout")
         same("it answers", await box.out("echo alive"), "alive\n")
 
 
 @promise
-async def paths_are_found_newest_first(ground: Harness) -> None:
-    async with ground.open() as box:
+async def paths_are_found_newest_first(harness: Harness) -> None:
+    async with harness.open() as box:
         await box.run(_TREE)
         await box.run("touch -d 2001-01-01 src/one.py; touch -d 2002-01-01 src/deep/two.py")
         same("paths", good(await box.call("glob", pattern="**/*.py"))["paths"], ["src/deep/two.py", "src/one.py"])

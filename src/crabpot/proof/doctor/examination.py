@@ -30,7 +30,7 @@ class Doctor:
     docker: Docker
 
     async def examine(self) -> AsyncIterator[Line]:
-        """Give line after line; what takes longest, trying out a bwrap, is in the middle."""
+        """Yield line after line; what takes longest, trying out a bwrap, is in the middle."""
         for line in kernel.look(machine.kernel()):
             yield line
         for line in programs.bubblewraps(*await machine.bubblewraps(self.bubblewrap)):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
 
 _AREA = "kernel"
-# openat2, with which file tools keep beneath their roots.
+# openat2, by which file tools stay beneath their roots.
 _OLDEST = (5, 6)
 # From here on the limit on processes counts in the sandbox's own user namespace.
 _COUNTS_APART = (5, 14)
@@ -55,7 +55,7 @@ def look(kernel: Kernel) -> Iterator[Line]:
 def _release(kernel: Kernel) -> Line:
     version, name = version_of(kernel.release)[:2], "version"
     if version < _OLDEST:
-        says = f"Linux {kernel.release} is too old for openat2, with which file tools stay beneath their roots"
+        says = f"Linux {kernel.release} is too old for openat2, by which file tools stay beneath their roots"
         return Line(area=_AREA, name=name, state="problem", says=says, fix="use Linux 5.6 or newer")
     if version < _COUNTS_APART:
         says = f"Linux {kernel.release} counts a user's processes, not a sandbox's, where there is no control group"
@@ -70,7 +70,7 @@ def _namespaces(kernel: Kernel) -> Iterator[Line]:
         yield Line(area=_AREA, name="namespaces", state="problem", says=says, fix="use a distribution's kernel")
     else:
         yield Line(area=_AREA, name="namespaces", state="ok", says="user, mount, pid, ipc, uts, net and cgroup")
-    off = _keeps_out(kernel)
+    off = _blocked_by(kernel)
     if off is None:
         says = "an ordinary user may make them"
         yield Line(area=_AREA, name="user namespaces", state="ok", says=says)
@@ -80,7 +80,7 @@ def _namespaces(kernel: Kernel) -> Iterator[Line]:
         yield Line(area=_AREA, name="user namespaces", state=state, says=says, fix=fix)
 
 
-def _keeps_out(kernel: Kernel) -> tuple[str, str] | None:
+def _blocked_by(kernel: Kernel) -> tuple[str, str] | None:
     if kernel.switches.get(remedy.MAXIMUM) == "0":
         return "switched off for everybody (user.max_user_namespaces)", "sudo sysctl -w user.max_user_namespaces=15000"
     if kernel.switches.get(remedy.DEBIAN) == "0":
@@ -88,7 +88,7 @@ def _keeps_out(kernel: Kernel) -> tuple[str, str] | None:
         return "kept for root, as Debian can set it (kernel.unprivileged_userns_clone)", fix
     if kernel.switches.get(remedy.APPARMOR) == "1":
         says = "kept from programs without an AppArmor profile, as Ubuntu sets it"
-        return says, "if bwrap fails below, the profile that lets it stands there"
+        return says, "if bwrap fails below, the profile that allows it is shown there"
     return None
 
 
@@ -103,14 +103,14 @@ def _landlock(kernel: Kernel) -> Line:
     if kernel.landlock:
         says = f"version {kernel.landlock} of its interface"
         return Line(area=_AREA, name="Landlock", state="ok", says=says)
-    says = "not there or not switched on: the second wall around files is missing, the first stands"
+    says = "missing or not switched on: the second wall around files is missing, the first holds"
     fix = 'add "landlock" to the lsm= list of the kernel\'s command line'
     return Line(area=_AREA, name="Landlock", state="warning", says=says, fix=fix)
 
 
 def _apparmor(kernel: Kernel) -> Line:
     if kernel.apparmor:
-        says = "on: `crabpot render apparmor` gives a profile for docker.apparmor"
+        says = "on: `crabpot render apparmor` prints a profile for docker.apparmor"
         return Line(area=_AREA, name="AppArmor", state="ok", says=says)
     says = "not in this kernel, or off: docker.apparmor cannot be used; no other promise depends on it"
     return Line(area=_AREA, name="AppArmor", state="ok", says=says)

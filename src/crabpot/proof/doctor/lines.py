@@ -1,4 +1,4 @@
-"""What the doctor says: one line for each thing looked at, and the command that mends it."""
+"""What the doctor reports: one line per check, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ State = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One thing that was looked at. A problem keeps sandboxes from opening or holding; a warning weakens them."""
+    """One check. A problem keeps sandboxes from opening or holding; a warning weakens them."""
 
     area: str
     name: str
@@ -19,12 +19,12 @@ class Line:
     fix: str | None = None
 
     def as_json(self) -> dict[str, str | None]:
-        """Give the shape that `doctor --json` prints."""
+        """Return the shape that `doctor --json` prints."""
         return {"area": self.area, "name": self.name, "state": self.state, "says": self.says, "fix": self.fix}
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Read the numbers that a version begins with: `1.1.5+ds1` is (1, 1, 5)."""
+    """Return the numbers that a version begins with: `1.1.5+ds1` is (1, 1, 5)."""
     numbers = []
     for part in text.removeprefix("v").split("."):
         digits = ""

@@ -1,4 +1,4 @@
-"""Read from this machine what the doctor judges. Nothing is changed, and nothing that cannot be read is guessed."""
+"""Read from this machine what the doctor judges. Nothing is changed, and nothing unreadable is guessed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _libseccomp() -> bool:
 
 
 async def bubblewraps(backend: Bubblewrap) -> tuple[tuple[Bwrap, ...], str | None]:
-    """List each bwrap, and say why none opens a sandbox, if none does."""
+    """Return each bwrap, and why none opens a sandbox, if none does."""
     found = await backend.look()
     chosen = None if isinstance(found.chosen, str) else found.chosen
     listed = []
@@ -90,7 +90,7 @@ async def _version(path: str) -> str:
 
 
 async def engine(backend: Docker, image: str) -> DockerEngine | str:
-    """Ask the engine, or say why it does not answer."""
+    """Query the engine, or return why it does not answer."""
     try:
         facts, created = await backend.look_at(image)
     except SandboxUnavailable as refusal:
@@ -108,7 +108,7 @@ async def engine(backend: Docker, image: str) -> DockerEngine | str:
 
 
 def own(config: str | None, state: str) -> Own:
-    """Look at Crabpot's own files."""
+    """Read the facts of Crabpot's own files."""
     room = state
     while not os.path.isdir(room):
         room = os.path.dirname(room)

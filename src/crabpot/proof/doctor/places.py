@@ -16,7 +16,7 @@ _GIB = 1024**3
 _LITTLE_ROOM, _NO_ROOM = 2 * _GIB, _GIB // 10
 _DAY_S = 86400.0
 _OLD_VERIFY_DAYS = 30
-# Nothing was ever written before the day that the program is from.
+# No record can be older than the program itself.
 _EARLIEST = 1_790_000_000.0
 
 
@@ -63,9 +63,9 @@ def look(own: Own) -> Iterator[Line]:
 
 
 def _private(own: Own, place: CheckedPath, name: str, *, readable: bool) -> Line:
-    """Others may read a configuration, which holds no secret; write nothing, and list nothing.
+    """Check that others may read only a configuration, which contains no secret; write nothing, and list nothing.
 
-    They may pass through: root's sandboxes are somebody else, and their folders lie in root's state.
+    They may pass through: root's sandboxes run as another user, and their folders lie in root's state.
     """
     if place.uid not in (own.uid, 0):
         says = f"{place.path} belongs to user {place.uid}, who can change it"
@@ -74,9 +74,9 @@ def _private(own: Own, place: CheckedPath, name: str, *, readable: bool) -> Line
         says = f"others can write {place.path}, and so decide what an agent may do"
         return Line(area="crabpot", name=name, state="problem", says=says, fix=f"chmod go-w {place.path}")
     if not readable and place.mode & (stat.S_IRGRP | stat.S_IROTH):
-        says = f"others can look into {place.path}"
+        says = f"others can read {place.path}"
         return Line(area="crabpot", name=name, state="warning", says=says, fix=f"chmod go= {place.path}")
-    return Line(area="crabpot", name=name, state="ok", says=f"{place.path}, ours alone to change")
+    return Line(area="crabpot", name=name, state="ok", says=f"{place.path}, writable by us alone")
 
 
 def _room(own: Own) -> Line:
@@ -103,7 +103,7 @@ def _clock(own: Own) -> Line:
 
 def _verified(own: Own) -> Line:
     if own.last_verify is None:
-        says = "never on this state: nobody has attacked a sandbox here"
+        says = "never with this state: no sandbox was attacked here"
         return Line(area="crabpot", name="last verify", state="warning", says=says, fix="crabpot verify")
     days = int((own.now - own.last_verify) / _DAY_S)
     if not own.verify_held:

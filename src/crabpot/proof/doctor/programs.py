@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 _DAY_S = 86400.0
 _OLD_IMAGE_DAYS = 60
 
-# runc, newest line of releases first: the first version of each that has every fix listed.
+# runc, newest release line first: the first version of each that has every fix listed.
 _RUNC_FIXED = ((1, 4, 0), (1, 3, 3), (1, 2, 8))
 _RUNC_HOLES = (
     ((1, 1, 12), "CVE-2024-21626 (a working folder that leads out)"),
     ((1, 2, 8), "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881 (masks and mounts raced)"),
 )
-# Before this the engine gives EPERM, not ENOSYS, for what a profile does not list, and new libraries break on it.
+# Before this the engine returns EPERM, not ENOSYS, for what a profile does not list, and new libraries break on it.
 _ENGINE_ERRNO = (20, 10, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bwrap:
-    """One bwrap: its version, why it must not be used, and, if it is the chosen one, what it was seen to do."""
+    """One bwrap: its version, why it must not be used, and, if it is the chosen one, what it was observed to do."""
 
     path: str
     version: str
@@ -39,7 +39,7 @@ class Bwrap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerEngine:
-    """A Docker engine in its own words."""
+    """A Docker engine as it describes itself."""
 
     version: str
     socket: str
@@ -52,7 +52,7 @@ class DockerEngine:
 
 
 def bubblewraps(found: tuple[Bwrap, ...], failure: str | None) -> Iterator[Line]:
-    """Judge each bwrap, and say whether one opens a sandbox."""
+    """Judge each bwrap, and report whether one opens a sandbox."""
     for one in found:
         yield _bwrap(one)
     if failure is not None:
@@ -90,7 +90,7 @@ def _bwrap(one: Bwrap) -> Line:
 
 
 def engine(found: DockerEngine | str, *, needed: bool) -> Iterator[Line]:
-    """Judge the engine; where nothing needs one, its absence is no fault."""
+    """Judge the engine; where nothing needs one, its absence is not a problem."""
     if isinstance(found, str):
         state: State = "problem" if needed else "ok"
         says = "the configuration needs an engine, and there is none" if needed else "none, and none is needed"
@@ -121,7 +121,7 @@ def _runc(text: str) -> Line:
         area="docker",
         name="runc",
         state="warning",
-        says=f"{text}: by its number open to {holes}",
+        says=f"{text}: by its version vulnerable to {holes}",
         fix=f"update runc to {'.'.join(map(str, line))}, or see whether your distribution has backported the fixes",
     )
 
@@ -138,7 +138,7 @@ def _gvisor(runtimes: frozenset[str]) -> Line:
 
 def _image(found: DockerEngine) -> Line:
     if found.image_age_s is None:
-        says = f"{found.image} is not there"
+        says = f"{found.image} does not exist"
         return Line(area="docker", name="image", state="warning", says=says, fix="crabpot image build")
     days = int(found.image_age_s / _DAY_S)
     if days > _OLD_IMAGE_DAYS:

@@ -1,4 +1,4 @@
-"""What an attacker would want, laid out on the host for the time of a run, and taken away after it."""
+"""What an attacker would want, laid out on the host for the duration of a run, and removed after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAGE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bait:
-    """Everything here is open to every user of the host: if it is out of reach, that is the sandbox's doing.
+    """Everything here is open to every user of the host: if it is out of reach, the sandbox is the reason.
 
     `knocks` lists the listeners that somebody connected to.
     """
@@ -47,11 +47,11 @@ class Bait:
     knocks: list[str] = field(default_factory=list)
 
     def planted(self) -> frozenset[str]:
-        """List what somebody put into the open folder."""
+        """Return what somebody put into the open folder."""
         return frozenset(os.listdir(self.open_folder))
 
     def is_alive(self) -> bool:
-        """Tell whether the process of the host still runs."""
+        """Return whether the process of the host still runs."""
         try:
             with open(f"/proc/{self.process}/stat", encoding="ascii", errors="replace") as stream:
                 return stream.read().rpartition(")")[2].split()[0] not in ("Z", "X")
@@ -61,7 +61,7 @@ class Bait:
 
 @asynccontextmanager
 async def laid_out() -> AsyncIterator[Bait]:
-    """Lay everything out. Sandboxes must be opened inside of this, for the environment to be bait too."""
+    """Lay everything out. Sandboxes must be opened inside this block, so that the environment is bait too."""
     token = secrets.token_hex(8)
     secret = f"secret-{secrets.token_hex(16)}"
     knocks: list[str] = []
@@ -144,7 +144,7 @@ def _answer(name: str, knocks: list[str]):  # type: ignore[no-untyped-def]  # no
 
 @contextmanager
 def _process(token: str, secret: str) -> Iterator[int]:
-    # As the user that a sandbox of root's gateway has: not its uid may be what keeps it from being signalled.
+    # As the user that a sandbox of root's gateway has: it must not be its uid that keeps it from being signalled.
     user = NOBODY if os.geteuid() == 0 else None
     with subprocess.Popen(
         ["/bin/sh", "-c", "read _", token],
@@ -192,7 +192,7 @@ def _memory_file(token: str, secret: str) -> Iterator[str | None]:
 
 @contextmanager
 def _terminal() -> Iterator[str]:
-    """Open a terminal for the claims about terminals: verify may well run where there is none."""
+    """Open a terminal for the claims about terminals: verify may well run without one."""
     both = os.openpty()
     try:
         os.fchmod(both[1], 0o666)

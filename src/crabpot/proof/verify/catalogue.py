@@ -87,9 +87,9 @@ CLAIMS: tuple[Claim, ...] = tuple(
 
 
 def chosen(only: Collection[str] | None) -> tuple[Claim, ...]:
-    """Give the claims of these names (as in code, or as shown) or groups, where `*` stands for anything; all for None.
+    """Return the claims of these names (as in code, or as shown) or groups, where `*` is a wildcard; all for None.
 
-    A word that is neither is an error: nobody may believe that something was tried which does not exist.
+    A word that is neither is an error: nobody may believe that something was tried that does not exist.
     """
     if only is None:
         return CLAIMS

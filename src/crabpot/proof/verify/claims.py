@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 12
 
-# What a function's name cannot say.
+# What a function's name cannot express.
 _POSSESSIVES = {
     "hosts": "host's",
     "runners": "runner's",
@@ -31,7 +31,7 @@ _POSSESSIVES = {
 
 
 def few(words: list[str], most: int = _SHOWN) -> str:
-    """Join some of many words, and say how many there were."""
+    """Join some of many words, and add how many there were."""
     rest = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + rest
 
@@ -68,12 +68,12 @@ class Claim:
 
     @property
     def text(self) -> str:
-        """The claim as a person reads it."""
+        """Return the claim as a person reads it."""
         return " ".join(_POSSESSIVES.get(word, word) for word in self.name.split("_"))
 
     @property
     def because(self) -> str:
-        """Why somebody would try this."""
+        """Return why somebody would try this."""
         return (self.attack.__doc__ or "").strip().partition("\n")[0]
 
 
@@ -95,7 +95,7 @@ class Finding:
 
     @property
     def state(self) -> str:
-        """`held`, `degraded` (broken, and the backend had said so), `open`, `broken`, or `error` (nothing is known)."""
+        """Return `held`, `degraded` (broken, as announced), `open`, `broken`, or `error` (nothing is known)."""
         if isinstance(self.result, NotCarriedOut):
             return "error"
         if isinstance(self.result, Opened):
@@ -106,23 +106,23 @@ class Finding:
 
     @property
     def failed(self) -> bool:
-        """Tell whether a person must look at this."""
+        """Return whether a person must look at this."""
         return self.state in ("broken", "error")
 
     @property
     def tried(self) -> str:
-        """What the attack did, as far as it got."""
+        """Return what the attack did, as far as it got."""
         return self.result.tried if isinstance(self.result, Outcome) else ""
 
     @property
     def came_back(self) -> str:
-        """What the kernel or the gateway answered, or why nobody was asked."""
+        """Return what the kernel or the gateway answered, or why nothing was asked."""
         if isinstance(self.result, Outcome):
             return self.result.came_back
         return self.result.by if isinstance(self.result, Opened) else str(self.result)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that reports are made from."""
+        """Return the shape that reports are made from."""
         return {
             "claim": self.claim.name,
             "group": self.claim.group,
@@ -150,7 +150,7 @@ class Group:
         excused_by: str | None = None,
         open_on: Collection[str] = (),
     ) -> Callable[[Attack], Attack]:
-        """Take an attack in, whose function's name is the claim; say which clauses and which threats it tries."""
+        """Register an attack, whose function's name is the claim; name the clauses and the threats that it tries."""
 
         def take(attack: Attack) -> Attack:
             name: str = attack.__name__

@@ -1,4 +1,4 @@
-"""What a live sandbox is, as the kernel tells it: read inside by a small program, and outside where none can lie."""
+"""What a live sandbox is, according to the kernel: read inside by a small program, and outside where none can lie."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 20.0
 _LARGEST = 1024**2
 
-# Reads, and changes nothing. One line of JSON; what cannot be read is told as the error's name.
+# Reads, and changes nothing. One line of JSON; what cannot be read is reported as the error's name.
 _PROGRAM = r"""
 import json, os, resource, stat
 def text(path):
@@ -39,7 +39,7 @@ def mounts():
     for line in text("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split()
-        # One that another covers is out of reach; /dev/null over a file of /proc is no folder that could be written.
+        # One that another covers is out of reach; /dev/null over a file of /proc is not a writable folder.
         if os.path.lexists(fields[4]):
             device = stat.S_ISCHR(os.lstat(fields[4]).st_mode)
             yield {"place": fields[4], "flags": fields[5], "kind": "device" if device else after.split()[0]}
@@ -75,14 +75,14 @@ _FILES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that was read. `outside` is what `sighting` tells, `groups` the settings of its control groups by file."""
+    """All that was read. `outside` is what `procs` reports, `groups` the settings of its control groups by file."""
 
     inside: Mapping[str, Any]
     outside: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Give all of it, and the digest that the audit log has for what is seen from outside."""
+        """Return all of it, and the digest that the audit log has for what is seen from outside."""
         return {
             "inside": dict(self.inside),
             "outside": dict(self.outside),
@@ -92,9 +92,9 @@ class Facts:
 
 
 async def read(execution: Execution, agent: AgentSettings, placed: Placement) -> Facts:
-    """Read the facts of a session's live sandbox, which is opened if need be; CrabpotError if it does not tell.
+    """Read the facts of a session's live sandbox, which is opened if need be; CrabpotError if it does not report them.
 
-    Past the session's policy: it is the operator who looks, and nothing but this runs.
+    This bypasses the session's policy: it is the operator who looks, and nothing but this runs.
     """
     live = await execution.acquire(agent, placed)
     program = f"STATUS, NAMESPACES = {procs.STATUS!r}, {procs.NAMESPACES!r}\n{_PROGRAM}"
@@ -105,8 +105,8 @@ async def read(execution: Execution, agent: AgentSettings, placed: Placement) ->
     except ValueError:
         inside = None
     if not isinstance(inside, dict):
-        why = reply.error[1] if reply.error else reply.stderr.strip()[-200:] or "it said nothing that is a fact"
-        raise CrabpotError(f"the sandbox does not tell what it is: {why}")
+        why = reply.error[1] if reply.error else reply.stderr.strip()[-200:] or "it reported no facts"
+        raise CrabpotError(f"the sandbox does not report what it is: {why}")
     pid = live.opened.pid
     groups = {} if pid is None else dict(_group_settings(pid))
     return Facts(inside=inside, outside=procs.look(pid), groups=groups)

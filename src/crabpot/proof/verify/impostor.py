@@ -1,4 +1,4 @@
-"""A program in the runner's place, on the other end of a real gateway's wire, that says whatever an attacker would."""
+"""A program in the runner's place, on the other end of a real gateway's wire, that sends whatever an attacker would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _END_S = 5.0
 
-# The words in which such programs are written. What it cannot send any more, the gateway did not want to hear.
+# The functions that such programs use. A failed send means that the gateway has hung up.
 _WORDS = r"""
 import json, socket, sys
 sock = socket.socket(fileno=int(sys.argv[1]))
@@ -64,7 +64,7 @@ except OSError:
 
 
 class Impostor:
-    """A sandbox to the fleet, and inside of it nothing but that program."""
+    """A sandbox to the fleet, with nothing inside but that program."""
 
     def __init__(self, script: str, hello: Mapping[str, Any]) -> None:
         ours, theirs = socket.socketpair()
@@ -83,7 +83,7 @@ class Impostor:
 
     @property
     def pid(self) -> int:
-        """That program."""
+        """Return the pid of that program."""
         return self._process.pid
 
     async def close(self) -> None:
@@ -94,11 +94,11 @@ class Impostor:
         await asyncio.to_thread(self._process.wait, _END_S)
 
     async def freeze(self) -> None:
-        """Nothing of it can write anything."""
+        """Do nothing: it cannot write anything."""
 
     async def thaw(self) -> None:
-        """As above."""
+        """Do nothing, as above."""
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """No limit struck it."""
+        """Return None: it hit no limit."""
         return None

@@ -1,7 +1,7 @@
 """Compare the facts of a live sandbox with its spec, clause by clause: enforced, degraded or violated. Pure.
 
-What comes from inside was said by a sandbox that may lie; whatever it says that is not a fact of the promised kind
-is a violation, and where the host's kernel tells the same from outside, both must agree.
+What comes from inside was reported by a sandbox that may lie; anything that is not a fact of the promised kind is a
+violation, and where the host's kernel reports the same from outside, both must agree.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Fact:
     state: Verdict
 
     def as_json(self) -> dict[str, str]:
-        """Give the shape that explain and the reports show."""
+        """Return the shape that explain and the reports show."""
         return {name: getattr(self, name) for name in ("clause", "what", "promised", "found", "state")}
 
 
@@ -52,7 +52,7 @@ def judge(facts: Facts, spec: SandboxSpec, clauses: Iterable[Clause], host: Mapp
     try:
         rows = list(_rows(facts, spec, host))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        found = f"something that is no fact ({type(error).__name__}: {error})"
+        found = f"not a fact ({type(error).__name__}: {error})"
         rows = [("sandbox", "what it says of itself", "facts", found[:200], False)]
     return [
         Fact(clause=clause, what=what, promised=promised, found=found, state=_state(holds=holds, weak=clause in weak))
@@ -85,7 +85,7 @@ def _rows(facts: Facts, spec: SandboxSpec, host: Mapping[str, str]) -> Iterator[
 
 
 def _both(clause: str, name: str, promised: str, facts: Facts) -> Iterator[Row]:
-    """Compare what is said inside, and what is seen from outside where that can be seen."""
+    """Compare what is reported inside with what is seen from outside, where that can be seen."""
     told = [str(facts.inside["status"][name])]
     told += [facts.outside[name]] if facts.outside else []
     yield clause, name, promised, " and outside ".join(told), all(one == promised for one in told)
@@ -117,7 +117,7 @@ def _namespaces(facts: Facts, spec: SandboxSpec, host: Mapping[str, str]) -> Ite
 
 
 def _filesystem(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
-    # A place that is mounted twice shows what came last.
+    # If a place is mounted twice, the last mount counts.
     mounts = {str(one["place"]): (str(one["flags"]).split(","), str(one["kind"])) for one in facts.inside["mounts"]}
     writable = {*_OWN, *(mount.target for mount in spec.mounts if mount.access == "rw")}
     loose = [
@@ -143,7 +143,7 @@ def _filesystem(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
 def _network(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
     names = [str(name) for name in facts.inside["interfaces"]]
     if spec.network.kind in ("none", "internet", "allow"):
-        # An older tunnel's name appears in every new namespace of some kernels; none of them is up.
+        # An old tunnel's name appears in every new namespace of some kernels; none of them is up.
         real = [name for name in names if name not in ("lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0")]
         yield "network", "interfaces", "lo", " ".join(names), not real
 
@@ -160,7 +160,7 @@ def _limits(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
 
 
 def _grouped(facts: Facts, spec: SandboxSpec, told: Mapping[str, Any]) -> Iterator[Row]:
-    """Compare control groups of either kind with what they should hold, and the limits of a process where none does."""
+    """Compare control groups of either version with their settings, and a process's limits where there is none."""
     limits = spec.limits
     ways = {
         "limits.memory": ("memory.limit_in_bytes", "memory.max", "RLIMIT_DATA"),
@@ -177,7 +177,7 @@ def _grouped(facts: Facts, spec: SandboxSpec, told: Mapping[str, Any]) -> Iterat
     for clause, files in ways.items():
         there = [file for file in files if file in found]
         # Without a group of its own a sandbox is in the gateway's, whose settings say nothing about it.
-        # RLIMIT_DATA is told, but it is a limit of each process and not the one that was promised.
+        # RLIMIT_DATA is reported, but it limits each process, which is not what was promised.
         kept = [file for file in there if file != "RLIMIT_DATA" and _kept(found[file], wanted[file])]
         file = (*kept, *there, *files)[0]
         yield clause, file, wanted[file], found.get(file, "none"), bool(kept)

@@ -30,18 +30,18 @@ _CLAUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One look at a sandbox that lives."""
+    """One look at a live sandbox."""
 
     read: Facts
     facts: tuple[Fact, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the judged facts first, then all that was read."""
+        """Return the judged facts first, then all that was read."""
         return {"facts": [fact.as_json() for fact in self.facts], **self.read.as_json()}
 
 
 async def look(gateway: Gateway, session: str) -> Look:
-    """Look at a session's sandbox; CrabpotError if it has none or does not tell."""
+    """Look at a session's sandbox; CrabpotError if it has none or does not report."""
     key = sessions.parse(session, default_agent=gateway.settings.default_agent)
     agent = gateway.settings.agent(key.agent)
     placed = placement.decide(key, agent).answer

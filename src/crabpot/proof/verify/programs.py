@@ -1,4 +1,4 @@
-"""The words that hostile programs are written in: what is put before and after each, and how its report is read."""
+"""The functions that hostile programs use: what is put before and after each, and how its report is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
 # Runs inside, as the agent's own code would, on whatever Python is there. Anything that it did not foresee is a
-# traceback, and a traceback is no report.
+# traceback, and a traceback is not a report.
 _BEFORE = r'''
 import ctypes, errno, json, os, sys
 
@@ -48,7 +48,7 @@ def expect(what, holds, shown):
 
 
 def read(path, size=300):
-    # Some files of /proc would wait for something to tell, and many tell it in pieces.
+    # Some files of /proc block until there is something to read, and many return it in pieces.
     held = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     data = b""
     try:
@@ -69,7 +69,7 @@ def opened(path, flags):
     return "opened"
 
 
-# What succeeds is undone at once: an attack that works must not be one that harms.
+# What succeeds is undone at once: an attack that works must do no harm.
 def made(path):
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     os.close(os.open(path, flags | os.O_CLOEXEC, 0o600))
@@ -133,12 +133,12 @@ def filtered(name, *arguments):
             raise
         return "the kernel took it up and answered %s" % errno.errorcode.get(error.errno, error.errno)
     if name == "clone" and result == 0:
-        os._exit(0)  # The child that was not to be.
+        os._exit(0)  # The child that should not exist.
     return "the kernel carried it out and answered %d" % result
 
 
 def in_a_child(function, *arguments):
-    """Run something that may be killed for it; give how it ended: ("exit", code) or ("signal", number)."""
+    """Run something that may be killed for it; return how it ended: ("exit", code) or ("signal", number)."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -175,7 +175,7 @@ class Report:
 
 
 def program(source: str, given: Mapping[str, Any]) -> str:
-    """Give the whole text of a hostile program; `given` is what it knows of its victim."""
+    """Return the whole text of a hostile program; `given` is what it knows of its victim."""
     return f"{_BEFORE}\ngiven = json.loads({json.dumps(given)!r})\n{source}\n{_AFTER}"
 
 
@@ -185,7 +185,7 @@ def read_report(result: ToolResult) -> Report:
         raise NotCarriedOut(f"the hostile program did not run to its end: {result.error.code}: {result.error.message}")
     if result.exit_code != 0:
         last = result.stderr.strip().rpartition("\n")[2]
-        raise NotCarriedOut(f"the hostile program ended with {result.exit_code}: {last or 'and said nothing'}")
+        raise NotCarriedOut(f"the hostile program ended with {result.exit_code}: {last or 'no output'}")
     lines = result.stdout.splitlines()
     try:
         said = json.loads(lines[0]) if len(lines) == 1 else None

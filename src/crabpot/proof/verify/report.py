@@ -1,4 +1,4 @@
-"""One verification, whole: what was attacked, what was found, and the digest that stands for it."""
+"""One whole verification: what was attacked, what was found, and the digest that stands for it."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many claims are in which state."""
+        """Return how many claims are in which state."""
         counted = Counter(finding.state for finding in self.findings)
         return {state: counted[state] for state in STATES}
 
     @property
     def failed(self) -> bool:
-        """Whether a person must look at this."""
+        """Return whether a person must look at this."""
         return any(finding.failed for finding in self.findings)
 
     @property
     def digest(self) -> str:
-        """A digest of what was found: the same for the same answers, whenever and however fast they came."""
+        """Return a digest of what was found: the same for the same answers, whenever and however fast they came."""
         told = [[finding.claim.name, finding.state] for finding in self.findings]
         text = json.dumps([self.backend, self.spec_hash, told], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def summary(self) -> dict[str, Any]:
-        """Give what the audit log keeps, for `doctor` to tell its age; `only` names the part that was tried."""
+        """Return what the audit log keeps, for `doctor` to tell its age; `only` names the part that was tried."""
         return {
             "time": round(self.time, 3),
             "version": self.version,
@@ -68,7 +68,7 @@ class Report:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Give all of it."""
+        """Return all of it."""
         return {
             **self.summary(),
             "machine": machine(),
@@ -80,7 +80,7 @@ class Report:
 
 
 def machine() -> dict[str, str]:
-    """Say on what machine, and as whom."""
+    """Return on what machine it ran, and as which user."""
     who = os.uname()
     return {
         "kernel": f"{who.sysname} {who.release} {who.machine}",

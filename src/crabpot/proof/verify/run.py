@@ -1,4 +1,4 @@
-"""Carry attacks out, one after the other, and say what came of each."""
+"""Carry out attacks, one after the other, and report what came of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
     from crabpot.proof.verify.claims import Claim
 
-# No attack needs longer; one that does is not carried out.
+# No attack needs longer; one that does counts as not carried out.
 _LONGEST_S = 90.0
 
 
@@ -30,7 +30,7 @@ async def targets(
     *,
     guarded: tuple[str, ...] = (),
 ) -> AsyncIterator[Target]:
-    """Lay out the bait, then open a gateway, and give a session of it to attack, with a neighbour."""
+    """Lay out the bait, then open a gateway, and yield a session of it to attack, with a neighbour."""
     async with laid_out() as bait:
         gateway = open_gateway()
         try:
@@ -46,7 +46,7 @@ async def verify(
     begins: Callable[[Claim], None] | None = None,
     progress: Callable[[Finding], None] | None = None,
 ) -> list[Finding]:
-    """Attack, and give one finding for each claim: those named in `only` (claims or groups), or all.
+    """Attack, and return one finding for each claim: those named in `only` (claims or groups), or all.
 
     A session on the host is refused: there is nothing to break out of, and the attacks would hit the host.
     """

@@ -41,7 +41,7 @@ _LINE_POLLS, _LINE_POLL_S = 200, 0.05
 
 
 def _way(argv: tuple[str, ...]) -> Way:
-    """Return a way out for a command that no pattern of the session's takes."""
+    """Return a way out for a command that no pattern of the session matches."""
     return Way(pattern=f"{argv[0]} *", source="crabpot verify", approval=True, enabled=True)
 
 
@@ -73,54 +73,54 @@ class Target:
 
     @property
     def other(self) -> Target:
-        """The neighbour: a session of the same gateway with a sandbox of its own."""
+        """Return the neighbour: a session of the same gateway with a sandbox of its own."""
         if self._other is None:
             raise NotCarriedOut("this claim needs a second sandbox, and there is none")
         return self._other
 
     @property
     def limits(self) -> Limits:
-        """What the sandbox may use."""
+        """Return what the sandbox may use."""
         return self.agent.sandbox.limits
 
     @property
     def spec(self) -> SandboxSpec:
-        """The description of the sandbox; a session on the host has none."""
+        """Return the spec of the sandbox; a session on the host has none."""
         if self._placed.scope_key is None:
             raise NotCarriedOut(f"{self.session} runs on the host")
         return self.gateway.execution.describe(self.agent, self._placed.scope_key)[0]
 
     @property
     def workspace(self) -> str:
-        """Where its own folder is, as it sees it itself."""
+        """Return where its own folder is, as seen inside."""
         return self.agent.workspace if self._placed.scope_key is None else hardening.WORKSPACE
 
     @property
     def proxy_variables(self) -> tuple[str, ...]:
-        """What the environment has beside the configured: the way to the gateway's own proxy, where there is one."""
+        """Return what the environment has beside the configured: the way to the gateway's own proxy, if any."""
         if self._placed.scope_key is None or not self.spec.network.proxied:
             return ()
         return tuple(proxy_environment(self.spec.network))
 
     @property
     def has_image(self) -> bool:
-        """Whether its system comes from an image, rather than being the host's own programs."""
+        """Return whether its system comes from an image, rather than being the host's own programs."""
         return self._placed.scope_key is not None and self.spec.backend == "docker"
 
     def gives_away(self, claim: Claim) -> str | None:
-        """Say how the configuration itself opens what a claim is about; None if the claim is made."""
+        """Return how the configuration itself opens what a claim is about; None if the claim is made."""
         kind = self.spec.network.kind if self._placed.scope_key is not None else "none"
         return f"network is {kind}, as configured: this is not claimed" if kind in claim.open_on else None
 
     async def degraded(self, clause: str | None) -> str | None:
-        """Say how the backend announced that it keeps only a part of a clause here; None if it keeps all of it."""
+        """Return how the backend announced that it keeps only a part of a clause here; None if it keeps all of it."""
         if clause is None or self._placed.scope_key is None:
             return None
         _, clauses = await self.gateway.execution.registry.clauses(self.spec)
         return next((one.how for one in clauses if one.name == clause and one.state == "degraded"), None)
 
     def load(self, text: str) -> Settings:
-        """Read a configuration as the gateway would; ConfigError if it is refused."""
+        """Load a configuration as the gateway would; ConfigError if it is refused."""
         return from_text(text, None, self.gateway.execution.around, self.gateway.execution.environ)
 
     def find(self, environ: Mapping[str, str], home: str) -> str | None:
@@ -128,22 +128,22 @@ class Target:
         return find_config(None, environ, home)
 
     def hash_of(self, spec: SandboxSpec) -> str:
-        """Give what tells one sandbox from another."""
+        """Return what tells one sandbox from another."""
         return spec.hash
 
     def desk(self) -> Desk:
-        """Open a desk over the gateway's own approvals, as another process of the operator's would; close it."""
+        """Open a desk over the gateway's own approvals, as another process of the operator would; the caller closes."""
         return Desk(self.gateway.execution.around.state)
 
     async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
-        """Plan a command for the host as a request of this session would; HostRefused says why not."""
+        """Plan a host command as a request of this session would; HostRefused says why not."""
         execution = self.gateway.execution
         host = Host(settings=self.gateway.settings, around=execution.around, environ=execution.environ)
         way = next((way for way in ways(self.agent) if matches(way.pattern, argv)), None)
         return await host.prepare(argv, self.agent, self.spec, way or _way(argv), cwd=cwd)
 
     async def look_again(self, plan: Plan) -> None:
-        """Look at a plan once more as it is done just before its start; HostRefused if something has changed."""
+        """Check a plan again as is done just before its start; HostRefused if something has changed."""
         await check(plan)
 
     async def call(self, tool: str, **args: Any) -> ToolResult:
@@ -155,7 +155,7 @@ class Target:
         return await self.call("exec", command=command, timeout=timeout_s, **args)
 
     async def leave(self, command: str, *, answer: Answer | None = None) -> ToolResult:
-        """Ask for a command on the host, where a pattern takes it and an operator agrees, or answers so."""
+        """Ask for a host command, where a pattern matches it and an operator agrees, or gives this answer."""
         agreeing = Agreeing(answer or Answer(allowed=True, by="crabpot verify"))
         detach = self.gateway.desk.attach(agreeing, scope_key=self.spec.scope_key)
         try:
@@ -164,7 +164,7 @@ class Target:
             detach()
 
     async def must_run(self, command: str, **args: Any) -> str:
-        """Run shell text that prepares an attack, and give what it printed; if it fails there is no attack."""
+        """Run shell text that prepares an attack, and return what it printed; if it fails there is no attack."""
         result = await self.shell(command, **args)
         if not result.success:
             said = result.error.message if result.error else result.stderr.strip()
@@ -178,21 +178,21 @@ class Target:
         text = program(source, {"numbers": dict(numbers(platform.machine())), **given})
         if not tty:
             return await self.shell("exec python3 -I -", timeout_s=timeout_s, stdin=text)
-        # A terminal has no end of input but by a key, and would echo the program back.
+        # On a terminal only a key ends the input, and it would echo the program back.
         await self.call("write", path=".hostile.py", content=text)
         return await self.shell("exec python3 -I .hostile.py", timeout_s=timeout_s, tty=True)
 
     async def python(self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any) -> Report:
-        """Run a hostile program that must live to tell."""
+        """Run a hostile program that must live to report."""
         return read_report(await self.program(source, timeout_s=timeout_s, tty=tty, **given))
 
     async def attack(self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any) -> Outcome:
-        """Run a hostile program; the claim stands if it gained nothing."""
+        """Run a hostile program; the claim holds if it gained nothing."""
         report = await self.python(source, timeout_s=timeout_s, tty=tty, **given)
         return Outcome(held=report.got is None, tried=report.tried, came_back=report.got or report.refused)
 
     async def start(self, command: str) -> str:
-        """Start a background process that an attack needs, and give its id."""
+        """Start a background process that an attack needs, and return its id."""
         started = await self.call("exec", command=command, background=True)
         if not started.success or started.data is None:
             raise NotCarriedOut(f"`{command:.60}` did not start inside: {started.error}")
@@ -209,7 +209,7 @@ class Target:
             if not polled.data or not polled.data.get("running"):
                 break
             await asyncio.sleep(_LINE_POLL_S)
-        raise NotCarriedOut(f"a background process said nothing: {polled.stderr.strip()[-200:]}")
+        raise NotCarriedOut(f"a background process printed nothing: {polled.stderr.strip()[-200:]}")
 
     async def end(self, process: str) -> None:
         """End a background process."""
@@ -221,7 +221,7 @@ class Target:
             await self.gateway.execution.fleet.stop((self._placed.where, self._placed.scope_key))
 
     async def replace_runner(self, script: str) -> None:
-        """Put a program of the attacker's where the gateway has this session's runner."""
+        """Put a program of the attacker's in the place of this session's runner."""
         await self.stop()
         spec, key = self.spec, self._placed.scope_key
         assert key is not None
@@ -242,6 +242,6 @@ class Target:
         return Target(beside, f"agent:{agent.id}:x", self.bait)
 
     async def answers(self) -> bool:
-        """Tell whether the sandbox does what it is asked."""
+        """Return whether the sandbox still answers calls."""
         result = await self.shell("echo alive", timeout_s=10.0)
         return result.success and result.stdout == "alive\n"

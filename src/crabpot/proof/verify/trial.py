@@ -1,4 +1,4 @@
-"""What is attacked in a session's stead: its own settings on folders that nobody misses."""
+"""What is attacked in place of a session: its own settings on throw-away folders."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _AGENT, _NEIGHBOUR = "verify", "neighbour"
 
-# Three agents beside them: one whose sandbox cannot be made, one that may use nearly nothing, and one on the host.
+# Three more agents: one whose sandbox cannot be made, one that may use almost nothing, and one on the host.
 UNMAKEABLE, DENIED, ON_HOST = "agent:unmakeable:x", "agent:denied:x", "agent:onhost:x"
 # Few enough to open them all.
 _MOST_SANDBOXES = 6
 _DENIED_TOOLS = ("exec", "process", "write", "group:automation")
 _PLACE = "/var/tmp"  # noqa: S108  made for folders of a random name; /tmp may be memory
-# Of commands that an agent could wish for; a shell's script stands for every build file.
+# For commands that an agent could ask for; a shell script stands for every build file.
 _PATTERNS = ("git push *", "git *", "sh attack.sh")
 
 # Limits at which an attack that works does no harm, and one that is stopped is stopped soon.
@@ -55,7 +55,7 @@ class Trial:
 
 
 def host_because(settings: Settings, session: str) -> str | None:
-    """Say why a session runs on the host, where there is nothing to attack; None if it is sandboxed."""
+    """Return why a session runs on the host, where there is nothing to attack; None if it is sandboxed."""
     key = sessions.parse(session, default_agent=settings.default_agent)
     placed = placement.decide(key, settings.agent(key.agent))
     return f"{placed.because} ({placed.source})" if placed.answer.scope_key is None else None
@@ -63,7 +63,7 @@ def host_because(settings: Settings, session: str) -> str | None:
 
 @contextmanager
 def folder() -> Iterator[str]:
-    """Make the folder that a trial lives in, and take it away again."""
+    """Make the folder of a trial, and remove it afterwards."""
     place = _PLACE if os.access(_PLACE, os.W_OK) else None
     made = os.path.realpath(tempfile.mkdtemp(prefix="crabpot-trial-", dir=place))
     if os.geteuid() == 0:
@@ -77,11 +77,11 @@ def folder() -> Iterator[str]:
 def prepare(
     settings: Settings, session: str, place: str, around: Surroundings, *, backend: Backend | None = None
 ) -> Trial:
-    """Give a session's own sandbox settings to two agents with workspaces of their own below `place`.
+    """Return a session's own sandbox settings for two agents with workspaces of their own below `place`.
 
-    All that describes the sandbox stays as it is, but for its name, and for limits above those at which an attack
-    is harmless: a limit is kept by the same means whatever its number is. Which tools the session may use is lifted,
-    since it is the sandbox that is attacked, and not what stands before it. ValueError if that cannot be described.
+    All that describes the sandbox stays as it is, except for its name, and for limits above those at which an attack
+    is harmless: a limit is kept by the same means whatever its value. The session's tool policy is lifted, since it
+    is the sandbox that is attacked, and not the policy before it. ValueError if that cannot be described.
     """
     key = sessions.parse(session, default_agent=settings.default_agent)
     agent = settings.agent(key.agent)
@@ -91,7 +91,7 @@ def prepare(
         mode="all",
         scope="session",
         warm=0,
-        # What leaves is tried as the gateway's own user: another one is that user's own wall.
+        # Host commands are tried as the gateway's own user: another user would be a wall of its own.
         host_user=None,
         ssh_key=None,
         backend=backend or agent.sandbox.backend,
@@ -104,7 +104,7 @@ def prepare(
             enabled=True,
             require_approval=True,
             allow_from=None,
-            # First, and guarded: what a pattern of the session's opens on purpose is not what is attacked.
+            # First, and guarded: what a pattern of the session opens on purpose is not what is attacked.
             patterns=(*_PATTERNS, *elevated.patterns),
             confine="guarded",
         )
@@ -133,7 +133,7 @@ def _lowered(limits: Limits) -> Limits:
 
 
 def _make_like(folder: str, model: str) -> None:
-    """Make a folder with the owner and mode of another: who a sandbox runs as depends on it."""
+    """Make a folder with the owner and mode of another: the user of a sandbox depends on it."""
     os.mkdir(folder, 0o700)
     try:
         found = os.stat(model)

@@ -14,7 +14,7 @@ _AGAIN_S = 0.02
 
 
 def processes_with(marker: str) -> list[int]:
-    """Find the processes of this machine that have a word in their command line, whatever namespace they are in."""
+    """Return the processes of this machine that have a word in their command line, whatever namespace they are in."""
     wanted = marker.encode()
     found = []
     for name in os.listdir("/proc"):
@@ -30,19 +30,19 @@ def processes_with(marker: str) -> list[int]:
 
 
 def status(pid: int) -> dict[str, str]:
-    """Read a process's status as the host has it: ids are the host's."""
+    """Return a process's status as the host has it: ids are the host's."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as stream:
         return dict(line.rstrip("\n").split(":\t", 1) for line in stream if ":\t" in line)
 
 
 def memory_bytes() -> int:
-    """Tell how much memory this very process, the gateway's, has in use."""
+    """Return how much memory this very process, the gateway's, has in use."""
     with open("/proc/self/statm", encoding="ascii") as stream:
         return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_memory_bytes() -> int:
-    """Tell how much memory the machine could still give."""
+    """Return how much memory the machine could still give."""
     with open("/proc/meminfo", encoding="ascii") as stream:
         fields = dict(line.split(":", 1) for line in stream)
     return int(fields["MemAvailable"].split()[0]) * 1024

@@ -36,7 +36,7 @@ def test_what_came_and_what_was_expected_is_told() -> None:
     async def unequal(_ground) -> None:
         same("size", 1, 2)
 
-    assert checked(unequal) == "size: 1 came, 2 was expected"
+    assert checked(unequal) == "size: got 1, expected 2"
 
 
 def test_a_failed_call_is_not_good_and_a_good_one_not_bad() -> None:

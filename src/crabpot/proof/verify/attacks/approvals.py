@@ -64,7 +64,7 @@ async def cannot_use_an_answer_twice(target: Target) -> Outcome:
 
 @claim.about("sandbox", threats=("reused-approval", "disguised-command"))
 async def cannot_use_an_answer_for_something_else(target: Target) -> Outcome:
-    """What was agreed to for ten minutes holds for these very words, from this sandbox, sender and folder."""
+    """An agreement for ten minutes covers this very command line, from this sandbox, sender and folder."""
     desk = target.desk()
     granted = _request(target, "true", "a b")
     others = {
@@ -95,7 +95,7 @@ async def cannot_use_an_answer_for_something_else(target: Target) -> Outcome:
 
 @claim.about("sandbox", threats=("reused-approval", "own-files"))
 async def cannot_answer_for_itself(target: Target) -> Outcome:
-    """The answers lie in the state folder and behind its socket: neither is anywhere inside, under no name."""
+    """The answers lie in the state folder and behind its socket: neither is reachable inside, under any name."""
     state = target.gateway.execution.around.state
     desk = target.desk()
     try:

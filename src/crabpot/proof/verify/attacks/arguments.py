@@ -40,7 +40,7 @@ async def _each(target: Target, calls: list[tuple[str, dict[str, Any]]]) -> Outc
 
 
 def _shown(args: dict[str, Any]) -> str:
-    """Give the part of a call's arguments that is hostile."""
+    """Return the part of a call's arguments that is hostile."""
     if "patch" in args:
         return next(line for line in reversed(str(args["patch"]).split("\n")) if ": " in line)
     return str(args.get("path") or args.get("cwd") or args.get("pattern") or sorted(set(args) - {"command"}))
@@ -80,7 +80,7 @@ async def cannot_write_a_file_of_the_host_by_a_path(target: Target) -> Outcome:
 
 @claim.about("filesystem", threats=("path-rules",))
 async def cannot_patch_a_file_of_the_host(target: Target) -> Outcome:
-    """Paths hide inside of patches too, and moves have two."""
+    """Paths hide inside patches too, and moves have two."""
     paths = _ways_to(f"{target.bait.open_folder}/patched.txt")[:-1]
     patches = [f"*** Begin Patch\n*** Add File: {path}\n+planted\n*** End Patch" for path in paths]
     await target.call("write", path=".moved.txt", content="planted\n")
@@ -93,7 +93,7 @@ async def cannot_patch_a_file_of_the_host(target: Target) -> Outcome:
 
 @claim.about("filesystem", threats=("path-rules",))
 async def cannot_search_the_host(target: Target) -> Outcome:
-    """What grep finds it shows, and glob and ls tell what there is."""
+    """What grep finds it shows, and glob and ls list what there is."""
     folder = target.bait.folder
     calls: list[tuple[str, dict[str, Any]]] = []
     for path in _ways_to(folder)[:-1]:
@@ -108,7 +108,7 @@ async def cannot_search_the_host(target: Target) -> Outcome:
 
 @claim.about("filesystem", threats=("swapped-folder", "path-rules"))
 async def cannot_reach_the_host_through_a_link_in_the_workspace(target: Target) -> Outcome:
-    """The agent makes any link that it likes; no file tool goes where it leads."""
+    """The agent makes any link that it likes; no file tool follows it out."""
     folder = target.bait.folder
     links = {
         "file": target.bait.secret_file,
@@ -156,7 +156,7 @@ async def cannot_start_a_command_in_a_folder_of_the_host(target: Target) -> Outc
 
 @claim.about("filesystem", threats=("swapped-folder",))
 async def cannot_win_a_race_against_the_file_tools(target: Target) -> Outcome:
-    """A folder swapped for a link, without end, while the tools write and read through it (CVE-2026-44112, 44113)."""
+    """A folder swapped for a link, over and over, while the tools write and read through it (CVE-2026-44112, 44113)."""
     prepared = await target.must_run(
         "rm -rf race /tmp/race-outside && mkdir -p race/real /tmp/race-outside && echo inside > race/real/file && "
         f"echo {target.bait.secret} > /tmp/race-outside/file && ln -s /tmp/race-outside race/link && "
@@ -192,7 +192,7 @@ async def cannot_win_a_race_against_the_file_tools(target: Target) -> Outcome:
 
 @claim.about("sandbox", threats=("child-on-the-host", "one-gateway"))
 async def cannot_name_its_own_place_or_sender(target: Target) -> Outcome:
-    """Who asks, and where it runs, is the door's to say and the gateway's to decide, never the arguments'."""
+    """Who asks is for the door to say, and where it runs for the gateway to decide; never for the arguments."""
     calls = [
         ("exec", {"command": f"cat {target.bait.secret_file}", **extra})
         for extra in (

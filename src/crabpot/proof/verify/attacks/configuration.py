@@ -22,12 +22,12 @@ claim = Group("escape by configuration")
 
 
 def sandbox(**settings: Any) -> str:
-    """Write a configuration whose sandboxes are described like this."""
+    """Return a configuration with these sandbox settings."""
     return json.dumps({"agents": {"defaults": {"sandbox": settings}}})
 
 
 def each_refused(target: Target, tried: Iterable[tuple[str, str]]) -> Outcome:
-    """Load each configuration; the claim stands if none is taken."""
+    """Load each configuration; the claim holds if none is accepted."""
     taken: list[str] = []
     reasons: dict[str, str] = {}
     names = []
@@ -68,7 +68,7 @@ async def cannot_be_given_a_folder_of_the_hosts_system(target: Target) -> Outcom
 
 @claim.about("binds", threats=("configured-away", "host-sockets"))
 async def cannot_be_given_a_container_runtimes_socket(target: Target) -> Outcome:
-    """Whoever speaks to it is root on the host."""
+    """Whoever can talk to it is root on the host."""
     folder = f"{target.bait.folder}/runtime"
     os.makedirs(folder, exist_ok=True)
     with closing(socket.socket(socket.AF_UNIX)) as listening:
@@ -106,7 +106,7 @@ async def cannot_be_given_crabpots_own_files(target: Target) -> Outcome:
 
 @claim.about("binds", "filesystem", threats=("configured-away",))
 async def cannot_have_a_mount_over_what_it_stands_on(target: Target) -> Outcome:
-    """A folder laid over /etc, /proc or the runner replaces what the promises are about."""
+    """A folder mounted over /etc, /proc or the runner replaces what the promises are about."""
     places = "/workspace /agent /proc /sys /dev /tmp /etc /usr /bin /lib /lib64 /sbin /crabpot".split()
     spelt = [
         form for place in places for form in (place, f"{place}/", f"/{place}", f"{place}/below", f"/data/..{place}")
@@ -140,12 +140,7 @@ async def cannot_have_a_wall_switched_off(target: Target) -> Outcome:
 async def cannot_join_another_containers_network(target: Target) -> Outcome:
     """Its loopback, its abstract sockets, its interfaces."""
     names = (
-        "container:x",
-        "CONTAINER:x",
-        "Container:x",
-        " container:x",
-        "container:",
-        "cOnTaInEr:abc",
+        *("container:x", "CONTAINER:x", "Container:x", " container:x", "container:", "cOnTaInEr:abc"),
         "ns:/proc/1/ns/net",
     )
     return each_refused(target, [(name, sandbox(network=name)) for name in names])
@@ -171,7 +166,7 @@ async def cannot_have_a_host_allowed_by_a_spelling_that_hides_it(target: Target)
 
 @claim.about("sandbox", threats=("host-names",))
 async def cannot_have_an_empty_or_unknown_word_taken_for_everything(target: Target) -> Outcome:
-    """CVE-2025-66479: a list with nothing in it allowed all."""
+    """CVE-2025-66479: an empty list allowed everything."""
     texts = {
         "an empty allow": {"tools": {"allow": []}},
         "an unknown profile": {"tools": {"profile": "everything"}},

@@ -1,4 +1,4 @@
-"""Attacks through the files that are no files: /proc, /sys, /dev, and the temporary folder."""
+"""Attacks through files that are not files: /proc, /sys, /dev, and the temporary folder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ expect("open all of /proc/sys for writing", sum(refusals.values()) > 100,
 
 @claim.about("filesystem", threats=("container-runtime",))
 async def cannot_name_a_program_that_the_kernel_starts(target: Target) -> Outcome:
-    """The kernel runs core_pattern, modprobe, uevent_helper and release_agent as root, outside of every namespace."""
+    """The kernel runs core_pattern, modprobe, uevent_helper and release_agent as root, outside every namespace."""
     return await target.attack("""
 for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hotplug",
              "/sys/kernel/uevent_helper", "/proc/sys/fs/binfmt_misc/register", "/sys/fs/cgroup/release_agent",
@@ -93,7 +93,7 @@ for path in ("/sys/kernel/security", "/sys/firmware/efi/efivars", "/sys/kernel/d
 
 @claim.about("filesystem", "capabilities")
 async def cannot_make_a_device_node(target: Target) -> Outcome:
-    """A node of one's own is a way to the disk below every file permission."""
+    """A device node of one's own is a way to the disk below every file permission."""
     return await target.attack("""
 import stat
 nodes = (("mem", stat.S_IFCHR, (1, 1)), ("disk", stat.S_IFBLK, (8, 0)), ("kmsg", stat.S_IFCHR, (1, 11)))
@@ -108,7 +108,7 @@ for folder in ("/workspace", "/tmp", "/dev/shm", "/dev"):
 
 @claim.about("filesystem")
 async def finds_no_device_of_the_host(target: Target) -> Outcome:
-    """Memory, disks, consoles, virtual machines: /dev holds what every program needs and nothing else."""
+    """Memory, disks, consoles, virtual machines: /dev has what every program needs and nothing else."""
     return await target.attack("""
 import stat
 known = set("null zero full random urandom tty ptmx pts shm mqueue fd stdin stdout stderr core".split())
@@ -121,7 +121,7 @@ for name in ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "nvme0n
 
 @claim.about(threats=("path-rules",), excused_by="tmp")
 async def cannot_run_a_program_from_the_temporary_folder(target: Target) -> Outcome:
-    """To download to /tmp and run it there is the oldest trick; the loader called by name is the second oldest."""
+    """Downloading to /tmp and running it there is the oldest trick; calling the loader by name is the second oldest."""
     return await target.attack("""
 import glob, mmap, shutil, subprocess
 for folder in ("/tmp", "/dev/shm"):
@@ -144,7 +144,7 @@ for folder in ("/tmp", "/dev/shm"):
 
 @claim.about(excused_by="tmp")
 async def has_a_private_temporary_folder_without_programs_or_devices(target: Target) -> Outcome:
-    """Flags of the mounts, as the kernel has them, not as anybody says."""
+    """Flags of the mounts, as the kernel has them, not as anybody claims."""
     return await target.attack("""
 found = {place: (flags, kind) for place, flags, kind in mounts() if place in ("/tmp", "/dev/shm")}
 expect("/tmp is a mount", "/tmp" in found, " ".join(sorted(found)))
@@ -156,7 +156,7 @@ for place, (flags, kind) in found.items():
 
 @claim.about("limits.tmp", threats=("exhaustion",))
 async def cannot_fill_the_temporary_folder_beyond_its_size(target: Target) -> Outcome:
-    """It is the host's memory that lies below."""
+    """It takes up the host's memory."""
     return await target.attack(
         """
 limit, chunk = given["limit"], bytes(1 << 20)

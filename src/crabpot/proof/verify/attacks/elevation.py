@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 claim = Group("hand-off to the host")
 
-# Each is more than one simple command, or not the command that it looks like. {0} is one that a pattern takes.
+# Each is more than one simple command, or not the command that it looks like. {0} is one that a pattern matches.
 _DISGUISES = (
     "{0}; id",
     "{0} && id",
@@ -54,7 +54,7 @@ _DISGUISES = (
 
 
 def _allowed(target: Target) -> str:
-    """Give a command that the session's own first pattern takes, or what one usually is."""
+    """Return a command that the session's own first pattern matches, or a usual one."""
     pattern = next((way.pattern for way in ways(target.agent)), "git push *")
     return pattern.replace("*", "x").replace("?", "x")
 
@@ -83,7 +83,7 @@ async def cannot_leave_by_a_command_that_only_looks_allowed(target: Target) -> O
 
 @claim.about("sandbox", threats=("disguised-command", "reused-approval"))
 async def cannot_leave_with_an_environment_an_input_or_a_terminal_of_its_own(target: Target) -> Outcome:
-    """What a person is shown is the command alone; a call that brings more than that does not leave."""
+    """A person is shown the command alone; a call that brings more than that does not leave."""
     plain = _allowed(target)
     extras: tuple[dict[str, object], ...] = (
         {"env": {"GIT_SSH_COMMAND": "id"}},

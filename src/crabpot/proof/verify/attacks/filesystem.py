@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 claim = Group("filesystem")
 
-# Blueprint of a sandbox's /etc: its own few files, and what of the host's anybody may know.
+# What a sandbox's /etc consists of: its own few files, and what of the host's anybody may know.
 _ETC = "passwd group hosts nsswitch.conf resolv.conf ld.so.cache alternatives localtime ssl pki ca-certificates".split()
 
-# Below are the accounts of services, which are the same on every host.
+# Lower uids are accounts of services, which are the same on every host.
 _FIRST_PERSON = 1000
 
 
@@ -46,7 +46,7 @@ for path in ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/sudoers", "/et
 
 @claim.about("filesystem")
 async def cannot_see_the_homes_of_the_host(target: Target) -> Outcome:
-    """Keys, tokens and shell histories live there."""
+    """Keys, tokens and shell histories are there."""
     home = target.gateway.execution.around.home
     return await target.attack(
         """
@@ -128,7 +128,7 @@ for path in given["telling"]:
 
 
 def _identities(paths: list[str]) -> dict[str, list[int]]:
-    """Tell what the host has at these places, in a form that its own mounts inside would share."""
+    """Return what the host has at these paths, in a form that its own mounts inside would share."""
     found = {path: os.stat(path) for path in paths if os.path.exists(path)}
     return {path: [one.st_dev, one.st_ino] for path, one in found.items()}
 

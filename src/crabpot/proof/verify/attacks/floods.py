@@ -39,12 +39,12 @@ async def cannot_flood_the_gateway_with_output(target: Target) -> Outcome:
 
 @claim.about(threats=("exhaustion",))
 async def cannot_flood_the_gateway_with_a_streams_worth_of_errors(target: Target) -> Outcome:
-    """The same on the other stream, in one line without an end, and in bytes that are no text."""
+    """The same on the other stream, in one endless line, and in bytes that are not text."""
     before = witness.memory_bytes()
     result = await target.shell("head -c 10000000000 /dev/zero | tr '\\0' '\\377' >&2", timeout_s=30.0)
     grown = witness.memory_bytes() - before
     ended = result.error.code if result.error else f"exit code {result.exit_code}"
-    # Each such byte is shown by a replacement character, so characters are counted, not bytes.
+    # Each such byte becomes a replacement character, so characters are counted, not bytes.
     return Outcome(
         held=len(result.stderr) <= 2 * target.limits.output and grown < _GATEWAY_MAY_GROW and not result.success,
         tried="printed 10 GB of 0xFF to standard error",
@@ -74,7 +74,7 @@ async def cannot_run_longer_than_its_time_limit(target: Target) -> Outcome:
 
 @claim.about(threats=("exhaustion",), excused_by="limits.cpus")
 async def cannot_take_more_of_the_processor_than_its_share(target: Target) -> Outcome:
-    """One busy process for each core, and then some."""
+    """One busy process for each core, and a few more."""
     cpus = target.limits.cpus
     outcome = await target.attack(
         """

@@ -1,4 +1,4 @@
-"""Attacks by what git sends: more than was shown, to a remote whose hooks the agent wrote, or objects that bite."""
+"""Attacks by what git sends: more than was shown, to a remote whose hooks the agent wrote, or hostile objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPOSITORY = (
     " && echo x > f && git add f && git commit -qm first && git branch unseen"
 )
 _HOOKS = "pre-receive update post-receive post-update reference-transaction"
-# A folder of a repository, as a tree object of its own making: whoever checks it out has its hooks and configuration.
+# A repository's folder, as a hand-made tree object: whoever checks it out has its hooks and configuration.
 _DOTGIT = (
     " && blob=$(git rev-parse HEAD:f) && printf '100644 .git\\0' > tree"
     " && python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex(sys.argv[1]))' $blob >> tree"
@@ -28,7 +28,7 @@ _DOTGIT = (
 
 
 def _remote(target: Target, name: str) -> str:
-    """Make an empty repository of the operator's, by hand: the machine may have git inside alone."""
+    """Make an empty repository of the operator's, by hand: the machine may have git only inside."""
     path = f"{target.bait.folder}/{name}-{target.bait.token}.git"
     for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
         os.makedirs(f"{path}/{folder}")

@@ -1,4 +1,4 @@
-"""Attacks by commands that left: what an agent's files would have a host program do beyond the agent's folder."""
+"""Attacks by host commands: what an agent's files would make a host program do beyond the agent's folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 claim = Group("hand-off to the host")
 
-# Moved away, not removed: a gateway that is root leaves files of root's in it.
+# Moved away, not removed: a root gateway leaves files of root's in it.
 _REPOSITORY = (
     "for one in .git sub; do [ ! -e $one ] || mv $one .old-$one-$(date +%N); done;"
     " git init -q . && git config user.name x && git config user.email x@x"
@@ -24,7 +24,7 @@ _COMMIT = "git add -A && git commit -qm first"
 
 
 async def _leave(target: Target, script: str) -> ToolResult:
-    """Have the host run a script of the agent's, with an operator's word; NotCarriedOut if it never ran there."""
+    """Run a script of the agent's on the host, with an operator's agreement; NotCarriedOut if it never ran there."""
     await target.call("write", path="attack.sh", content=script)
     result = await target.leave("sh attack.sh")
     if result.place is not Place.HOST:
@@ -33,13 +33,13 @@ async def _leave(target: Target, script: str) -> ToolResult:
 
 
 def _traces(target: Target) -> tuple[str, ...]:
-    """Name files of the host that an attack would make: one where all may write, one in the operator's own home."""
+    """Return files of the host that an attack would make: one where all may write, one in the operator's own home."""
     name = f"crabpot-verify-{target.bait.token}"
     return f"{target.bait.open_folder}/{name}", f"{os.path.expanduser('~')}/.{name}"
 
 
 def _appeared(target: Target) -> list[str]:
-    """List those that are there now, and take them away."""
+    """Return those that exist now, and remove them."""
     found = [path for path in _traces(target) if os.path.lexists(path)]
     for path in found:
         os.unlink(path)
@@ -144,7 +144,7 @@ async def cannot_read_crabpots_own_files_or_keys_by_a_command_that_left(target: 
     around = target.gateway.execution.around
     places = [f"{around.state}/approvals.sqlite", f"{around.state}/audit.sqlite", f"{around.home}/.ssh/id_*"]
     result = await _leave(target, "\n".join(f"wc -c {place}" for place in places))
-    # `wc` prints a size for what it can read; of an agent's own folder below the state, nothing is asked here.
+    # `wc` prints a size for what it can read; an agent's own folder below the state is not tried here.
     read = [line for line in result.stdout.splitlines() if line.split()[0] not in ("0", "total")]
     return Outcome(
         held=not read,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 claim = Group("resources")
 
 _MIB = 1024**2
-# Above this the host would feel an attack that works; limits.memory must be smaller to be tried.
+# Above this an attack that works would hurt the host; limits.memory must be smaller to be tried.
 _MOST_MEMORY = 4096 * _MIB
 _KILLED = 128 + 9
 
@@ -44,7 +44,7 @@ def had_it_all():
 
 
 def _was_stopped(result: ToolResult) -> bool:
-    """Tell whether it was killed for memory or told that there is no more; a program that failed was not stopped."""
+    """Return whether it was killed for memory or got an error for it; a program that failed was not stopped."""
     if result.error is not None:
         return result.error.code in ("memory_limit", "sandbox_lost")
     return result.exit_code == _KILLED or "MemoryError" in result.stderr or '"got": null' in result.stdout
@@ -86,7 +86,7 @@ expect("take memory", True, "refused after %d MiB" % (8 * (len(kept) - 1)))
 
 @claim.about(threats=("exhaustion",), excused_by="limits.memory")
 async def cannot_take_more_memory_than_its_limit_by_many_processes(target: Target) -> Outcome:
-    """A limit of each process is none of all."""
+    """A limit on each process is no limit on all of them."""
     source = """
 import signal
 children = {}
@@ -115,7 +115,7 @@ expect("take memory in 8 processes", True, shown)
 
 @claim.about(threats=("exhaustion",), excused_by="limits.memory")
 async def cannot_hide_memory_in_files_without_a_name(target: Target) -> Outcome:
-    """Pages of memfd_create belong to no process, and to no limit of one."""
+    """Pages of memfd_create belong to no process, and to no per-process limit."""
     source = """
 size, held = 0, []
 piece = b"x" * (1 << 20)

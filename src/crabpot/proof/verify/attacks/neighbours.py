@@ -109,7 +109,7 @@ attempt("open its named memory", opened, "/dev/shm/" + given["name"], os.O_RDONL
 
 @processes.about("namespaces")
 async def is_told_nothing_of_another_sandbox_by_its_own_name(target: Target) -> Outcome:
-    """Both look alike from inside: same host name, same folder names, nothing that says how many there are."""
+    """Both look alike from inside: same host name, same folder names, nothing that tells how many there are."""
     other = os.path.basename(target.other.spec.workspace)
     return await target.attack(
         """

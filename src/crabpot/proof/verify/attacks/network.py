@@ -1,4 +1,4 @@
-"""Attacks over the network: out to the world, back to the host, and around through sockets that are no network."""
+"""Attacks over the network: out to the world, back to the host, and around through sockets that are not a network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reach(family, address, kind=socket.SOCK_STREAM):
 
 
 async def _without_a_knock(target: Target, source: str, **given: Any) -> Outcome:
-    """Attack, and ask the host's own listeners too: they know what nobody inside can deny."""
+    """Attack, and check the host's own listeners too: they know what nobody inside can deny."""
     before = len(target.bait.knocks)
     outcome = await target.attack(_REACH + source, **given)
     await asyncio.sleep(0)
@@ -58,7 +58,7 @@ expect("interfaces by netlink", set(shown) <= {"lo"}, " ".join(shown))
 
 @claim.about("network", threats=("host-names",), open_on=("host",))
 async def cannot_connect_to_the_hosts_loopback(target: Target) -> Outcome:
-    """Databases and agents listen there because they believe that only the host can reach it."""
+    """Databases and agents listen there, believing that only the host can reach it."""
     return await _without_a_knock(
         target,
         """
@@ -76,7 +76,7 @@ attempt("connect to ::ffff:127.0.0.1", reach, socket.AF_INET6, ("::ffff:127.0.0.
 
 @claim.about("network", threats=("host-names",), open_on=("host",))
 async def cannot_talk_the_gateway_into_reaching_the_host(target: Target) -> Outcome:
-    """Where the gateway connects for a sandbox, every other spelling of the loopback is a try at its own services."""
+    """Where the gateway connects for a sandbox, other spellings of the loopback are attempts at its own services."""
     return await _without_a_knock(
         target,
         """
@@ -110,10 +110,10 @@ for _, port in given["ports"]:
 
 @claim.about("network", threats=("host-names",), open_on=("host", "bridge", "named"))
 async def has_no_way_to_the_world(target: Target) -> Outcome:
-    """Nor to the neighbourhood: the metadata service of a cloud gives out its keys to whoever asks.
+    """Nor to the local network: the metadata service of a cloud gives out its keys to whoever asks.
 
-    Connecting a datagram socket asks the kernel for a route and sends nothing, so that not even a broken wall
-    would let this disturb anybody.
+    Connecting a datagram socket asks the kernel for a route and sends nothing, so not even a broken wall would let
+    this disturb anybody.
     """
     return await target.attack("""
 import socket

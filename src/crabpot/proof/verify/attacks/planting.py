@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 claim = Group("hand-off to the host")
 
-# Every way that git has of running what a repository says; {0} leaves a trace on the host that tells which one.
+# Every way in which git runs what a repository says; {0} leaves a trace on the host that tells which one.
 _CONFIG = """
 [core]
 \trepositoryformatversion = 0
@@ -71,11 +71,11 @@ async def cannot_have_the_host_run_what_it_planted_for_git(target: Target) -> Ou
 
 
 async def _plant(target: Target, traces: str) -> str:
-    """Make the repository by hand: whatever the agent has no git for, it can write."""
+    """Make the repository by hand: the agent can write it even without git."""
     names = sorted({line.partition("{0}/")[2].strip() for line in _CONFIG.splitlines() if "{0}/" in line})
     await target.must_run("rm -rf .git; mkdir -p .git/objects .git/refs/heads .git/hooks .git/own-hooks")
     files = {".git/HEAD": "ref: refs/heads/main\n", ".gitattributes": "* filter=x diff=x merge=x\n", "f": "text\n"}
-    # The programs lie beside the traces that they leave, in a folder of the host's that the host can run from.
+    # The programs lie beside the traces that they leave, in a folder from which the host can run them.
     files[".git/config"] = _CONFIG.format("/workspace/.git/programs").replace("/workspace", target.spec.workspace)
     hooks = {f".git/{place}/{name}": name for place in ("hooks", "own-hooks") for name in _HOOKS.split()}
     programs = {f".git/programs/{name}": name for name in names}

@@ -1,4 +1,4 @@
-"""Attacks on the gateway's own rules: tools by other names, sessions that would be elsewhere, sandboxes that fail."""
+"""Attacks on the gateway's own rules: tools by other names, sessions placed elsewhere, sandboxes that fail."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def cannot_start_anything_that_is_less_confined(target: Target) -> Outcome
     args = {"command": command, "session": "agent:main:main", "sandbox": "off", "prompt": command, "host": True}
     tools = ("sessions_spawn", "sessions_send", "cron", "gateway", "spawn", "host", "elevate", "sudo", "call", "shell")
     results = [(tool, await target.call(tool, **args)) for tool in tools]
-    # From inside, by Crabpot itself: there is none, and no state that it could work on.
+    # From inside, by Crabpot itself: it is not there, nor any state that it could work on.
     inside = await target.shell("crabpot exec --session agent:main:main -- id; python3 -m crabpot exec -- id")
     outside = [tool for tool, result in results if result.success or result.place is Place.HOST]
     outside += ["crabpot inside"] if "uid=" in inside.stdout else []

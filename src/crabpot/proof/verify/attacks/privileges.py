@@ -15,7 +15,7 @@ claim = Group("privileges")
 
 @claim.about("user")
 async def is_not_root(target: Target) -> Outcome:
-    """No id of it is 0, in no role."""
+    """None of its ids is 0, in any role."""
     return await target.attack("""
 mine = status()
 for name in ("Uid", "Gid", "Groups"):
@@ -55,7 +55,7 @@ for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
 
 @claim.about(excused_by="landlock")
 async def stands_within_a_second_wall(target: Target) -> Outcome:
-    """Landlock tells nobody that it is there; but of the sixteen walls that a kernel stacks, one must be taken."""
+    """Landlock does not announce itself; but of the sixteen layers that a kernel stacks, one must be taken."""
     return await target.attack("""
 libc.prctl(38, 1, 0, 0, 0)
 only_devices = (1 << 11).to_bytes(8, sys.byteorder)
@@ -88,7 +88,7 @@ for pid in ("self", runner):
 
 @claim.about("user", "capabilities")
 async def cannot_become_another_user(target: Target) -> Outcome:
-    """Every call that changes who one is."""
+    """Every call that changes the user."""
     return await target.attack("""
 attempt("setuid(0)", lambda: os.setuid(0) or "done")
 attempt("setgid(0)", lambda: os.setgid(0) or "done")
@@ -103,7 +103,7 @@ expect("setfsuid(0)", status()["Uid"].split()[3] != "0", status()["Uid"].split()
 
 @claim.about("no-new-privileges")
 async def gains_nothing_by_a_setuid_program(target: Target) -> Outcome:
-    """Each one that can be found is started; its loader tells what the kernel made of it, and then ends it."""
+    """Each one that can be found is started; its loader shows what the kernel made of it, and then ends it."""
     return await target.attack("""
 import stat, subprocess
 found = []
@@ -133,7 +133,7 @@ for path in found[:40]:
 
 @claim.about("no-new-privileges", "capabilities")
 async def gains_nothing_by_a_file_capability(target: Target) -> Outcome:
-    """A capability written into a file is one for whoever runs it."""
+    """A capability in a file's attributes is one for whoever runs it."""
     return await target.attack("""
 import shutil, subprocess
 copy = "/workspace/.capable"
@@ -153,7 +153,7 @@ os.unlink(copy)
 
 @claim.about("seccomp", "namespaces", threats=("kernel-surface",))
 async def cannot_make_a_namespace_of_its_own(target: Target) -> Outcome:
-    """In a user namespace of one's own one is root, and most of the kernel's attack surface lies open."""
+    """In one's own user namespace one is root, and most of the kernel's attack surface lies open."""
     return await target.attack("""
 import signal
 kinds = {"user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000, "ipc": 0x8000000, "uts": 0x4000000,
@@ -207,7 +207,7 @@ expect("be root in a user namespace of its own", ended != ("exit", 0), "%s %d" %
 
 @claim.about("limits.openFiles", "limits.fileSize")
 async def cannot_raise_a_limit_of_its_own(target: Target) -> Outcome:
-    """Limits are lowered by anybody and raised by root."""
+    """Anybody may lower a limit, only root may raise one."""
     return await target.attack("""
 import resource
 def raise_to(which, much):

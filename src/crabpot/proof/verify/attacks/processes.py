@@ -20,7 +20,7 @@ _PLENTY = 64
 
 @claim.about("namespaces", threats=("environment",))
 async def cannot_see_the_hosts_processes(target: Target) -> Outcome:
-    """Command lines and environments of others hold their passwords."""
+    """Command lines and environments of others contain their passwords."""
     return await target.attack(
         """
 pids = [name for name in os.listdir("/proc") if name.isdigit()]
@@ -39,7 +39,7 @@ attempt("look at /proc/%d" % given["pid"], lambda: given["token"].encode() in re
 
 @claim.about("namespaces")
 async def cannot_signal_a_process_of_the_host(target: Target) -> Outcome:
-    """A process of the host runs under the sandbox's own uid; its number is known, and that does not help."""
+    """A process of the host runs under the sandbox's own uid; its pid is known, and that does not help."""
     report = await target.python(
         """
 import signal
@@ -94,7 +94,7 @@ attempt("list /dev/shm", os.listdir, "/dev/shm")
 
 @claim.about("seccomp", threats=("shared-uid",))
 async def cannot_read_the_runners_memory(target: Target) -> Outcome:
-    """It has the same uid as what it runs: only being not dumpable keeps its memory its own."""
+    """It has the same uid as what it runs: only being not dumpable protects its memory."""
     return await target.attack("""
 for name in ("mem", "environ", "maps", "auxv", "stack", "syscall", "pagemap"):
     attempt("read /proc/%d/%s" % (runner, name), read, "/proc/%d/%s" % (runner, name), 16)
@@ -129,7 +129,7 @@ attempt("kcmp", filtered, "kcmp", os.getpid(), runner, 0, 0, 0)
 
 @claim.about("sandbox", threats=("shared-uid", "container-runtime"))
 async def cannot_open_a_descriptor_of_another_process(target: Target) -> Outcome:
-    """Whoever stands before the runner (an init of the engine's) has the same pipes: /proc/1/fd/1 is the wire."""
+    """Whatever runs before the runner (an init of the engine's) has the same pipes: /proc/1/fd/1 is the wire."""
     return await target.attack("""
 others = sorted({1, runner} | {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()})
 for pid in others:
@@ -171,7 +171,7 @@ for name in sorted(os.listdir("/proc/self/fd"), key=int):
 @claim.about("sandbox", threats=("environment",))
 async def finds_only_the_promised_environment(target: Target) -> Outcome:
     """The gateway's own environment is full of keys, and the bait is among them."""
-    # The shell adds to what it passes on; what it was given itself stands in /proc, read by its own redirection.
+    # The shell adds to what it passes on; what it was given itself is in /proc, read by its own redirection.
     given = await target.must_run("tr '\\0' '\\n' < /proc/$$/environ")
     names = [line.partition("=")[0] for line in given.splitlines()]
     promised = ["PATH", "HOME", "USER", "LANG", *target.agent.sandbox.env, *target.proxy_variables]
@@ -182,7 +182,7 @@ async def finds_only_the_promised_environment(target: Target) -> Outcome:
 
 @claim.about("limits.timeLimit", threats=("exhaustion",))
 async def leaves_nothing_running_when_a_call_ends(target: Target) -> Outcome:
-    """A grandchild in a session of its own, forked twice, is nobody's child any more."""
+    """A grandchild in a session of its own, forked twice, is no longer anybody's child."""
     marker = f"left-{target.bait.token}"
     command = (
         f"(setsid sh -c 'trap \"\" TERM HUP; (sleep 600; :) & sleep 600; :' {marker} >/dev/null 2>&1 &) ; echo started"

@@ -1,4 +1,4 @@
-"""Attacks on what there is only so much of. Each is bounded: it stops soon after the limit that should stop it."""
+"""Attacks on limited resources. Each is bounded: it stops soon after the limit that should stop it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 claim = Group("resources")
 
 _MIB = 1024**2
-# Above this the host would feel an attack that works; limits.disk must be smaller to be tried.
+# Above this an attack that works would hurt the host; limits.disk must be smaller to be tried.
 _MOST_DISK = 1024 * _MIB
 _PATIENCE_S = 10.0
 _LOOK_S = 0.05
@@ -24,7 +24,7 @@ _LOOK_S = 0.05
 
 @claim.about(threats=("exhaustion",), excused_by="limits.pids")
 async def cannot_start_more_processes_than_its_limit(target: Target) -> Outcome:
-    """Process numbers are the host's; without them not even a person can log in to help."""
+    """Process ids are the host's; without free ones not even a person can log in to help."""
     return await target.attack(
         """
 import signal
@@ -51,7 +51,7 @@ expect("fork without end", stopped is not None and len(children) <= given["limit
 
 @claim.about(threats=("exhaustion",), excused_by="limits.pids")
 async def cannot_start_more_threads_than_its_limit(target: Target) -> Outcome:
-    """A thread takes a process number too."""
+    """A thread takes a process id too."""
     return await target.attack(
         """
 import threading
@@ -79,7 +79,7 @@ async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
         raise NotCarriedOut("the sandbox did not answer before the bomb")
     # A number of seconds that nobody else sleeps for, by which the copies are found again.
     marker = f"600.{int(target.bait.token, 16)}"
-    # Each copy makes two more and stays; so many levels that all of them would be eight times the limit, and no more.
+    # Each copy makes two more and stays; as many levels as make eight times the limit, and no more.
     levels = min((8 * target.limits.pids).bit_length(), 12)
     copy = 'if [ $1 -gt 0 ]; then for _ in 1 2; do setsid sh -c "$B" "$0" $(($1 - 1)) & done; fi; exec sleep "$0"'
     running = asyncio.create_task(target.shell(f"export B='{copy}'; sh -c \"$B\" {marker} {levels}", timeout_s=2.0))
@@ -171,7 +171,7 @@ def _size_below(folder: str) -> int:
 
 @claim.about("limits.openFiles", threats=("exhaustion",))
 async def cannot_open_more_files_than_its_limit(target: Target) -> Outcome:
-    """Open files are the host's memory, and there is a last one."""
+    """Open files take the host's memory, and their number is limited."""
     return await target.attack(
         """
 held, stopped = [], None

@@ -1,4 +1,4 @@
-"""Attacks on the gateway by a runner that has turned: killed, stopped, or another program in its place."""
+"""Attacks on the gateway by a compromised runner: killed, stopped, or another program in its place."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def _each(target: Target, scripts: dict[str, str], *, timeout_s: float = 5
 
 @claim.about("sandbox", threats=("hostile-runner",))
 async def cannot_break_the_gateway_by_frames_of_any_size(target: Target) -> Outcome:
-    """What the gateway reads into memory, the runner chooses."""
+    """The runner chooses what the gateway reads into memory."""
     return await _each(
         target,
         {
@@ -98,7 +98,7 @@ async def cannot_break_the_gateway_by_frames_of_any_size(target: Target) -> Outc
 
 @claim.about("sandbox", threats=("hostile-runner",))
 async def cannot_break_the_gateway_by_what_is_no_frame(target: Target) -> Outcome:
-    """Invalid text, other values than objects, half of a frame and the end."""
+    """Invalid text, values that are not objects, half a frame and the end."""
     return await _each(
         target,
         {
@@ -116,7 +116,7 @@ async def cannot_break_the_gateway_by_what_is_no_frame(target: Target) -> Outcom
 
 @claim.about("sandbox", threats=("hostile-runner",))
 async def cannot_answer_for_another_call(target: Target) -> Outcome:
-    """An answer with somebody else's number, with none, or twice."""
+    """An answer with somebody else's id, without one, or twice."""
     return await _each(
         target,
         {
@@ -168,7 +168,7 @@ async def cannot_flood_the_gateway_from_the_runners_place(target: Target) -> Out
 
 @claim.about("sandbox", "limits.timeLimit", threats=("hostile-runner",))
 async def cannot_hold_a_call_by_silence(target: Target) -> Outcome:
-    """A runner that takes a call and never says another word."""
+    """A runner that takes a call and never answers."""
     return await _each(target, {"silence": "call()"}, timeout_s=0.5)
 
 

@@ -1,4 +1,4 @@
-"""Attacks by system calls that no ordinary program needs. Arguments are chosen so that only the filter can say no."""
+"""Attacks by system calls that no ordinary program needs. Arguments are chosen so that only the filter can refuse."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ attempt("open_by_handle_at", filtered, "open_by_handle_at", -1, 8, 0)
 
 @claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_use_io_uring(target: Target) -> Outcome:
-    """What the kernel does on a ring's behalf passes no filter."""
+    """Work that the kernel does on a ring's behalf passes no filter."""
     return await target.attack("""
 attempt("io_uring_setup", filtered, "io_uring_setup", 0, 8)
 attempt("io_uring_enter", filtered, "io_uring_enter", -1, 0, 0, 0, 0, 0)
@@ -74,7 +74,7 @@ attempt("io_uring_register", filtered, "io_uring_register", -1, 0, 0, 0)
 
 @claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_load_programs_or_probes_into_the_kernel(target: Target) -> Outcome:
-    """In bpf and perf are the verifier's bugs, and the counters'."""
+    """In bpf and perf lie the bugs of the verifier, and of the counters."""
     return await target.attack("""
 attempt("bpf", filtered, "bpf", 0, 8, 0)
 attempt("load a socket filter program", filtered, "bpf", 5, 8, 128)
@@ -141,7 +141,7 @@ for name in ("iopl", "ioperm"):
 
 @claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_make_a_system_call_by_another_entry(target: Target) -> Outcome:
-    """The 32-bit and x32 entries number their calls otherwise: a filter that forgets them filters nothing."""
+    """The 32-bit and x32 entries have other call numbers: a filter that forgets them filters nothing."""
     return await target.attack("""
 import mmap, platform, signal
 if platform.machine() != "x86_64":
@@ -183,7 +183,7 @@ for name in ("clone3", "call 470", "call 600", "call 5000"):
 
 @claim.about("seccomp", threats=("kernel-surface",))
 async def cannot_have_the_kernel_speak_a_protocol_on_its_socket(target: Target) -> Outcome:
-    """TCP_ULP loads a module (tls, smc, espintcp) into the way of a socket, and each has had its escapes."""
+    """TCP_ULP loads a module (tls, smc, espintcp) into the path of a socket, and each has had its escapes."""
     return await target.attack("""
 import socket
 TCP_ULP = 31
