@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def bench(_frame: Frame, options: Namespace) -> int:
-    """Measure on states of its own, or take earlier results; exit with 1 if a row is missed."""
+    """Measure on throw-away states, or read earlier results; exit with 1 if a row is missed."""
     reports = _earlier(options.results) if options.results else [_measured(options)]
     raw = json.dumps([report.as_json() for report in reports], separators=(",", ":"))
     if options.json:

@@ -1,4 +1,4 @@
-"""Measuring several ways in turns, in blocks, after a warm-up: what disturbs the machine disturbs them all."""
+"""Measure several entrants in turns, in blocks, after a warm-up: what disturbs the machine disturbs them all."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from bench.peers.peer import PeerFailed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    # So many measurements, one after the other, in seconds.
+    # This many measurements, one after the other, in seconds.
     Block = Callable[[int], Awaitable[list[float]]]
 
-# In blocks: a lone call right after another way's would pay for its cold caches. No longer than this for a slow one.
+# In blocks: a lone call right after another entrant's would pay for cold caches. No longer than this for a slow one.
 _BLOCK, _BLOCK_S = 10, 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
-    """One way to do it."""
+    """One way to do the measured thing."""
 
     name: str
     block: Block
 
 
 def one_by_one(once: Callable[[], Awaitable[float]]) -> Block:
-    """Make a block of what gives one measurement."""
+    """Return a block that repeats a single measurement."""
 
     async def block(times: int) -> list[float]:
         return [await once() for _ in range(times)]
@@ -39,7 +39,7 @@ def one_by_one(once: Callable[[], Awaitable[float]]) -> Block:
 
 
 def spawning(argv: list[str]) -> Block:
-    """Make a block of a command of the host."""
+    """Return a block that spawns a command of the host."""
 
     def once() -> float:
         began = time.perf_counter()
@@ -59,7 +59,7 @@ SPAWN = Entrant(name="bare spawn", block=spawning(["sh", "-c", "true"]))
 async def contest(
     entrants: list[Entrant], rounds: int, failed: Callable[[str, str], None] | None = None
 ) -> tuple[Series, ...]:
-    """Let all do it, round by round. One that fails drops out, and `failed` hears why."""
+    """Measure all of them, round by round. One that fails drops out, and `failed` is called with the reason."""
     sizes: dict[str, int] = {}
     values: dict[str, list[float]] = {}
     for number in range(rounds + 1):

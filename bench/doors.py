@@ -1,4 +1,4 @@
-"""Every door into one gateway that serves, beside the gateway called directly: what the way in costs."""
+"""Every door into one serving gateway, beside the gateway called directly: what each door costs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
 
-    # Calls a gateway that serves: session, tool, arguments.
+    # Calls a serving gateway: session, tool, arguments.
     Remote = Callable[[str, str, dict[str, Any]], Awaitable[ToolResult]]
-    # Reaches the one that serves a state folder; whoever wires knows how.
+    # Connects to the gateway that serves a state folder.
     Reach = Callable[[str, AsyncExitStack], Awaitable[Remote]]
 
 DIRECT = "Gateway.call (the Python door)"
@@ -44,7 +44,7 @@ _CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 async def doors(gateway: Gateway, state: str, reach: Reach, rounds: int) -> list[Comparison]:
-    """Serve in another process, go in by every door, and by none."""
+    """Serve in another process, and call through every door, and through none."""
     program = [sys.executable, "-I", "-m", "crabpot", "--state", state]
     made = []
     async with AsyncExitStack() as stack:
@@ -82,7 +82,7 @@ def _timed(
 ) -> Callable[[], Awaitable[float]]:
     async def once() -> float:
         began = time.perf_counter()
-        # Nothing else is to be done in this process meanwhile.
+        # Nothing else may run in this process meanwhile.
         call(tool, args)
         return time.perf_counter() - began
 
@@ -122,7 +122,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Http:
-    """The plain HTTP door, over its Unix socket or the loopback, by one connection that is kept."""
+    """The plain HTTP door, over its Unix socket or the loopback, by one persistent connection."""
 
     def __init__(self, stack: AsyncExitStack, where: str | int, token: str = "") -> None:
         self._headers = {"Content-Type": "application/json"}

@@ -1,4 +1,4 @@
-"""Crabpot's own ways through the gateway: a call in a sandbox that is kept, a first call of a new session."""
+"""Crabpot's own entrants: a call in a sandbox that is kept, and the first call of a new session."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
 SESSION = "agent:main:bench"
-# 64 lines of 64 bytes, as the peers' adapters read and write; and as much as one result may hold.
+# 64 lines of 64 bytes, as the peers' adapters read and write; and as much as one result may contain.
 SMALL, LARGE = ("x" * 63 + "\n") * 64, ("y" * 63 + "\n") * 8192
-# A tree to search: this many small files, one line in each of which is looked for.
+# A tree to search: this many small files, one line in each of which matches.
 FILES = 1000
 
 _numbers = count()
@@ -37,12 +37,12 @@ async def seconds(work: Awaitable[ToolResult]) -> float:
 
 
 def calling(gateway: Gateway, name: str, tool: str, args: dict[str, Any], session: str = SESSION) -> Entrant:
-    """The same call, again and again."""
+    """Return an entrant that repeats the same call."""
     return Entrant(name=name, block=one_by_one(lambda: seconds(gateway.call(session, tool, args))))
 
 
 def opening(gateway: Gateway, name: str) -> Entrant:
-    """A first call of a session that has no sandbox yet, to its result; ended afterwards, unmeasured."""
+    """Return an entrant that makes the first call of a new session, and ends its sandbox afterwards, unmeasured."""
 
     async def once() -> float:
         session = f"agent:main:open-{next(_numbers)}"
@@ -54,7 +54,7 @@ def opening(gateway: Gateway, name: str) -> Entrant:
 
 
 def claiming(gateway: Gateway, name: str, warm: int) -> Entrant:
-    """First calls of sessions that get a sandbox kept ready: one after the other, once all of them wait."""
+    """Return an entrant that makes first calls of sessions that get a spare, one by one, once all are ready."""
 
     async def block(times: int) -> list[float]:
         taken: list[float] = []
@@ -62,7 +62,7 @@ def claiming(gateway: Gateway, name: str, warm: int) -> Entrant:
             async with asyncio.timeout(60):
                 while gateway.execution.spares.count() < warm:  # noqa: ASYNC110  nothing tells
                     await asyncio.sleep(0.005)
-                # What opened the last of them has its own ends to tie up.
+                # The last opening still has some work to finish.
                 await asyncio.sleep(0.02)
             sessions = [f"agent:main:warm-{next(_numbers)}" for _ in range(min(warm, times - len(taken)))]
             taken += [await seconds(gateway.call(session, "exec", command="true")) for session in sessions]
@@ -74,7 +74,7 @@ def claiming(gateway: Gateway, name: str, warm: int) -> Entrant:
 
 
 async def prepare(gateway: Gateway) -> None:
-    """Put the files in place that are read, changed and searched."""
+    """Write the files that are read, changed and searched."""
     for path, content in (("small.txt", SMALL), ("large.txt", LARGE), ("edited.txt", SMALL.replace("x", "a", 1))):
         await seconds(gateway.call(SESSION, "write", path=path, content=content))
     lines = "open(f'tree/{i}.txt', 'w').write(f'a line\\nneedle {i}\\n' * 20)"
@@ -83,7 +83,7 @@ async def prepare(gateway: Gateway) -> None:
 
 
 def editing(gateway: Gateway, name: str) -> Entrant:
-    """One word of a small file changed, and back."""
+    """Return an entrant that changes one word of a small file, and back."""
     words = ("a", "b")
     turns = count()
 
@@ -96,7 +96,7 @@ def editing(gateway: Gateway, name: str) -> Entrant:
 
 
 def tools(gateway: Gateway) -> list[Entrant]:
-    """Every kind of call, on small files and on large ones."""
+    """Return an entrant for every kind of call, on small files and on large ones."""
     return [
         calling(gateway, "exec", "exec", {"command": "true"}),
         calling(gateway, "read, 4 KiB", "read", {"path": "small.txt"}),

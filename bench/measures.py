@@ -1,4 +1,4 @@
-"""The figures that are no contest of calls: large files, and whole commands."""
+"""The figures that are not contests of calls: large files, and whole commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MIB = 1024**2
 
 
 async def large_file(gateway: Gateway, size: int, rounds: int) -> list[Figure]:
-    """A large file in and out, as speed, beside `cat` through a pipe."""
+    """Measure a large file in and out, as throughput, beside `cat` through a pipe."""
     inward, outward, pipes = [], [], []
     chunk = os.urandom(_MIB)
 
@@ -68,7 +68,7 @@ def _cat_seconds(path: str) -> float:
 
 
 async def command_line(state: str, rounds: int, srt: Entrant | None) -> Comparison:
-    """Whole commands, beside the interpreter doing nothing."""
+    """Measure whole commands, beside an interpreter that does nothing."""
     crabpot = [sys.executable, "-I", "-m", "crabpot", "--state", state]
     entrants = [
         Entrant(name="python3 -c pass", block=spawning([sys.executable, "-c", "pass"])),

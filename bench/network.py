@@ -1,4 +1,4 @@
-"""How fast a download is through the gateway, beside the same through a plain proxy on the host."""
+"""Measure a download through the gateway, beside the same through a plain proxy on the host."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _curl(port: int, proxy: str) -> str:
 
 
 async def download(open_gateway: Open, rounds: int) -> Figure:
-    """One gigabyte, by CONNECT, in turns."""
+    """Download one gigabyte, by CONNECT, in turns."""
     ours: list[float] = []
     plain: list[float] = []
     with _running(_SERVER, str(SIZE)) as port, _running(_PLAIN_PROXY) as proxy:

@@ -1,4 +1,4 @@
-"""Many sandboxes opened: one after the other, one every so often, all at once."""
+"""Measure opening many sandboxes: one after the other, at intervals, all at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STAGGER_S = 0.03
 
 
 async def openings(gateway: Gateway, bare: list[str], count: int, rounds: int) -> tuple[Comparison, Comparison]:
-    """Open one after the other, one every so often, and all at once; beside as many bare ones that start Python."""
+    """Open one after the other, at intervals, and all at once; beside as many bare ones that start Python."""
     gathered: dict[str, list[float]] = {}
     bursts: dict[str, list[float]] = {}
     for turn in range(rounds):

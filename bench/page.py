@@ -1,4 +1,4 @@
-"""The page of benchmarks and its plots, made from raw results and from nothing else. Pure."""
+"""The benchmark page and its plots, made from raw results and from nothing else. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Found once by profiling on the machine above, and not measured anew by each run.
 
 
 def files(reports: Sequence[Report]) -> dict[str, str]:
-    """Give every file of the page by its name; the first report is the long one, and has the plots."""
+    """Return every file of the page by name; the first report is the long one, and has the plots."""
     first = reports[0]
     made = {"benchmarks.md": "\n".join(_page(reports)).rstrip() + "\n"}
     for comparison in first.comparisons:

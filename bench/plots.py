@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _BAR, _LEFT, _RIGHT, _TOP = 760, 26, 250, 90, 46
 _HEIGHT, _MARGIN = 340, 64
-# Apart for most kinds of colour vision, and visible on white and on near black.
+# Distinct for most kinds of colour vision, and visible on white and on near black.
 _COLOURS = ("#d1495b", "#2e86ab", "#6a994e", "#b07d2b")
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}.s{fill:#57606a;font-size:12px}"
@@ -56,7 +56,7 @@ def bars(comparison: Comparison) -> str:
 
 
 def lines(curve: Curve) -> str:
-    """Draw medians along a number. Numbers that grow by factors are laid out by factors."""
+    """Draw medians along a number. Numbers that grow by factors get a logarithmic axis."""
     xs = sorted({x for points in curve.lines.values() for x, _ in points})
     values = [series.median for points in curve.lines.values() for _, series in points]
     unit = next(iter(curve.lines.values()))[0][1].unit
@@ -91,7 +91,7 @@ def lines(curve: Curve) -> str:
 
 
 def over_time(what: str, points: Sequence[tuple[float, float]], marked: tuple[float, float, str]) -> str:
-    """Draw a value along seconds, with one stretch of them marked by its name."""
+    """Draw a value over seconds, with one interval marked and named."""
     right, last = _WIDTH - 24, points[-1][0]
     top = _round_up(max(value for _, value in points) * 1.08)
 

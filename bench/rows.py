@@ -1,4 +1,4 @@
-"""The figures to hold, taken from what was measured: what of ours, beside what, and the ratio not to pass."""
+"""The figures to hold, taken from what was measured: ours, beside what, and the ratio not to exceed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTHING = Series(name="", values=(0.0,))
 
 
 def figures(comparisons: Sequence[Comparison], curves: Sequence[Curve]) -> list[Figure]:
-    """Make every row; one whose other side was not measured says so."""
+    """Return every row; one whose other side was not measured says so."""
     found = {one.id: one for one in comparisons}
     made = []
     for what, where, ours, other, at_most in _HELD:
@@ -49,7 +49,7 @@ def _memory(curve: Curve) -> Figure:
 
 
 def _flat(curve: Curve) -> Figure:
-    """In bare spawns at the same point: what else the machine does changes from one point to the next."""
+    """Return values in bare spawns at the same point: the machine's load changes from one point to the next."""
     spawns = dict(curve.lines["bare spawn"])
     (first, few), *_, (last, many) = [(x, series.median / spawns[x].median) for x, series in curve.lines["exec true"]]
     return Figure(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
 
 _WARM = 10
-# More than one agent may have by default: it is the cost of many that is measured.
+# More than one agent may have by default: the cost of many is what is measured.
 _MANY = "{ gateway: { maxSandboxes: 2000, maxSandboxesPerAgent: 2000 } }"
 _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
@@ -35,7 +35,7 @@ _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 class BenchOptions:
     """What to measure, with what."""
 
-    # Wires a gateway: the text of a configuration, a state folder.
+    # Makes a gateway: the text of a configuration, a state folder.
     open_gateway: Callable[[str, str], Gateway]
     reach: Reach
     progress: Callable[[str], None]
@@ -47,7 +47,7 @@ class BenchOptions:
 
     @property
     def rounds(self) -> int:
-        """How often everybody has its turn."""
+        """Return how many turns everybody has."""
         return 15 if self.full else 6
 
 
@@ -64,7 +64,7 @@ class Run:
     figures: list[Figure] = field(default_factory=list)
 
     async def start_peers(self) -> None:
-        """Install them if that is wanted, and start those that can run here."""
+        """Install the peers if requested, and start those that can run here."""
         environ = {**self.plan.environ, "CRABPOT_BENCH_BWRAP": bwrap()}
         for peer in PEERS:
             told = self.peers[peer.name] = {"beyond": peer.beyond}
@@ -81,11 +81,11 @@ class Run:
             self.running.append(running)
 
     def failed(self, name: str, why: str) -> None:
-        """Note why somebody dropped out."""
+        """Note why an entrant dropped out."""
         self.peers.setdefault(name, {})["absent"] = why
 
     def entrants(self, what: str) -> list[Entrant]:
-        """Give the peers that can do something."""
+        """Return the peers that can do something."""
 
         def entrant(running: Running) -> Entrant:
             return Entrant(name=running.peer.name, block=lambda times: running.measure(what, times))
@@ -93,14 +93,14 @@ class Run:
         return [entrant(running) for running in self.running if what in running.can]
 
     def gateway(self, text: str) -> tuple[Gateway, str]:
-        """Open one on a state of its own, which goes when the run ends."""
+        """Open a gateway on a state of its own, which is removed when the run ends."""
         state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
         gateway = self.plan.open_gateway(text, state)
         self.stack.push_async_callback(gateway.close)
         return gateway, state
 
     async def docker(self) -> Gateway | None:
-        """Open one on the docker backend, where there is an engine and an image."""
+        """Open a gateway on the docker backend, if there is an engine and an image."""
         gateway, _ = self.gateway(_DOCKER)
         result = await gateway.call(SESSION, "exec", command="true")
         if result.success:

@@ -1,4 +1,4 @@
-"""What Crabpot is measured beside: one adapter for each peer, run in an interpreter of the peer's own."""
+"""What Crabpot is measured beside: one adapter for each peer, run in the peer's own interpreter."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ _MOUNTS = ("--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--t
 
 
 def command(program: str, *inside: str) -> list[str]:
-    """Give the least that a sandbox with the host's programs in it can be."""
+    """Return the smallest sandbox that has the host's programs in it."""
     links = [part for name in ("bin", "lib", "lib64") for part in ("--symlink", f"usr/{name}", f"/{name}")]
     return [program, "--unshare-all", "--die-with-parent", *links, *_MOUNTS, "--", *inside]
 
 
 class Adapter:
-    """Nothing is kept."""
+    """Keeps nothing."""
 
     def start(self) -> str:
         """Find it."""
@@ -35,7 +35,7 @@ class Adapter:
         return subprocess.run([self.program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
     def open(self) -> None:
-        """A sandbox, to the end of its command."""
+        """Run a sandbox to the end of its command."""
         assert self.program is not None
         done = subprocess.run(
             command(self.program, "/bin/sh", "-c", "true"),
@@ -47,8 +47,8 @@ class Adapter:
             raise OSError(done.stderr.decode(errors="replace").strip())
 
     def exec(self) -> None:
-        """The same: there is nothing that a command could be added to."""
+        """Do the same: there is no sandbox to run a command in."""
         self.open()
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""

@@ -30,19 +30,19 @@ class Adapter:
         return _docker("version", "--format", "client {{.Client.Version}}, engine {{.Server.Version}}").strip()
 
     def open(self) -> None:
-        """A container, to the end of its command."""
+        """Run a container to the end of its command."""
         _docker("run", "--rm", "--network=none", self.image, "true")
 
     def exec(self) -> None:
-        """A command in the container that is kept."""
+        """Run a command in the container that is kept."""
         _docker("exec", self.name, "sh", "-c", "true")
 
     def read(self) -> None:
-        """A small file out of it."""
+        """Read a small file from it."""
         assert _docker("exec", self.name, "cat", "/tmp/small") == _CONTENT  # noqa: S108  the container's own
 
     def write(self) -> None:
-        """A small file into it."""
+        """Write a small file into it."""
         _docker("exec", "-i", self.name, "sh", "-c", "cat > /tmp/small", given=_CONTENT)
 
     def stop(self) -> None:

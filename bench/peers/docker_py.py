@@ -32,17 +32,17 @@ class Adapter:
         return f"{docker.__version__}, engine {self.client.version()['Version']}"
 
     def open(self) -> None:
-        """A container, to the end of its command."""
+        """Run a container to the end of its command."""
         self.client.containers.run(self.image, ["true"], remove=True, network_mode="none")
 
     def exec(self) -> None:
-        """A command in the container that is kept."""
+        """Run a command in the container that is kept."""
         made = self.client.api.exec_create(self.kept.id, ["sh", "-c", "true"])
         self.client.api.exec_start(made["Id"])
         assert self.client.api.exec_inspect(made["Id"])["ExitCode"] == 0
 
     def read(self) -> None:
-        """A small file out of it, as the engine gives files: in a tar archive."""
+        """Read a small file from it, as the engine returns files: in a tar archive."""
         pieces, _ = self.kept.get_archive("/tmp/small")  # noqa: S108  the container's own
         with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
             found = archive.extractfile("small")
@@ -50,7 +50,7 @@ class Adapter:
             assert found.read().decode() == _CONTENT
 
     def write(self) -> None:
-        """A small file into it."""
+        """Write a small file into it."""
         entry, held = tarfile.TarInfo("small"), io.BytesIO()
         entry.size = len(_CONTENT)
         with tarfile.open(fileobj=held, mode="w") as archive:

@@ -6,7 +6,7 @@
     {"do": "stop"}                   {}
 
 What fails is answered as {"why": "…"}. An adapter is a class `Adapter` whose methods `open`, `exec`, `read` and
-`write` are measured where it has them; `open` gives what `shut` then ends, unmeasured.
+`write` are measured where it has them; `open` returns what `shut` then ends, unmeasured.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def _called(function: Any, *arguments: Any) -> Any:
 
 
 async def main(path: str) -> None:
-    """Answer until there is nothing more to answer; whoever asked may have died without a word."""
+    """Answer until the input ends; whoever asked may have died."""
     # What a peer prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

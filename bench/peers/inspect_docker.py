@@ -51,7 +51,7 @@ class Adapter:
         return importlib.metadata.version("inspect_ai")
 
     async def open(self) -> Any:
-        """A sample, to the end of its first command."""
+        """Run a sample to the end of its first command."""
         made = await self.environment.sample_init(_TASK, self.config, {})
         assert (await made["default"].exec(["true"])).success
         return made
@@ -61,15 +61,15 @@ class Adapter:
         await self.environment.sample_cleanup(_TASK, self.config, made, False)
 
     async def exec(self) -> None:
-        """A command in the sample that is kept."""
+        """Run a command in the sample that is kept."""
         assert (await self.kept.exec(["sh", "-c", "true"])).success
 
     async def read(self) -> None:
-        """A small file out of it."""
+        """Read a small file from it."""
         assert await self.kept.read_file("/tmp/small") == _CONTENT  # noqa: S108  the container's own
 
     async def write(self) -> None:
-        """A small file into it."""
+        """Write a small file into it."""
         await self.kept.write_file("/tmp/small", _CONTENT)  # noqa: S108  as above
 
     async def stop(self) -> None:

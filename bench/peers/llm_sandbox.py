@@ -1,4 +1,4 @@
-"""llm-sandbox over Docker: a container for each session, an exec of the engine's for every command."""
+"""llm-sandbox over Docker: a container for each session, an engine exec for every command."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Adapter:
             keep_template=True,
             skip_environment_setup=True,
             workdir="/tmp",  # noqa: S108  the container's own
-            # Without an init, stopping waits ten seconds for a process that hears nothing.
+            # Without an init, stopping waits ten seconds for a process that ignores signals.
             runtime_configs={"network_mode": "none", "init": True},
         )
         made.open()
         return made
 
     def open(self) -> Any:
-        """A session, to the end of its first command."""
+        """Run a session to the end of its first command."""
         made = self._session()
         assert made.execute_command("true").exit_code == 0
         return made
@@ -52,7 +52,7 @@ class Adapter:
         made.close()
 
     def exec(self) -> None:
-        """A command in the session that is kept."""
+        """Run a command in the session that is kept."""
         assert self.kept.execute_command("sh -c true").exit_code == 0
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""One peer: its environment of its own, its process, and asking it for measurements."""
+"""One peer: its environment, its process, and how it is asked for measurements."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Peer:
     beyond: str
 
     def home(self, cache: str) -> str:
-        """Give the folder of its environment."""
+        """Return the folder of its environment."""
         return os.path.join(cache, os.path.basename(self.file).removesuffix(".py"))
 
     def installed(self, cache: str) -> bool:
-        """Tell whether what it needs is there, in the versions that are asked for."""
+        """Return whether what it needs is installed, in the requested versions."""
         try:
             with open(os.path.join(self.home(cache), "installed"), encoding="utf-8") as stream:
                 return stream.read() == self._wanted()
@@ -80,7 +80,7 @@ class Peer:
             stderr=asyncio.subprocess.DEVNULL,
             env={**environ, "CRABPOT_BENCH_HOME": home},
             limit=1 << 20,
-            # Ctrl-C is for us, who then have it remove what it made.
+            # Ctrl-C is for us; we then let it remove what it made.
             start_new_session=True,
         )
         running = Running(self, process)
@@ -103,11 +103,11 @@ class Running:
         self._process = process
 
     async def measure(self, what: str, times: int) -> list[float]:
-        """Have it do one thing so many times, one after the other."""
+        """Let it do one thing this many times, one after the other."""
         return list((await self.ask({"do": what, "times": times}, _ANSWER_S))["seconds"])
 
     async def ask(self, order: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Give an order and wait for the answer."""
+        """Send an order and wait for the answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -122,7 +122,7 @@ class Running:
         return said
 
     async def end(self) -> None:
-        """Have it remove what it made, then end its process."""
+        """Let it remove what it made, then end its process."""
         if self._process.returncode is None:
             try:
                 await self.ask({"do": "stop"}, _ANSWER_S)

@@ -13,7 +13,7 @@ BEYOND = "runs on macOS as well, and works on the user's own files in place, ref
 
 
 class Adapter:
-    """Nothing is kept."""
+    """Keeps nothing."""
 
     def start(self) -> str:
         """Find it in the folder that it was installed into."""
@@ -25,14 +25,14 @@ class Adapter:
         return version
 
     def open(self) -> None:
-        """A sandbox, to the end of its command."""
+        """Run a sandbox to the end of its command."""
         done = subprocess.run([self.program, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode:
             raise OSError((done.stderr.decode(errors="replace").strip().splitlines() or ["srt failed"])[0])
 
     def exec(self) -> None:
-        """The same: there is nothing that a command could be added to."""
+        """Do the same: there is no sandbox to run a command in."""
         self.open()
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""

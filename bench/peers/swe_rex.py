@@ -34,7 +34,7 @@ class Adapter:
         return importlib.metadata.version("swe-rex")
 
     async def open(self) -> Any:
-        """A deployment, to the end of its first command."""
+        """Run a deployment to the end of its first command."""
         made = self.local.LocalDeployment()
         await made.start()
         await made.runtime.execute(self.words.Command(command=["sh", "-c", "true"], check=True))
@@ -45,16 +45,16 @@ class Adapter:
         await made.stop()
 
     async def exec(self) -> None:
-        """A command."""
+        """Run a command."""
         await self.kept.runtime.execute(self.words.Command(command=["sh", "-c", "true"], check=True))
 
     async def read(self) -> None:
-        """A small file."""
+        """Read a small file."""
         found = await self.kept.runtime.read_file(self.words.ReadFileRequest(path=self.path))
         assert found.content == _CONTENT
 
     async def write(self) -> None:
-        """A small file."""
+        """Write a small file."""
         await self.kept.runtime.write_file(self.words.WriteFileRequest(path=self.path, content=_CONTENT))
 
     async def stop(self) -> None:
