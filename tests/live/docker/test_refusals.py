@@ -52,7 +52,7 @@ async def test_an_image_without_python_says_what_to_do(engine: Engine, tmp_path:
     make_image(engine, "crabpot-test-empty", {"etc/issue": b"nothing"})
     said = await refusal(engine, tmp_path, docker=Docker(image="crabpot-test-empty"))
     assert "has no Python for the runner, 3.9 or newer" in said
-    assert "/usr/bin/python3: it is not there; /usr/local/bin/python3: it is not there" in said
+    assert "/usr/bin/python3: it does not exist; /usr/local/bin/python3: it does not exist" in said
 
 
 async def test_an_image_whose_python_does_not_work_says_why(engine: Engine, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_an_image_whose_python_does_not_work_says_why(engine: Engine, tmp_
         engine, f"rm /usr/bin/python3; echo '{script}' > /usr/bin/python3; chmod 755 /usr/bin/python3"
     ) as name:
         said = await refusal(engine, tmp_path, docker=Docker(image=name))
-    assert "/usr/bin/python3: it is Python 2.7; /usr/local/bin/python3: it is not there" in said
+    assert "/usr/bin/python3: it is Python 2.7; /usr/local/bin/python3: it does not exist" in said
 
 
 async def test_a_missing_network_says_what_to_do(engine: Engine, tmp_path: Path) -> None:

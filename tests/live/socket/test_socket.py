@@ -120,7 +120,7 @@ def test_whatever_else_listens_there_is_no_runner(tmp_path: Path, answer: bytes)
         (result,) = call(str(tmp_path / "s"), tmp_path / "state", ("ls", {}))
     assert result.error is not None
     assert result.error.code == "sandbox_unavailable"
-    assert "is no runner" in result.error.message
+    assert "is not a runner" in result.error.message
 
 
 def test_what_cannot_be_reached_says_what_to_do(tmp_path: Path) -> None:
