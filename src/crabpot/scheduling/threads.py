@@ -32,17 +32,17 @@ _PATIENCE_S = 5.0
 
 _WORKERS = Allowance(scope=4, agent=16, agents=64, own=16)
 
-# As far as a gateway goes before ordinary programs: the kernel gives it ten times the weight of one of them.
+# How far a gateway goes before ordinary programs: the kernel gives it ten times the weight of one of them.
 _FIRST_NICE = -10
 
 
 def go_first() -> None:
-    """Have this thread run before what agents run, where the kernel lets it; nothing that it starts does so.
+    """Let this thread run before what agents run, if the kernel allows it; what it starts does not inherit that.
 
-    All agents wait for the gateway, and each time it wakes it would wait for whatever one of them keeps busy.
+    All agents wait for the gateway; each time it wakes, it would wait for whatever one of them keeps busy.
     """
     with suppress(OSError):
-        # Whoever started us at another priority meant it.
+        # A different priority was set on purpose.
         if os.getpriority(os.PRIO_PROCESS, 0) == 0:
             os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST_NICE)

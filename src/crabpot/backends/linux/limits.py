@@ -16,7 +16,7 @@ PERIOD_US = 100_000
 _SMALLEST_QUOTA_US = 1_000
 _UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
-# The weight of a group in the older control groups, and what it is where nobody says.
+# The weight of a group in cgroup v1, and its default.
 SHARES, _USUAL_SHARES = "cpu.shares", 1024
 
 # Those without which there is no limit worth the name, in the order in which they are joined.

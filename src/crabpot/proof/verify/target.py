@@ -234,7 +234,7 @@ class Target:
         await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune, agent=self.agent.id)
 
     def listing(self, network: Network) -> Target:
-        """Give a session of a gateway beside this one, with the same settings but for its network; stop it."""
+        """Return a session of another gateway with these settings except for the network; the caller stops it."""
         agent = replace(self.agent, id="listing", sandbox=replace(self.agent.sandbox, network=network))
         settings = replace(self.gateway.settings, entries={**self.gateway.settings.entries, agent.id: agent})
         over = self.gateway

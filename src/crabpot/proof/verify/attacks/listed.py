@@ -1,4 +1,4 @@
-"""Attacks by the way out that is open: what a listed place is told, and in whose name."""
+"""Attacks by the open way out: what is sent to a listed place, and in whose name."""
 
 from __future__ import annotations
 
