@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from crabpot.egress.reaching import EgressContext
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
-    from crabpot.host_commands.departure import Departure
-    from crabpot.host_commands.plan import Host
+    from crabpot.host_commands.elevated import ElevatedCommands
+    from crabpot.host_commands.host import Host
     from crabpot.host_commands.shims import HostCommands
     from crabpot.proof.doctor.examination import Doctor
     from crabpot.settings import Settings
@@ -110,7 +110,7 @@ class App:
         from crabpot.backends.linux import procs
         from crabpot.config.load import from_text
         from crabpot.gateway import Gateway
-        from crabpot.host_commands.departure import Departure
+        from crabpot.host_commands.elevated import ElevatedCommands
         from crabpot.sandboxes.execution import Execution
         from crabpot.sandboxes.fleet import Fleet
         from crabpot.state.ownership import take
@@ -129,17 +129,17 @@ class App:
         fleet = Fleet(limits=settings.gateway)
         execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ, fleet=fleet)
         desk = Desk(self.around.state)
-        departure = Departure(desk=desk, audit=audit, execution=execution, host=self._host(settings))
-        connections, commands = self._connections(audit, desk), _commands(departure)
+        elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
+        connections, commands = self._connections(audit, desk), _commands(elevated)
         execution.answering = lambda scope: _on_behalf_of(scope, {**connections(scope), **commands(scope)})
-        gateway = Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
+        gateway = Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
         tracing.trace(gateway, self.environ)
         return gateway
 
     def _host(self, settings: Settings) -> Callable[[], Host]:
         @cache
         def host() -> Host:
-            from crabpot.host_commands.plan import Host
+            from crabpot.host_commands.host import Host
 
             return Host(settings=settings, around=self.around, environ=self.environ)
 
@@ -203,14 +203,14 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
     return App(config=file, around=around, environ=environ)
 
 
-def _commands(departure: Departure) -> Callable[[Scope], Answers]:
+def _commands(elevated: ElevatedCommands) -> Callable[[Scope], Answers]:
     """Say who answers what the sandboxes of a scope want to run on the host."""
 
     @cache
     def commands() -> HostCommands:
         from crabpot.host_commands.shims import HostCommands
 
-        return HostCommands(departure=departure)
+        return HostCommands(elevated=elevated)
 
     return lambda scope: commands().answers(scope) if scope.agent.sandbox.host_commands else {}
 

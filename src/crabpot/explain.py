@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import check, commands, elevation, patterns, placement, policy, sessions
-from crabpot.decide.elevation import Exit
+from crabpot.decide.elevation import Decision
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git.operation import read as read_git
 from crabpot.model import Place
@@ -91,14 +91,14 @@ def _elevated(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
     runs = policy.decide("exec", agent, sandboxed=sandboxed).answer
     rows = [
         {
-            "pattern": way.pattern,
-            "approval": way.approval,
-            "reachable": way.enabled and runs and sandboxed and patterns.problem_with(way.pattern) is None,
-            "confine": way.confine,
-            "writes": list(way.writes),
-            "credentials": list(way.credentials),
+            "pattern": rule.pattern,
+            "approval": rule.approval,
+            "reachable": rule.enabled and runs and sandboxed and patterns.problem_with(rule.pattern) is None,
+            "confine": rule.confine,
+            "writes": list(rule.writes),
+            "credentials": list(rule.credentials),
         }
-        for way in elevation.ways(agent)
+        for rule in elevation.rules(agent)
     ]
     guarded = any(row["reachable"] and row["confine"] == "guarded" for row in rows)
     return {"enabled": agent.tools.elevated.enabled, "patterns": rows, "clauses": _guard(agent) if guarded else []}
@@ -114,23 +114,23 @@ def _guard(agent: AgentSettings) -> list[dict[str, Any]]:
 def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sender: str | None) -> dict[str, Any]:
     sandboxed = placed.answer.where is Place.SANDBOX
     allowed = policy.decide("exec", agent, sandboxed=sandboxed)
-    leaving = elevation.decide({"command": command}, agent, sender=sender)
+    verdict = elevation.decide({"command": command}, agent, sender=sender)
     argv = _words(command)
     if not allowed.answer:
         return _answer(argv, "blocked", allowed, "exec is not allowed: ")
     if not sandboxed:
         return _answer(argv, "host", placed)
-    if leaving.answer.exit is Exit.STAYS_IN:
-        return _answer(argv, "sandbox", leaving)
-    assert leaving.answer.way is not None
-    confine = "user" if agent.sandbox.host_user is not None else leaving.answer.way.confine
+    if verdict.answer.decision is Decision.SANDBOXED:
+        return _answer(argv, "sandbox", verdict)
+    assert verdict.answer.rule is not None
+    confine = "user" if agent.sandbox.host_user is not None else verdict.answer.rule.confine
     if confine == "guarded" and argv is not None and argv[0] == "git":
         try:
             read_git(argv)
         except HostRefused as refusal:
-            return _answer(argv, "blocked", leaving) | {"because": str(refusal)}
-    return _answer(argv, "host", leaving) | {
-        "approval": leaving.answer.exit is Exit.NEEDS_APPROVAL,
+            return _answer(argv, "blocked", verdict) | {"because": str(refusal)}
+    return _answer(argv, "host", verdict) | {
+        "approval": verdict.answer.decision is Decision.NEEDS_APPROVAL,
         "confine": confine,
     }
 

@@ -11,7 +11,7 @@ from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
 from crabpot.audit.store import AuditUnavailable
 from crabpot.decide import elevation, placement, policy, sessions
-from crabpot.decide.elevation import Exit
+from crabpot.decide.elevation import Decision
 from crabpot.decide.scope import acting_for
 from crabpot.decide.tools import BUILT_IN
 from crabpot.errors import SandboxUnavailable, SessionError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
     from crabpot.decide.placement import Placement
-    from crabpot.host_commands.departure import Departure
+    from crabpot.host_commands.elevated import ElevatedCommands
     from crabpot.host_tools import HostTool
     from crabpot.model import ToolResult
     from crabpot.sandboxes.execution import Execution
@@ -39,10 +39,12 @@ _REMEMBERED = 4096
 class Gateway:
     """One configuration, its live sandboxes, the way out of them, and its audit log."""
 
-    def __init__(self, *, settings: Settings, execution: Execution, departure: Departure, audit: AuditLog) -> None:
+    def __init__(
+        self, *, settings: Settings, execution: Execution, elevated: ElevatedCommands, audit: AuditLog
+    ) -> None:
         self.settings = settings
         self.execution = execution
-        self.departure = departure
+        self.elevated = elevated
         self.audit = audit
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
@@ -54,7 +56,7 @@ class Gateway:
     @property
     def desk(self) -> Desk:
         """Where operators are asked."""
-        return self.departure.desk
+        return self.elevated.desk
 
     def register(self, name: str, tool: HostTool) -> None:
         """Offer a host tool: a callable that takes the arguments by name. Its name passes the same policy."""
@@ -116,9 +118,9 @@ class Gateway:
 
         try:
             scope_key = placed.answer.scope_key or session
-            with acting_for(agent.id, scope_key), self.departure.attended(streams, placed.answer):
+            with acting_for(agent.id, scope_key), self.elevated.attended(streams, placed.answer):
                 if leaving is not None:
-                    result = await self.departure.leave(call, agent, placed.answer, leaving, streams)
+                    result = await self.elevated.run(call, agent, placed.answer, leaving, streams)
                 else:
                     result = await self._run(call, agent, placed, streams)
         except BaseException:
@@ -189,4 +191,4 @@ def _leaving(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict
     if call.tool != "exec" or placed.where is not Place.SANDBOX:
         return None
     decided = elevation.decide(call.args, agent, sender=call.sender)
-    return None if decided.answer.exit is Exit.STAYS_IN else decided
+    return None if decided.answer.decision is Decision.SANDBOXED else decided

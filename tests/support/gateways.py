@@ -11,8 +11,8 @@ from crabpot.audit.store import AuditLog
 from crabpot.backends.registry import Registry
 from crabpot.config.load import from_text
 from crabpot.gateway import Gateway
-from crabpot.host_commands.departure import Departure
-from crabpot.host_commands.plan import Host
+from crabpot.host_commands.elevated import ElevatedCommands
+from crabpot.host_commands.host import Host
 from crabpot.host_commands.shims import HostCommands
 from crabpot.sandboxes.execution import Execution
 from crabpot.sandboxes.fleet import Fleet
@@ -44,9 +44,9 @@ class Bench:
         self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
         self.desk = Desk(self.state)
         host = Host(settings=settings, around=around, environ=ENV)
-        departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
-        self.execution.answering = HostCommands(departure=departure).answers
-        self.gateway = Gateway(settings=settings, execution=self.execution, departure=departure, audit=self.audit)
+        elevated = ElevatedCommands(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
+        self.execution.answering = HostCommands(elevated=elevated).answers
+        self.gateway = Gateway(settings=settings, execution=self.execution, elevated=elevated, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)
 
 

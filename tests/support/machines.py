@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crabpot.decide.elevation import Way
+from crabpot.decide.elevation import ElevationRule
 from crabpot.host_commands import run as elevated
-from crabpot.host_commands.plan import Host
+from crabpot.host_commands.host import Host
 from crabpot.settings import AgentSettings, Elevated, Sandbox, Settings, Tools
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.build import build
@@ -51,7 +51,9 @@ class Machine:
 
     async def plan(self, *argv: str, cwd: str | None = None, **way: Any) -> Plan:
         wanted = {"pattern": f"{argv[0] if argv else ''} *", "source": "tools.elevated.patterns[0]", **way}
-        made = await self.host.prepare(argv, self.agent, self.spec, Way(approval=True, enabled=True, **wanted), cwd=cwd)
+        made = await self.host.prepare(
+            argv, self.agent, self.spec, ElevationRule(approval=True, enabled=True, **wanted), cwd=cwd
+        )
         self._plans.append(made)
         return made
 

@@ -173,7 +173,7 @@ def test_a_pattern_is_reachable_only_where_a_command_could_take_it(
 def test_every_way_out_is_shown(explain: Callable[..., dict[str, Any]], load_text: Callable[..., Settings]) -> None:
     text = "{sandbox: {enabled: true, host_commands: ['hg']}, tools: {elevated: {patterns: ['ls'], requireApproval: false}}}"
     rows = explain(text)["elevated"]["patterns"]
-    assert [row["pattern"] for row in rows] == [way.pattern for way in elevation.ways(load_text(text).agent("main"))]
+    assert [row["pattern"] for row in rows] == [rule.pattern for rule in elevation.rules(load_text(text).agent("main"))]
     assert [(row["approval"], row["reachable"]) for row in rows] == [(False, False), (True, True)]
 
 

@@ -73,7 +73,7 @@ def of_answer(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str
     return {"kind": "answer", **_asked(request), **given, "reason": None if reason is None else readable(reason)}
 
 
-def of_departure(
+def of_elevated_command(
     call: ToolCall, agent: str, verdict: Verdict[Any], request: Mapping[str, Any], by: str
 ) -> dict[str, Any]:
     """Describe a command that is about to run on the host: by whose word, which program, in which folder."""

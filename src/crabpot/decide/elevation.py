@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 _NEVER_WITH = ("env", "stdin", "tty")
 
 
-class Exit(IntEnum):
+class Decision(IntEnum):
     """What a command gets, the strictest highest."""
 
-    GOES_OUT = 0
+    ELEVATED = 0
     NEEDS_APPROVAL = 1
-    STAYS_IN = 2
+    SANDBOXED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class ElevationRule:
     """One pattern by which a command may leave, and where it is written."""
 
     pattern: str
@@ -44,27 +44,27 @@ class Way:
 class Elevation:
     """The decision on one command: the words it was read as, and the pattern that took them."""
 
-    exit: Exit
+    decision: Decision
     argv: tuple[str, ...] | None = None
-    way: Way | None = None
+    rule: ElevationRule | None = None
 
     @property
     def pattern(self) -> str | None:
         """The pattern that took the words."""
-        return None if self.way is None else self.way.pattern
+        return None if self.rule is None else self.rule.pattern
 
 
-def ways(agent: AgentSettings) -> Iterator[Way]:
+def rules(agent: AgentSettings) -> Iterator[ElevationRule]:
     """List every pattern: those of `elevated`, then one for each host command, which always needs approval."""
     yield from _written(agent)
     yield from (_host_command(agent, index) for index in range(len(agent.sandbox.host_commands)))
 
 
-def _written(agent: AgentSettings) -> Iterator[Way]:
+def _written(agent: AgentSettings) -> Iterator[ElevationRule]:
     elevated = agent.tools.elevated
     for index, written in enumerate(elevated.patterns):
         one = Pattern(pattern=written) if isinstance(written, str) else written
-        yield Way(
+        yield ElevationRule(
             pattern=one.pattern,
             source=agent.source(f"tools.elevated.patterns[{index}]"),
             approval=elevated.require_approval,
@@ -75,16 +75,18 @@ def _written(agent: AgentSettings) -> Iterator[Way]:
         )
 
 
-def _host_command(agent: AgentSettings, index: int) -> Way:
+def _host_command(agent: AgentSettings, index: int) -> ElevationRule:
     source = agent.source(f"sandbox.hostCommands[{index}]")
     pattern = f"{agent.sandbox.host_commands[index]} *"
-    return Way(pattern=pattern, source=source, approval=True, enabled=True, confine=agent.tools.elevated.confine)
+    return ElevationRule(
+        pattern=pattern, source=source, approval=True, enabled=True, confine=agent.tools.elevated.confine
+    )
 
 
 def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None) -> Verdict[Elevation]:
     """Decide one call's arguments. Whatever is not surely meant to leave stays in."""
-    open_ways = [way for way in ways(agent) if way.enabled]
-    if not open_ways:
+    enabled = [rule for rule in rules(agent) if rule.enabled]
+    if not enabled:
         closed = agent.tools.elevated.patterns and not agent.tools.elevated.enabled
         source = agent.source("tools.elevated.enabled")
         return _stays("elevated is not enabled" if closed else "no elevated pattern is configured", source)
@@ -95,12 +97,12 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
         command = commands.parse(str(args.get("command", "")))
     except commands.NotSimple as why:
         return _stays(f"not one simple command: {why}", "command")
-    way = next((way for way in open_ways if patterns.matches(way.pattern, command.argv)), None)
-    if way is None:
+    rule = next((rule for rule in enabled if patterns.matches(rule.pattern, command.argv)), None)
+    if rule is None:
         return _stays("no elevated pattern matches", agent.source("tools.elevated.patterns"), command.argv)
     if not command.plain_name:
         return _stays("the command's name is not written to the letter", "command", command.argv)
-    return _matched(way, command.argv, agent, sender)
+    return _matched(rule, command.argv, agent, sender)
 
 
 def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[Elevation]:
@@ -108,23 +110,25 @@ def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[
     listed = {name: index for index, name in enumerate(agent.sandbox.host_commands)}
     if not argv or argv[0] not in listed:
         return _stays("no host command of this name is listed", agent.source("sandbox.hostCommands"), argv)
-    way = _host_command(agent, listed[argv[0]])
+    rule = _host_command(agent, listed[argv[0]])
     # A pattern for the same words says how they are confined, however they leave.
     same = next((one for one in _written(agent) if patterns.matches(one.pattern, argv)), None)
     if same is not None:
-        way = replace(way, confine=same.confine, writes=same.writes, credentials=same.credentials)
-    return _matched(way, argv, agent, None)
+        rule = replace(rule, confine=same.confine, writes=same.writes, credentials=same.credentials)
+    return _matched(rule, argv, agent, None)
 
 
-def _matched(way: Way, argv: tuple[str, ...], agent: AgentSettings, sender: str | None) -> Verdict[Elevation]:
+def _matched(
+    rule: ElevationRule, argv: tuple[str, ...], agent: AgentSettings, sender: str | None
+) -> Verdict[Elevation]:
     allowed = agent.tools.elevated.allow_from
     if allowed is not None and (sender is None or sender not in allowed):
         shown = "an unnamed sender" if sender is None else f'the sender "{sender}"'
         return _stays(f"{shown} is not in allowFrom", agent.source("tools.elevated.allowFrom"), argv)
-    exit_ = Exit.NEEDS_APPROVAL if way.approval else Exit.GOES_OUT
-    because = f'matches the pattern "{way.pattern}"'
-    return Verdict(answer=Elevation(exit=exit_, argv=argv, way=way), because=because, source=way.source)
+    decision = Decision.NEEDS_APPROVAL if rule.approval else Decision.ELEVATED
+    because = f'matches the pattern "{rule.pattern}"'
+    return Verdict(answer=Elevation(decision=decision, argv=argv, rule=rule), because=because, source=rule.source)
 
 
 def _stays(because: str, source: str, argv: tuple[str, ...] | None = None) -> Verdict[Elevation]:
-    return Verdict(answer=Elevation(exit=Exit.STAYS_IN, argv=argv), because=because, source=source)
+    return Verdict(answer=Elevation(decision=Decision.SANDBOXED, argv=argv), because=because, source=source)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_call
 from crabpot.decide import elevation
-from crabpot.decide.elevation import Exit
+from crabpot.decide.elevation import Decision
 from crabpot.decide.placement import Placement
 from crabpot.errors import HostRefused
 from crabpot.host_commands import run as elevated
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from crabpot.decide.elevation import Elevation
     from crabpot.decide.scope import Scope
-    from crabpot.host_commands.departure import Departure
+    from crabpot.host_commands.elevated import ElevatedCommands
     from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolResult, Verdict
     from crabpot.sandboxes.fleet import Live
@@ -51,7 +51,7 @@ def _name_calls() -> Iterator[str]:
 class HostCommands:
     """Answers the upcalls that shims begin."""
 
-    departure: Departure
+    elevated: ElevatedCommands
     _ids: Iterator[str] = field(default_factory=_name_calls)
 
     def answers(self, scope: Scope) -> Answers:
@@ -81,17 +81,17 @@ class HostCommands:
         call = ToolCall(id=next(self._ids), session=scope.session, tool="exec", args=args)
         verdict = elevation.decide_host_command(argv, scope.agent)
         link = _Link(upcall)
-        if verdict.answer.exit is Exit.STAYS_IN:
+        if verdict.answer.decision is Decision.SANDBOXED:
             result = call.failed("denied", f"{argv[0]} does not leave: {verdict.because} ({verdict.source})")
         else:
-            result = await self._leave(scope, link, call, verdict)
-        self.departure.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
+            result = await self._elevate(scope, link, call, verdict)
+        self.elevated.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
         _reply(upcall, result)
 
-    async def _leave(self, scope: Scope, link: _Link, call: ToolCall, verdict: Verdict[Elevation]) -> ToolResult:
+    async def _elevate(self, scope: Scope, link: _Link, call: ToolCall, verdict: Verdict[Elevation]) -> ToolResult:
         placed = Placement(where=Place.SANDBOX, scope_key=scope.key)
         running = asyncio.ensure_future(
-            self.departure.leave(call, scope.agent, placed, verdict, None, run=partial(self._run, scope, link))
+            self.elevated.run(call, scope.agent, placed, verdict, None, launch=partial(self._run, scope, link))
         )
         hearing = asyncio.ensure_future(link.hear(running))
         try:
@@ -100,14 +100,14 @@ class HostCommands:
             what = "the program that called it ended" if link.started else "it was interrupted before it started"
             result = call.failed("cancelled", what)
             if link.upcall.dropped.is_set():
-                self.departure.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
+                self.elevated.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
                 raise
             return result
         finally:
             hearing.cancel()
 
     async def _run(self, scope: Scope, link: _Link, plan: Plan, timeout_s: float) -> Reply:
-        fleet = self.departure.execution.fleet
+        fleet = self.elevated.execution.fleet
         caller = next((live for live in fleet.listed() if live.scope is scope), None)
         if caller is None:
             raise HostRefused("conflict", "the sandbox that asked is ending")

@@ -19,8 +19,8 @@ from crabpot.backends.docker.backend import Docker
 from crabpot.backends.registry import Registry
 from crabpot.config.load import from_text
 from crabpot.gateway import Gateway
-from crabpot.host_commands.departure import Departure
-from crabpot.host_commands.plan import Host
+from crabpot.host_commands.elevated import ElevatedCommands
+from crabpot.host_commands.host import Host
 from crabpot.sandboxes.execution import Execution
 from crabpot.spec.binds import Surroundings
 from crabpot.wire.calls import RunnerWire
@@ -92,8 +92,8 @@ def gateway(folder: Path, host: str, **sandbox: Any) -> Gateway:
     execution = Execution(around=around, registry=registry, environ={})
     settings = from_text(text, None, around, {})
     host = Host(settings=settings, around=around, environ={})
-    departure = Departure(desk=Desk(state), audit=audit, execution=execution, host=lambda: host)
-    return Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
+    elevated = ElevatedCommands(desk=Desk(state), audit=audit, execution=execution, host=lambda: host)
+    return Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
 
 
 async def containers(engine: Engine, label: str) -> list[dict[str, Any]]:

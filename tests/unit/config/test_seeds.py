@@ -12,7 +12,7 @@ import pytest
 from crabpot.config.document import SyntaxProblem, plain
 from crabpot.config.reading import parse
 from crabpot.decide import elevation, placement, policy
-from crabpot.decide.elevation import Exit
+from crabpot.decide.elevation import Decision
 from crabpot.decide.sessions import parse as session
 from crabpot.model import Place
 from crabpot.settings import Network, Sandbox, Tools
@@ -80,8 +80,8 @@ def tools(agent: AgentSettings) -> set[str]:
     return set(policy.effective(agent, sandboxed=True))
 
 
-def leaves(agent: AgentSettings, command: str) -> Exit:
-    return elevation.decide({"command": command}, agent, sender=None).answer.exit
+def leaves(agent: AgentSettings, command: str) -> Decision:
+    return elevation.decide({"command": command}, agent, sender=None).answer.decision
 
 
 def test_enabling_the_sandbox(openclaw: Callable[[int], AgentSettings], around: Surroundings) -> None:
@@ -117,9 +117,9 @@ def test_allow_and_deny_lists(openclaw: Callable[[int], AgentSettings]) -> None:
 def test_elevated_patterns(openclaw: Callable[[int], AgentSettings]) -> None:
     agent = openclaw(ELEVATED)
     for command in ("brew install jq", "git push origin main", "docker ps", "git push"):
-        assert leaves(agent, command) is Exit.NEEDS_APPROVAL, command
+        assert leaves(agent, command) is Decision.NEEDS_APPROVAL, command
     for command in ("git pull", "rm -rf /", "brewery", "git pushy", "brew install jq; id"):
-        assert leaves(agent, command) is Exit.STAYS_IN, command
+        assert leaves(agent, command) is Decision.SANDBOXED, command
 
 
 def test_scenario_one_trusts_its_owner(openclaw: Callable[[int], AgentSettings]) -> None:
@@ -142,7 +142,7 @@ def test_scenario_three_is_cautious_and_its_deny_wins_over_its_patterns(
     agent = openclaw(CAUTIOUS)
     assert {where(agent, key) for key in ("agent:main:main", GROUP)} == {Place.SANDBOX}
     assert tools(agent) == {"message", "web_search", "web_fetch"}
-    assert leaves(agent, "journalctl -u sshd") is Exit.NEEDS_APPROVAL
+    assert leaves(agent, "journalctl -u sshd") is Decision.NEEDS_APPROVAL
     assert not policy.decide("exec", agent, sandboxed=True).answer
     spec = build(agent, GROUP, around)
     assert spec.private
@@ -167,8 +167,8 @@ def test_miclaw_host_commands(miclaw: Callable[[int], AgentSettings]) -> None:
     assert sandbox.host_commands == ("git", "docker")
     assert agent.tools == Tools()
     for command in ("git status", "docker ps", "git"):
-        assert leaves(agent, command) is Exit.NEEDS_APPROVAL, command
-    assert leaves(agent, "ls") is Exit.STAYS_IN
+        assert leaves(agent, command) is Decision.NEEDS_APPROVAL, command
+    assert leaves(agent, "ls") is Decision.SANDBOXED
 
 
 def test_the_image_documents_user_changes_nothing_else(

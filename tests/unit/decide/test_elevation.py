@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.decide.elevation import Exit, decide, ways
+from crabpot.decide.elevation import Decision, decide, rules
 from crabpot.settings import AgentSettings, Elevated, Sandbox, Tools
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def test_a_match_needs_a_persons_word_and_names_the_pattern_and_its_place(
 ) -> None:
     settings = agent_of("{tools: {elevated: {enabled: true, patterns: ['brew *', 'git push *']}}}")
     verdict = decide(PUSH, settings, sender=None)
-    assert verdict.answer.exit is Exit.NEEDS_APPROVAL
+    assert verdict.answer.decision is Decision.NEEDS_APPROVAL
     assert (verdict.answer.argv, verdict.answer.pattern) == (("git", "push", "origin", "main"), "git push *")
     assert (verdict.because, verdict.source) == ('matches the pattern "git push *"', "tools.elevated.patterns[1]")
 
 
 def test_only_where_approval_is_waived_does_a_command_go_out_unasked() -> None:
-    assert decide(PUSH, agent(**OPEN, require_approval=False), sender=None).answer.exit is Exit.GOES_OUT
+    assert decide(PUSH, agent(**OPEN, require_approval=False), sender=None).answer.decision is Decision.ELEVATED
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_only_where_approval_is_waived_does_a_command_go_out_unasked() -> None:
 )
 def test_without_an_open_way_everything_stays_in(settings: AgentSettings, said: str) -> None:
     verdict = decide(PUSH, settings, sender=None)
-    assert (verdict.answer.exit, verdict.because) == (Exit.STAYS_IN, said)
+    assert (verdict.answer.decision, verdict.because) == (Decision.SANDBOXED, said)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_without_an_open_way_everything_stays_in(settings: AgentSettings, said: 
 )
 def test_a_call_with_environment_input_or_terminal_does_not_leave(extra: dict[str, Any]) -> None:
     verdict = decide({**PUSH, **extra}, agent(**OPEN, require_approval=False), sender=None)
-    assert verdict.answer.exit is Exit.STAYS_IN
+    assert verdict.answer.decision is Decision.SANDBOXED
     assert "does not elevate" in verdict.because
 
 
@@ -68,13 +68,13 @@ def test_a_call_with_environment_input_or_terminal_does_not_leave(extra: dict[st
     "extra", [{"env": None}, {"stdin": None}, {"tty": False}, {"tty": None}, {"cwd": "x"}, {"timeout": 5}]
 )
 def test_a_call_with_other_arguments_may(extra: dict[str, Any]) -> None:
-    assert decide({**PUSH, **extra}, agent(**OPEN), sender=None).answer.exit is Exit.NEEDS_APPROVAL
+    assert decide({**PUSH, **extra}, agent(**OPEN), sender=None).answer.decision is Decision.NEEDS_APPROVAL
 
 
 @pytest.mark.parametrize("command", [None, 5, [], ["git", "push"], {"a": 1}, ""])
 def test_a_command_that_is_no_text_stays_in(command: Any) -> None:
-    assert decide({"command": command}, agent(**OPEN), sender=None).answer.exit is Exit.STAYS_IN
-    assert decide({}, agent(**OPEN), sender=None).answer.exit is Exit.STAYS_IN
+    assert decide({"command": command}, agent(**OPEN), sender=None).answer.decision is Decision.SANDBOXED
+    assert decide({}, agent(**OPEN), sender=None).answer.decision is Decision.SANDBOXED
 
 
 SENDERS = [
@@ -99,26 +99,28 @@ def test_where_senders_are_listed_only_they_may(
 ) -> None:
     for settings in (agent(**OPEN, allow_from=allowed), agent("git", allow_from=allowed)):
         verdict = decide(PUSH, settings, sender=sender)
-        assert (verdict.answer.exit is Exit.NEEDS_APPROVAL) is may
+        assert (verdict.answer.decision is Decision.NEEDS_APPROVAL) is may
         assert may or "is not in allowFrom" in verdict.because
 
 
 def test_the_sender_is_never_taken_from_the_arguments() -> None:
     verdict = decide({**PUSH, "sender": "me", "allowFrom": ["x"]}, agent(**OPEN, allow_from=("me",)), sender=None)
-    assert verdict.answer.exit is Exit.STAYS_IN
+    assert verdict.answer.decision is Decision.SANDBOXED
 
 
 def test_a_host_command_is_a_pattern_with_approval_whether_or_not_elevated_is_enabled() -> None:
     for elevated in ({}, {"enabled": False, "require_approval": False}, {"enabled": True, "require_approval": False}):
         settings = agent("git", "docker", **elevated)
         for command in ("git", "git status", "docker ps -a"):
-            assert decide({"command": command}, settings, sender=None).answer.exit is Exit.NEEDS_APPROVAL, command
-        assert decide({"command": "ls"}, settings, sender=None).answer.exit is Exit.STAYS_IN
+            assert decide({"command": command}, settings, sender=None).answer.decision is Decision.NEEDS_APPROVAL, (
+                command
+            )
+        assert decide({"command": "ls"}, settings, sender=None).answer.decision is Decision.SANDBOXED
 
 
 def test_every_way_out_is_listed_with_where_it_is_written(agent_of: Callable[..., AgentSettings]) -> None:
     text = "{tools: {elevated: {patterns: ['ls'], requireApproval: false}}, sandbox: {host_commands: ['git']}}"
-    listed = [(way.pattern, way.source, way.approval, way.enabled) for way in ways(agent_of(text))]
+    listed = [(rule.pattern, rule.source, rule.approval, rule.enabled) for rule in rules(agent_of(text))]
     assert listed == [
         ("ls", "tools.elevated.patterns[0]", False, False),
         ("git *", "sandbox.host_commands[0]", True, True),
@@ -135,14 +137,14 @@ COMMANDS = st.sampled_from(["git push", "git push origin", "ls", "brew x", "git 
 def test_the_order_of_patterns_means_nothing_and_taking_one_away_never_opens(
     patterns: list[str], command: str, data: st.DataObject, *, approval: bool
 ) -> None:
-    def answer(chosen: list[str]) -> Exit:
+    def answer(chosen: list[str]) -> Decision:
         settings = agent(enabled=True, patterns=tuple(chosen), require_approval=approval)
-        return decide({"command": command}, settings, sender=None).answer.exit
+        return decide({"command": command}, settings, sender=None).answer.decision
 
     assert answer(data.draw(st.permutations(patterns))) is answer(patterns)
     assert all(answer(patterns[:at] + patterns[at + 1 :]) >= answer(patterns) for at in range(len(patterns)))
 
 
 def test_the_strictest_answer_is_the_highest() -> None:
-    assert max(Exit) is Exit.STAYS_IN
-    assert min(Exit) is Exit.GOES_OUT
+    assert max(Decision) is Decision.SANDBOXED
+    assert min(Decision) is Decision.ELEVATED

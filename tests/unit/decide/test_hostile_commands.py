@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crabpot.decide.elevation import Exit, decide
+from crabpot.decide.elevation import Decision, decide
 from crabpot.settings import AgentSettings, Elevated, Sandbox, Tools
 
 AGENT = AgentSettings(id="main", tools=Tools(elevated=Elevated(enabled=True, patterns=("git push *", "brew *"))))
@@ -194,7 +194,7 @@ def test_the_table_is_long_enough_to_mean_something() -> None:
 @pytest.mark.parametrize("trick", HOSTILE)
 def test_a_command_that_only_looks_like_git_push_stays_in(trick: str) -> None:
     verdict = decide({"command": HOSTILE[trick]}, AGENT, sender=None)
-    assert verdict.answer.exit is Exit.STAYS_IN
+    assert verdict.answer.decision is Decision.SANDBOXED
     assert verdict.because
 
 
@@ -207,16 +207,16 @@ PLAINLY_GIT = {
 
 @pytest.mark.parametrize("trick", [trick for trick in HOSTILE if trick not in PLAINLY_GIT])
 def test_no_trick_gets_out_by_a_host_command_either(trick: str) -> None:
-    assert decide({"command": HOSTILE[trick]}, SHIMMED, sender=None).answer.exit is Exit.STAYS_IN
+    assert decide({"command": HOSTILE[trick]}, SHIMMED, sender=None).answer.decision is Decision.SANDBOXED
 
 
 @pytest.mark.parametrize("trick", sorted(PLAINLY_GIT))
 def test_what_is_plainly_the_host_command_needs_a_persons_word(trick: str) -> None:
-    assert decide({"command": HOSTILE[trick]}, SHIMMED, sender=None).answer.exit is Exit.NEEDS_APPROVAL
+    assert decide({"command": HOSTILE[trick]}, SHIMMED, sender=None).answer.decision is Decision.NEEDS_APPROVAL
 
 
 @pytest.mark.parametrize("command", HONEST)
 def test_an_honest_command_may_leave_and_its_words_are_those_that_run(command: str) -> None:
     verdict = decide({"command": command}, AGENT, sender=None)
-    assert verdict.answer.exit is Exit.NEEDS_APPROVAL
+    assert verdict.answer.decision is Decision.NEEDS_APPROVAL
     assert verdict.answer.argv == tuple(HONEST[command])

@@ -67,44 +67,44 @@ def _mode(agent: AgentSettings) -> Iterator[Finding]:
 
 def _patterns(agent: AgentSettings) -> Iterator[Finding]:
     elevated = agent.tools.elevated
-    for way in elevation.ways(agent):
-        wrong = patterns.problem_with(way.pattern)
+    for rule in elevation.rules(agent):
+        wrong = patterns.problem_with(rule.pattern)
         if wrong:
-            message = f'the pattern "{way.pattern}" matches nothing: {wrong}'
-            yield Finding(severity="error", path=way.source, message=message, fix="correct it or take it out")
+            message = f'the pattern "{rule.pattern}" matches nothing: {wrong}'
+            yield Finding(severity="error", path=rule.source, message=message, fix="correct it or take it out")
             continue
-        blocked = _unreachable(agent, way)
+        blocked = _unreachable(agent, rule)
         if blocked:
-            yield warn(way.source, f'"{way.pattern}" is unreachable: {blocked}', "take it out, or change that")
-        yield from _handed_over(way)
+            yield warn(rule.source, f'"{rule.pattern}" is unreachable: {blocked}', "take it out, or change that")
+        yield from _handed_over(rule)
     if elevated.enabled and elevated.patterns and not elevated.require_approval:
         source = agent.source("tools.elevated.requireApproval")
         yield warn(source, "matching commands run on the host and nobody is asked", "set requireApproval: true")
 
 
-def _handed_over(way: elevation.Way) -> Iterator[Finding]:
-    danger = known_programs.danger(way.pattern)
-    needed = known_programs.needs(tuple(way.pattern.split())).credentials
-    if way.confine == "host":
-        message = f'"{way.pattern}" runs unconfined (confine: "host"): it may do whatever the gateway\'s user may'
-        yield warn(way.source, message, 'take confine out; name what it needs in "writes" and "credentials"')
-    if "docker" in (*needed, *way.credentials):
-        message = f'"{way.pattern}" gives the host away: the docker engine\'s socket can mount the whole host'
-        yield warn(way.source, message, "take it out, unless that is what you mean")
-    elif danger and way.confine == "host":
-        yield warn(way.source, f'"{way.pattern}" gives the host away: {danger}', "name the exact arguments")
+def _handed_over(rule: elevation.ElevationRule) -> Iterator[Finding]:
+    danger = known_programs.danger(rule.pattern)
+    needed = known_programs.needs(tuple(rule.pattern.split())).credentials
+    if rule.confine == "host":
+        message = f'"{rule.pattern}" runs unconfined (confine: "host"): it may do whatever the gateway\'s user may'
+        yield warn(rule.source, message, 'take confine out; name what it needs in "writes" and "credentials"')
+    if "docker" in (*needed, *rule.credentials):
+        message = f'"{rule.pattern}" gives the host away: the docker engine\'s socket can mount the whole host'
+        yield warn(rule.source, message, "take it out, unless that is what you mean")
+    elif danger and rule.confine == "host":
+        yield warn(rule.source, f'"{rule.pattern}" gives the host away: {danger}', "name the exact arguments")
     elif danger:
-        message = f'"{way.pattern}" runs more than it says, in a guard on the host: {danger}'
-        yield warn(way.source, message, "name the exact arguments")
+        message = f'"{rule.pattern}" runs more than it says, in a guard on the host: {danger}'
+        yield warn(rule.source, message, "name the exact arguments")
 
 
-def _unreachable(agent: AgentSettings, way: elevation.Way) -> str | None:
+def _unreachable(agent: AgentSettings, rule: elevation.ElevationRule) -> str | None:
     allowed = policy.decide("exec", agent, sandboxed=True)
     if not allowed.answer:
         return f"exec is not allowed ({allowed.source})"
     if agent.sandbox.mode == "off":
         return f"no session is sandboxed ({agent.source('sandbox.mode')} is off)"
-    if not way.enabled:
+    if not rule.enabled:
         return f"elevated is not enabled ({agent.source('tools.elevated.enabled')})"
     if agent.tools.elevated.allow_from == ():
         return f"nobody is in {agent.source('tools.elevated.allowFrom')}"

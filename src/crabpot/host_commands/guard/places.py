@@ -19,7 +19,7 @@ from crabpot.spec.grants import NAMED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from crabpot.decide.elevation import Way
+    from crabpot.decide.elevation import ElevationRule
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
 
@@ -33,7 +33,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(crabpot.runner.__file
 
 def view(  # noqa: PLR0913  all that it depends on
     argv: tuple[str, ...],
-    way: Way,
+    rule: ElevationRule,
     spec: SandboxSpec,
     around: Surroundings,
     *,
@@ -42,12 +42,12 @@ def view(  # noqa: PLR0913  all that it depends on
 ) -> View:
     """Describe the guard of one command. `programs` are folders that it is found in, wherever they lie."""
     needs = known_programs.needs(argv)
-    credentials = (*needs.credentials, *way.credentials)
+    credentials = (*needs.credentials, *rule.credentials)
     wanted = [*needs.shows, *_shown(credentials, around, env)]
     shows = [place for path in wanted if (place := _find(expand(path, around.home))) is not None]
     hidden = outermost(filter(None, map(_find, (*_RUN, *around.secrets()))))
     hides = tuple(place for place in hidden if place not in shows)
-    writes = [*map(_must_find, spec.writes), *_granted(way.writes, around)]
+    writes = [*map(_must_find, spec.writes), *_granted(rule.writes, around)]
     writes += [place for path in needs.writes if (place := _find(expand(path, around.home))) is not None]
     covered = [*PRIVATE, *(place.path for place in hides)]
     own = [

@@ -13,10 +13,11 @@ from crabpot.backends.base import greeting
 from crabpot.config.load import from_text
 from crabpot.config.places import find_config
 from crabpot.decide import placement, sessions
-from crabpot.decide.elevation import Way, ways
+from crabpot.decide.elevation import ElevationRule, rules
 from crabpot.decide.patterns import matches
 from crabpot.gateway import Gateway
-from crabpot.host_commands.plan import Host, check
+from crabpot.host_commands.host import Host
+from crabpot.host_commands.plan import check
 from crabpot.proof.verify.claims import NotCarriedOut, Outcome
 from crabpot.proof.verify.impostor import Impostor
 from crabpot.proof.verify.programs import program, read_report
@@ -40,9 +41,9 @@ _TIMEOUT_S = 20.0
 _LINE_POLLS, _LINE_POLL_S = 200, 0.05
 
 
-def _way(argv: tuple[str, ...]) -> Way:
-    """Return a way out for a command that no pattern of the session matches."""
-    return Way(pattern=f"{argv[0]} *", source="crabpot verify", approval=True, enabled=True)
+def _rule(argv: tuple[str, ...]) -> ElevationRule:
+    """Return a way out for a command that no pattern of the session's takes."""
+    return ElevationRule(pattern=f"{argv[0]} *", source="crabpot verify", approval=True, enabled=True)
 
 
 class Agreeing:
@@ -139,8 +140,8 @@ class Target:
         """Plan a host command as a request of this session would; HostRefused says why not."""
         execution = self.gateway.execution
         host = Host(settings=self.gateway.settings, around=execution.around, environ=execution.environ)
-        way = next((way for way in ways(self.agent) if matches(way.pattern, argv)), None)
-        return await host.prepare(argv, self.agent, self.spec, way or _way(argv), cwd=cwd)
+        rule = next((rule for rule in rules(self.agent) if matches(rule.pattern, argv)), None)
+        return await host.prepare(argv, self.agent, self.spec, rule or _rule(argv), cwd=cwd)
 
     async def look_again(self, plan: Plan) -> None:
         """Check a plan again as is done just before its start; HostRefused if something has changed."""
@@ -238,7 +239,7 @@ class Target:
         agent = replace(self.agent, id="listing", sandbox=replace(self.agent.sandbox, network=network))
         settings = replace(self.gateway.settings, entries={**self.gateway.settings.entries, agent.id: agent})
         over = self.gateway
-        beside = Gateway(settings=settings, execution=over.execution, departure=over.departure, audit=over.audit)
+        beside = Gateway(settings=settings, execution=over.execution, elevated=over.elevated, audit=over.audit)
         return Target(beside, f"agent:{agent.id}:x", self.bait)
 
     async def answers(self) -> bool:

@@ -15,7 +15,7 @@ from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import MOST_MINUTES, Answer, denied, left_s
 from crabpot.approvals.store import FILE_NAME, Store
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, complain
-from crabpot.doors.cli.notices import Notices
+from crabpot.doors.cli.nonblocking_output import NonblockingOutput
 from crabpot.doors.cli.terminal import question
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import take
@@ -34,11 +34,11 @@ class Queue:
 
     def __init__(self, state: str) -> None:
         self._state = state
-        self._notices = Notices()
+        self._output = NonblockingOutput()
 
     async def ask(self, request: Request) -> Answer | None:
         """Say it, and wait until somebody has answered."""
-        self._notices.say(question.notice(request, self._state))
+        self._output.write(question.notice(request, self._state))
         await asyncio.Event().wait()
         return None
 

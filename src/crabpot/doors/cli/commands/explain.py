@@ -34,7 +34,7 @@ def explain(frame: Frame, options: Namespace) -> int:
     wanted = list(dict.fromkeys(keys))
     answers = run(_answers(explainer, wanted, command, options))
     if options.live:
-        from crabpot.doors.cli.commands.live import add_facts  # noqa: PLC0415  most answers open no sandbox
+        from crabpot.doors.cli.live_facts import add_facts  # noqa: PLC0415  most answers open no sandbox
 
         add_facts(app, answers)
     if options.json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import sandboxes, tools
 from crabpot.doors.cli.commands.approvals import Queue
-from crabpot.doors.cli.ending import Ending
 from crabpot.doors.cli.frame import OK, UsageError
+from crabpot.doors.cli.shutdown import Shutdown
 from crabpot.doors.local import server as door
 from crabpot.errors import CrabpotError
 from crabpot.scheduling.threads import FairThreads, go_first
@@ -43,10 +43,10 @@ async def _serve(app: App, at: Address | None) -> None:
 
     # What waits in a thread for one agent keeps no other agent, and no operator, waiting.
     asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
-    ending = Ending()
-    ending.listen()
+    shutdown = Shutdown()
+    shutdown.listen()
     gateway = app.gateway()
-    ending.last_words = gateway.audit.close
+    shutdown.last_words = gateway.audit.close
     gateway.desk.attach(Queue(app.around.state))
 
     async def inquire(name: str, args: dict[str, Any]) -> Any:
@@ -59,10 +59,10 @@ async def _serve(app: App, at: Address | None) -> None:
         ):
             gateway.execution.warm_up(gateway.settings)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
-            while not ending.asked.is_set():
+            while not shutdown.asked.is_set():
                 await sandboxes.sweep(gateway)
                 try:
-                    await asyncio.wait_for(ending.asked.wait(), _SWEEP_S)
+                    await asyncio.wait_for(shutdown.asked.wait(), _SWEEP_S)
                 except TimeoutError:
                     continue
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crabpot.decide.elevation import ways
+from crabpot.decide.elevation import rules
 from crabpot.model import Place
 from crabpot.proof.verify.claims import Group, Outcome, few
 
@@ -54,8 +54,8 @@ _DISGUISES = (
 
 
 def _allowed(target: Target) -> str:
-    """Return a command that the session's own first pattern matches, or a usual one."""
-    pattern = next((way.pattern for way in ways(target.agent)), "git push *")
+    """Give a command that the session's own first pattern takes, or what one usually is."""
+    pattern = next((rule.pattern for rule in rules(target.agent)), "git push *")
     return pattern.replace("*", "x").replace("?", "x")
 
 

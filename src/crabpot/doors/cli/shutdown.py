@@ -19,7 +19,7 @@ GRACE_S = 30.0
 _LAST_WORDS_S = 2.0
 
 
-class Ending:
+class Shutdown:
     """Whether the end was asked for. From then on the process has `GRACE_S` to come to it."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 from crabpot.approvals.display import line
 from crabpot.approvals.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
 from crabpot.approvals.store import StoreUnavailable
-from crabpot.audit.records import of_answer, of_departure, of_request
+from crabpot.audit.records import of_answer, of_elevated_command, of_request
 from crabpot.audit.store import AuditUnavailable
-from crabpot.decide.elevation import Exit
+from crabpot.decide.elevation import Decision
 from crabpot.decide.known_programs import executes_nothing, needs
 from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
 from crabpot.model import Failure, Place, ToolResult
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.decide.elevation import Elevation
     from crabpot.decide.placement import Placement
-    from crabpot.host_commands.plan import Host, Plan
+    from crabpot.host_commands.host import Host
+    from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolCall, Verdict
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.streams import Streams
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from crabpot.wire.calls import RunnerWire
     from crabpot.wire.replies import Reply
 
-    # A plan and its time limit in seconds.
-    Run = Callable[[Plan, float], Awaitable[Reply]]
+    # Takes a plan and its time limit in seconds.
+    Launch = Callable[[Plan, float], Awaitable[Reply]]
 
 # Looking at a repository takes processes and time of the host, under no limit of the sandbox that asks.
 _PLANS_AT_ONCE = 4
@@ -46,7 +47,7 @@ _TAKES = frozenset({"command", "cwd", "timeout"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Departure:
+class ElevatedCommands:
     """The way out of one gateway's sandboxes. Whatever is refused here is blocked: it runs nowhere instead."""
 
     desk: Desk
@@ -68,20 +69,20 @@ class Departure:
         finally:
             detach()
 
-    async def leave(  # noqa: PLR0913  a call, its decisions, and how it is to run
+    async def run(  # noqa: PLR0913  a call, its decisions, and how it is to run
         self,
         call: ToolCall,
         agent: AgentSettings,
         placed: Placement,
-        leaving: Verdict[Elevation],
+        verdict: Verdict[Elevation],
         streams: Streams | None,
         *,
-        run: Run | None = None,
+        launch: Launch | None = None,
     ) -> ToolResult:
         """Take one command out, if it may. `run` is how, where it is not for the door that called."""
         try:
             timeout_s = _checked(call, agent)
-            plan = await self._plan(call, agent, placed, leaving)
+            plan = await self._plan(call, agent, placed, verdict)
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
         except HostRefused as refusal:
@@ -91,13 +92,13 @@ class Departure:
         except SandboxError as error:
             return call.failed("sandbox_lost", f"the sandbox was lost: {error}")
         try:
-            request = _request(call, agent, placed, leaving, plan)
-            answer = await self._answer(call, request, leaving)
+            request = _request(call, agent, placed, verdict, plan)
+            answer = await self._answer(call, request, verdict)
             if not answer.allowed:
-                return call.failed(answer.code, _refusal(request, leaving, answer, agent))
-            self.audit.record(of_departure(call, agent.id, leaving, request.as_json(), answer.by))
+                return call.failed(answer.code, _refusal(request, verdict, answer, agent))
+            self.audit.record(of_elevated_command(call, agent.id, verdict, request.as_json(), answer.by))
             await self.audit.durable()
-            reply = await (run or partial(self._run, agent, streams))(plan, timeout_s)
+            reply = await (launch or partial(self._launch, agent, streams))(plan, timeout_s)
         except HostRefused as refusal:
             return call.failed(refusal.code, str(refusal))
         except AuditUnavailable as error:
@@ -108,20 +109,20 @@ class Departure:
             plan.close()
         return _result(call, reply)
 
-    async def _run(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
-        from crabpot.host_commands import run as elevated  # noqa: PLC0415  as `host`
+    async def _launch(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
+        from crabpot.host_commands import run  # noqa: PLC0415  as `host`
 
         sink = None if streams is None else streams.sink
         # Git that is relayed works with the sandbox's own, and reads nothing of the folder.
         async with self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(plan.folder.path)):
-            return await elevated.run(
+            return await run.run(
                 plan,
                 timeout_s=timeout_s,
                 output_limit=agent.sandbox.limits.output,
                 sink=sink,
             )
 
-    async def _plan(self, call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation]) -> Plan:
+    async def _plan(self, call: ToolCall, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation]) -> Plan:
         assert placed.scope_key is not None
         spec, _ = self.execution.describe(agent, placed.scope_key)
         if spec.private:
@@ -129,17 +130,17 @@ class Departure:
             await self.execution.acquire(agent, placed, call)
         turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
         async with turn:
-            way = leaving.answer.way
-            assert way is not None
+            rule = verdict.answer.rule
+            assert rule is not None
 
             async def inside() -> RunnerWire:
                 return (await self.execution.acquire(agent, placed, call)).wire
 
-            argv, cwd = leaving.answer.argv or (), call.args.get("cwd")
-            return await self.host().prepare(argv, agent, spec, way, cwd=cwd, inside=inside)
+            argv, cwd = verdict.answer.argv or (), call.args.get("cwd")
+            return await self.host().prepare(argv, agent, spec, rule, cwd=cwd, inside=inside)
 
-    async def _answer(self, call: ToolCall, request: Request, leaving: Verdict[Elevation]) -> Answer:
-        if leaving.answer.exit is Exit.GOES_OUT:
+    async def _answer(self, call: ToolCall, request: Request, verdict: Verdict[Elevation]) -> Answer:
+        if verdict.answer.decision is Decision.ELEVATED:
             return Answer(allowed=True, by="config")
         self.audit.record(of_request(request.as_json()))
         try:
@@ -163,10 +164,10 @@ def _checked(call: ToolCall, agent: AgentSettings) -> float:
 
 
 def _request(
-    call: ToolCall, agent: AgentSettings, placed: Placement, leaving: Verdict[Elevation], plan: Plan
+    call: ToolCall, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation], plan: Plan
 ) -> Request:
-    way, now = leaving.answer.way, time.time()
-    assert way is not None
+    rule, now = verdict.answer.rule, time.time()
+    assert rule is not None
     return Request(
         id=new_id(),
         session=call.session,
@@ -176,28 +177,28 @@ def _request(
         argv=plan.argv,
         binary=plan.binary,
         folder=FolderIdentity(**plan.folder.as_json()),
-        pattern=way.pattern,
-        source=leaving.source,
+        pattern=rule.pattern,
+        source=verdict.source,
         executes=plan.executes,
         dangers=plan.dangers,
         confine=plan.confined,
         writes=() if plan.guard is None else tuple(place.path for place in plan.guard.view.writes),
         effects=() if plan.relay is None else plan.relay.lines,
         covers="" if plan.relay is None else json.dumps(plan.relay.bound),
-        credentials=() if plan.guard is None else (*needs(plan.argv).credentials, *way.credentials),
+        credentials=() if plan.guard is None else (*needs(plan.argv).credentials, *rule.credentials),
         lasting=plan.relay is not None or executes_nothing(plan.argv),
         asked_at=now,
         deadline=now + agent.tools.elevated.approval_timeout,
     )
 
 
-def _refusal(request: Request, leaving: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:
+def _refusal(request: Request, verdict: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:
     why = answer.reason or "the operator said no"
     if answer.code == "approval_timeout":
         why = f"nobody answered within {agent.tools.elevated.approval_timeout:g} s"
     elif answer.reason is not None and answer.by not in (NOBODY, GONE):
         why = f"the operator said no: {line(answer.reason)}"
-    rule = f"{leaving.because} ({leaving.source})"
+    rule = f"{verdict.because} ({verdict.source})"
     return f"{request.shown} {rule}, so it would run on the host, and {why}; it did not run"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_WAITING = 64
 
 
-class Notices:
+class NonblockingOutput:
     """One output, and as much as it takes."""
 
     def __init__(self) -> None:
@@ -26,17 +26,17 @@ class Notices:
         self._left_out = 0
         self._writer: threading.Thread | None = None
 
-    def say(self, lines: Iterable[str]) -> None:
+    def write(self, lines: Iterable[str]) -> None:
         """Have it written, if the output takes it."""
         if self._writer is None:
-            self._writer = threading.Thread(target=self._write, name="crabpot-notices", daemon=True)
+            self._writer = threading.Thread(target=self._write_all, name="crabpot-output", daemon=True)
             self._writer.start()
         try:
             self._waiting.put_nowait("\n".join(lines))
         except queue.Full:
             self._left_out += 1
 
-    def _write(self) -> None:
+    def _write_all(self) -> None:
         while True:
             text = self._waiting.get()
             try:

@@ -1,0 +1,195 @@
+"""Plan an elevated command: find its program, folder, guard and environment on the gateway's own machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.decide import known_programs
+from crabpot.errors import HostRefused
+from crabpot.host_commands import folders, loopback, programs, trusted
+from crabpot.host_commands.git import identity
+from crabpot.host_commands.git import operation as operations
+from crabpot.host_commands.git import relay as relays
+from crabpot.host_commands.git.clock import Clock
+from crabpot.host_commands.git.inside import Inside
+from crabpot.host_commands.git.outside import Bounds
+from crabpot.host_commands.git.prepared import GitContext
+from crabpot.host_commands.guard import places
+from crabpot.host_commands.guard import start as guards
+from crabpot.host_commands.plan import Guard, Plan
+from crabpot.spec import build
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from crabpot.approvals.identity import Identity
+    from crabpot.backends.bubblewrap.candidates import Candidate
+    from crabpot.decide.elevation import ElevationRule
+    from crabpot.host_commands.folders import Folder
+    from crabpot.host_commands.git.operation import Operation
+    from crabpot.host_commands.git.prepared import Prepared
+    from crabpot.host_commands.loopback import Hop
+    from crabpot.settings import AgentSettings, Settings
+    from crabpot.spec.binds import Surroundings
+    from crabpot.spec.spec import SandboxSpec
+    from crabpot.wire.calls import RunnerWire
+
+_PASSED = ("HOME", "USER", "LANG", "SSH_AUTH_SOCK")
+# Git needs at least this much to take an agent's pack, however small the sandbox is.
+_LEAST_MEMORY = 1 << 30
+_UNCONFINED = 'fix that, or write confine: "host" in the pattern, which runs it unconfined'
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """The gateway's own machine and user, seen from an elevated command."""
+
+    settings: Settings
+    around: Surroundings
+    environ: Mapping[str, str]
+    _bwrap: Candidate | None = None
+
+    async def prepare(  # noqa: PLR0913  a command, whose it is, and how it leaves
+        self,
+        argv: Sequence[str],
+        agent: AgentSettings,
+        spec: SandboxSpec,
+        rule: ElevationRule,
+        *,
+        cwd: str | None = None,
+        inside: Callable[[], Awaitable[RunnerWire]] | None = None,
+    ) -> Plan:
+        """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run.
+
+        `inside` is the way to that sandbox's own git.
+        """
+        words = tuple(argv)
+        if not words or any("\0" in word for word in words):
+            raise HostRefused("invalid_arguments", "a command is one or more words without NUL characters")
+        path = trusted.path_of(agent)
+        binary = trusted.find(words[0], path, self.written(spec))
+        folder = folders.hold(spec, cwd)
+        try:
+            hop = self._hop(agent, path, spec)
+            env = self.environment(agent, path)
+            free = hop is not None or rule.confine == "host"
+            operation = None if free or words[0] != "git" else operations.read(words)
+            if operation is not None and inside is not None:
+                relay = await self._relay(
+                    operation, agent, spec, folder=folder, git=binary, env=env, cwd=cwd, wire=await inside()
+                )
+                dangers = (*_dangers(words, rule, None, hop, relayed=True), *relay.dangers)
+                return Plan(
+                    argv=words, binary=binary, folder=folder, env=env, dangers=dangers, source=rule.source, relay=relay
+                )
+            # In a thread: it looks at hundreds of places, and the first time starts a program.
+            guard = None if free else await asyncio.to_thread(self._guard, words, rule, spec, env)
+            if guard is not None:
+                env = await self._within(words, rule, env)
+            obeyed = programs.executes(words, folder.fd)
+            return Plan(
+                argv=words,
+                binary=binary,
+                folder=folder,
+                env=env,
+                executes=(
+                    *(() if hop is None else (f"all of it as the user {hop.user}, over ssh to this machine",)),
+                    *obeyed,
+                ),
+                dangers=tuple(_dangers(words, rule, guard, hop)),
+                guard=guard,
+                source=rule.source,
+                hop=hop,
+                obeyed=obeyed,
+            )
+        except BaseException:
+            folder.close()
+            raise
+
+    async def _relay(  # noqa: PLR0913  all that an operation stands on
+        self,
+        operation: Operation,
+        agent: AgentSettings,
+        spec: SandboxSpec,
+        *,
+        folder: Folder,
+        git: Identity,
+        env: Mapping[str, str],
+        cwd: str | None,
+        wire: RunnerWire,
+    ) -> Prepared:
+        limits = agent.sandbox.limits
+        clock = Clock(limit_s=limits.time_ceiling)
+        ground = GitContext(
+            state=self.around.state,
+            inside=Inside(wire=wire, cwd=cwd, clock=clock),
+            git=git,
+            env=env,
+            root=folder.root,
+            folder=os.path.join(folder.path, operation.folder),
+            written=self.written(spec),
+            secrets=tuple(self.around.secrets()),
+            bounds=Bounds(disk=limits.disk, memory=max(limits.memory, _LEAST_MEMORY)),
+            clock=clock,
+        )
+        return await relays.prepare(operation, ground)
+
+    def _guard(self, argv: tuple[str, ...], rule: ElevationRule, spec: SandboxSpec, env: Mapping[str, str]) -> Guard:
+        if self._bwrap is None:
+            found = guards.find()
+            if isinstance(found, str):
+                raise HostRefused("denied", f"this machine can keep no guard: {found}; {_UNCONFINED} ({rule.source})")
+            self._bwrap = found
+        seen = places.view(argv, rule, spec, self.around, env=env, programs=env["PATH"].split(":"))
+        return Guard(view=seen, bwrap=self._bwrap)
+
+    async def _within(self, argv: tuple[str, ...], rule: ElevationRule, env: dict[str, str]) -> dict[str, str]:
+        """Return the environment of a guarded command: no socket that it cannot reach, and who commits."""
+        given = dict(env)
+        if "ssh" not in rule.credentials:
+            given.pop("SSH_AUTH_SOCK", None)
+        if argv[0] == "git":
+            given |= await identity.variables(env, self.around.home)
+        return given
+
+    def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
+        """Return all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
+        # Another user has a home of their own, and no access to the gateway's agent.
+        own = _PASSED if agent.sandbox.host_user is None else ("LANG",)
+        given = {name: self.environ[name] for name in (*own, *agent.tools.elevated.pass_env) if name in self.environ}
+        home = {"HOME": self.around.home} if agent.sandbox.host_user is None else {}
+        return {**home, **given, "PATH": path}
+
+    def _hop(self, agent: AgentSettings, path: str, spec: SandboxSpec) -> Hop | None:
+        sandbox = agent.sandbox
+        if sandbox.host_user is None or sandbox.ssh_key is None:
+            return None
+        shown = (*self.written(spec), *(mount.source for mount in spec.mounts), *filter(None, [spec.agent_workspace]))
+        return loopback.find(
+            host_user=sandbox.host_user,
+            ssh_key=sandbox.ssh_key,
+            home=self.around.home,
+            path=path,
+            state=self.around.state,
+            shown=shown,
+        )
+
+    def written(self, spec: SandboxSpec) -> tuple[str, ...]:
+        """List the folders of the host that some sandbox may write."""
+        agents = [self.settings.defaults, *self.settings.entries.values()]
+        shown = [folder for one in agents for _, folder, writes in build.shown(one, self.around) if writes]
+        return tuple(dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes"]))
+
+
+def _dangers(
+    argv: tuple[str, ...], rule: ElevationRule, guard: Guard | None, hop: Hop | None, *, relayed: bool = False
+) -> list[str]:
+    found = [known_programs.danger(rule.pattern), known_programs.danger(f"{argv[0]} *")]
+    if guard is None and hop is None and not relayed:
+        found.append('unconfined: the pattern says confine: "host", so it may do whatever the gateway\'s user may')
+    if guard is not None and "docker" in (*rule.credentials, *known_programs.needs(argv).credentials):
+        found.append("it is given the docker engine's socket, and with it the whole host")
+    return list(dict.fromkeys(one for one in found if one is not None))
