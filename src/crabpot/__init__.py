@@ -36,7 +36,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: the command line must not pay for the whole package."""
+    """Import a public name on first use: the command line must not pay for the whole package."""
     from importlib import import_module  # noqa: PLC0415
 
     if name not in __all__:

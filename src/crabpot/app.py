@@ -53,8 +53,8 @@ class App:
 
         return load(self.config, self.around, self.environ)
 
-    def registry(self, told: OnOpened | None = None) -> Registry:
-        """List the backends of this build; `told` hears of each sandbox that opens."""
+    def registry(self, told: Told | None = None) -> Registry:
+        """Return the backends of this build; `told` is called for each sandbox that opens."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
         from crabpot.backends.registry import Deferred, Registry
 
@@ -76,13 +76,13 @@ class App:
         return Socket(home=self.around.home)
 
     def explainer(self) -> Explainer:
-        """Wire what answers `explain`."""
+        """Wire the explainer behind `explain`."""
         from crabpot.explain import Explainer
 
         return Explainer(settings=self.settings(), around=self.around, registry=self.registry())
 
     def doctor(self) -> Doctor:
-        """Wire what examines the machine; a configuration that does not load is a finding, not an end."""
+        """Wire the doctor; a configuration that does not load is one of its findings, and does not stop it."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
         from crabpot.backends.docker.backend import Docker
         from crabpot.errors import CrabpotError
@@ -102,7 +102,7 @@ class App:
         )
 
     def gateway(self, text: str | None = None, settings: Settings | None = None) -> Gateway:
-        """Wire the pipeline, over the configuration found, or over one that a program gives as text or as settings."""
+        """Wire the gateway, over the configuration file or over one that a program passes as text or settings."""
         from crabpot import tracing
         from crabpot.approvals.desk import Desk
         from crabpot.audit.records import of_opening
@@ -146,10 +146,10 @@ class App:
         return host
 
     def _connections(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
-        """Say who answers what the sandboxes of a scope want to connect to."""
+        """Return what answers the `connect` upcalls of a scope's sandboxes."""
 
         @cache
-        def ground() -> EgressContext:
+        def context() -> EgressContext:
             from crabpot.egress.reaching import EgressContext
             from crabpot.egress.resolving import SystemResolver
             from crabpot.egress.secrets import Secrets
@@ -165,18 +165,18 @@ class App:
             from crabpot.egress.proxy import serve
             from crabpot.egress.reaching import WayOut
 
-            return {"connect": partial(serve, WayOut(scope, ground()))}
+            return {"connect": partial(serve, WayOut(scope, context()))}
 
         return answers
 
     def elsewhere(self, state: str) -> App:
-        """The same on another state folder: what is tried there leaves no trace in this one."""
+        """Return the same app on another state folder: what is tried there leaves no trace in this one."""
         return replace(self, around=replace(self.around, state=state))
 
     def sessions_seen(self) -> list[str]:
-        """List the sessions that ever called; not a program's own sandboxes, of which there may be thousands.
+        """List the sessions that ever called. A program's own sandboxes, perhaps thousands, are left out.
 
-        Nor keys that name no session: calls with such were refused, and are in the log for that.
+        So are keys that name no session: their calls were refused, and the log holds them for that reason only.
         """
         from crabpot.audit import FILE_NAME
 
@@ -189,7 +189,7 @@ class App:
 
 
 def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:
-    """Find the configuration and the state folder, without reading either."""
+    """Locate the configuration and the state folder without reading either."""
     home = environ.get("HOME") or os.path.expanduser("~")
     file = find_config(config, environ, home)
     around = Surroundings(
@@ -204,7 +204,7 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
 
 
 def _commands(elevated: ElevatedCommands) -> Callable[[Scope], Answers]:
-    """Say who answers what the sandboxes of a scope want to run on the host."""
+    """Return what answers the host command upcalls of a scope's sandboxes."""
 
     @cache
     def commands() -> HostCommands:
@@ -216,7 +216,7 @@ def _commands(elevated: ElevatedCommands) -> Callable[[Scope], Answers]:
 
 
 def _on_behalf_of(scope: Scope, answers: Answers) -> Answers:
-    """Count what is done to answer a sandbox against its scope."""
+    """Charge the work of answering a sandbox to its scope."""
 
     def counted(answer: Answer) -> Answer:
         async def answering(upcall: Upcall) -> None:
@@ -229,7 +229,7 @@ def _on_behalf_of(scope: Scope, answers: Answers) -> Answers:
 
 
 def _allow_many_files() -> None:
-    """Take what the machine grants: a gateway holds a few descriptors for each of its sandboxes."""
+    """Raise the limit of open files to its maximum: a gateway holds a few descriptors for each sandbox."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -238,7 +238,7 @@ def _allow_many_files() -> None:
 
 
 def _other_homes(home: str) -> tuple[str, ...]:
-    """List the homes that $HOME does not name: the account's own, and everybody's where the gateway is root."""
+    """List the homes other than $HOME: the account's own, and everybody's where the gateway runs as root."""
     accounts = pwd.getpwall() if os.geteuid() == 0 else [one for one in pwd.getpwall() if one.pw_uid == os.geteuid()]
     people = [one.pw_dir for one in accounts if one.pw_uid == os.geteuid() or _FIRST_PERSON <= one.pw_uid < _NOBODY]
     return tuple(dict.fromkeys(folder for folder in people if folder.startswith("/") and folder not in ("/", home)))

@@ -20,7 +20,7 @@ class CrabpotError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with a configuration, and where it stands."""
+    """One thing wrong with a configuration, and where."""
 
     message: str
     file: str = ""
@@ -29,7 +29,7 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        """Read as `file:line: config.path: message (hint)`, leaving out what is not known."""
+        """Return `file:line: config.path: message (hint)`, without the parts that are unknown."""
         where = f"{self.file}:{self.line}" if self.line is not None else self.file
         parts = [part for part in (where, self.path, self.message) if part]
         return ": ".join(parts) + (f" ({self.hint})" if self.hint else "")

@@ -1,4 +1,4 @@
-"""Say what the configuration means for a session and a command, with the functions that the gateway decides by."""
+"""Explain what the configuration means for a session and a command, by the functions that the gateway decides with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explainer:
-    """Answers for any session under one configuration."""
+    """Explains any session under one configuration."""
 
     settings: Settings
     around: Surroundings
@@ -31,7 +31,7 @@ class Explainer:
     async def explain(
         self, key: str, command: str | None = None, *, sender: str | None = None, connect: str | None = None
     ) -> dict[str, Any]:
-        """Answer for one session, and for one command or one connection (`host:port`) of it."""
+        """Explain one session, and optionally one of its commands or one of its connections (`host:port`)."""
         session = sessions.parse(key, default_agent=self.settings.default_agent)
         agent = self.settings.agent(session.agent)
         placed = placement.decide(session, agent)
@@ -68,7 +68,7 @@ class Explainer:
 
 
 def shown_network(network: Network) -> str | dict[str, Any]:
-    """Show a network as it is written."""
+    """Return a network as it is written in the configuration."""
     if network.name != "allow":
         return network.name
     raw = {"raw": list(network.raw)} if network.raw else {}
@@ -105,7 +105,7 @@ def _elevated(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
 
 
 def _guard(agent: AgentSettings) -> list[dict[str, Any]]:
-    """Say how this machine keeps a guard; only where a command may leave is it asked."""
+    """Return how this machine enforces a guard; looked up only where a command can be elevated."""
     from crabpot.host_commands.guard.clauses import clauses  # noqa: PLC0415  most configurations have no pattern
 
     return [clause.as_json() for clause in clauses(host_user=agent.sandbox.host_user)]
@@ -136,8 +136,8 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
 
 
 def _connection(text: str, agent: AgentSettings, placed: Verdict[Placement]) -> dict[str, Any]:
-    """Say what would become of a connection, as far as that is known before its name is resolved."""
-    # Only this question needs them, and every start of `explain` would pay for them.
+    """Return what would happen to a connection, as far as is known before its name is resolved."""
+    # Only this question needs them; every start of `explain` would pay for the import.
     from crabpot.egress.destinations import BadDestination, read_authority  # noqa: PLC0415
     from crabpot.egress.routes import is_own  # noqa: PLC0415
     from crabpot.egress.rules import Reach, rules  # noqa: PLC0415
@@ -161,7 +161,7 @@ def _connection(text: str, agent: AgentSettings, placed: Verdict[Placement]) -> 
 
 
 def _words(command: str) -> list[str] | None:
-    """Give the words, also where no pattern had to look at them."""
+    """Return the words, even where no pattern had to look at them."""
     try:
         return list(commands.parse(command).argv)
     except commands.NotSimple:

@@ -1,4 +1,4 @@
-"""Run a host tool: a callable that an embedding program registered. What it raises is a result, not an exception."""
+"""Run a host tool: a callable registered by the embedding program. Whatever it raises becomes a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def run(call: ToolCall, tool: HostTool | None) -> ToolResult:
-    """Call it with the arguments by name, and await what it gives if that can be awaited."""
+    """Call the tool with the arguments by name, and await what it returns if that is awaitable."""
     if tool is None:
         return call.failed("not_found", f"no program has registered the host tool {call.tool}")
     try:
@@ -25,14 +25,14 @@ async def run(call: ToolCall, tool: HostTool | None) -> ToolResult:
     except TypeError as error:
         return call.failed("invalid_arguments", f"{call.tool}: {error}")
     except ValueError:
-        # Written in C without a signature: it says itself what is wrong with its arguments.
+        # Written in C without a signature: it reports wrong arguments itself.
         pass
     try:
         answer = tool(**call.args)
         data = await answer if inspect.isawaitable(answer) else answer
     except CrabpotError as error:
         return call.failed("internal", f"{call.tool}: {error}", Place.HOST)
-    except Exception as error:  # noqa: BLE001  somebody else's tool: its fault must not end the gateway
+    except Exception as error:  # noqa: BLE001  a fault in somebody else's tool must not end the gateway
         return call.failed("internal", f"{call.tool}: {type(error).__name__}: {error}", Place.HOST)
     shaped = data if isinstance(data, dict) or data is None else {"value": data}
     return ToolResult(id=call.id, success=True, data=shaped, place=Place.HOST, duration_ms=call.took_ms())

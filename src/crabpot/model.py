@@ -1,4 +1,4 @@
-"""The frozen vocabulary of a call: what is asked, what is decided, what comes back."""
+"""The data of a call, frozen: what is asked, what is decided, what comes back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Generic[Answer]):
-    """A decision with the rule that made it, and where that rule stands in the configuration."""
+    """A decision, the rule that made it, and where that rule is written in the configuration."""
 
     answer: Answer
     because: str
@@ -33,7 +33,7 @@ class Verdict(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Something that a call waited for before it ran."""
+    """Something that a call waited for before it ran, with the times it began and ended."""
 
     name: str
     began: float
@@ -42,7 +42,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """What an agent asks for. The door states the sender; the arguments never do."""
+    """A tool call by an agent. The door states the sender; the arguments never do."""
 
     id: str
     session: str
@@ -53,12 +53,12 @@ class ToolCall:
     stages: list[Stage] = field(default_factory=list, compare=False)
 
     def took_ms(self) -> float:
-        """Say how long ago it was asked."""
+        """Return the milliseconds since the call began."""
         return round((time.perf_counter() - self.began) * 1000, 3)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Note how long it waits for what is done in here."""
+        """Record how long the call waits for the block."""
         began = time.perf_counter()
         try:
             yield
@@ -66,7 +66,7 @@ class ToolCall:
             self.stages.append(Stage(name=name, began=began, ended=time.perf_counter()))
 
     def failed(self, code: str, message: str, place: Place = Place.NONE) -> ToolResult:
-        """Answer that it has no result of its own."""
+        """Return the result of a call that has none of its own: `error` says why."""
         failure = Failure(code=code, message=message)
         return ToolResult(id=self.id, success=False, error=failure, place=place, duration_ms=self.took_ms())
 
@@ -96,13 +96,13 @@ class ToolResult:
 
     @property
     def outcome(self) -> str:
-        """Say how it ended in one word: ok, failed, or the code of the error."""
+        """Return how the call ended, in one word: ok, failed, or the code of the error."""
         if self.error is not None:
             return self.error.code
         return "ok" if self.success else "failed"
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that every door sends."""
+        """Return the shape that every door sends."""
         error = None if self.error is None else {"code": self.error.code, "message": self.error.message}
         return {
             "id": self.id,

@@ -1,7 +1,7 @@
 """The merged configuration as frozen data, with every default in one place.
 
-A field's name is the configuration's key in snake case. The text form is read into these classes by
-`crabpot.config`; nothing here knows of files.
+A field's name is the configuration's key in snake case. `crabpot.config` reads text into these classes; nothing here
+knows about files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUNNER_COMMANDS = ("git", "cat", "ls", "mkdir", "cp", "mv", "rm", "diff", "jq")
 
 
 def camel(name: str) -> str:
-    """Turn a field's name into the configuration's key."""
+    """Return the configuration's key for a field's name."""
     head, *tail = name.split("_")
     return head + "".join(word.capitalize() for word in tail)
 
@@ -38,14 +38,14 @@ class Size(int):
 
     @classmethod
     def parse(cls, value: object) -> Size:
-        """Read one written size; ValueError says what would be right."""
+        """Parse a written size, or raise ValueError with what would be right."""
         wrong = ValueError('must be a size such as 512, "100m" or "2g"')
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise wrong
         if isinstance(value, int):
             number, unit = str(value), ""
         else:
-            # A longer number is no size, and as a float it could be infinite.
+            # A longer number is not a size, and could be infinite as a float.
             text = value.strip().lower().removesuffix("b") if len(value) <= _LONGEST_SIZE else ""
             number, unit = (text[:-1], text[-1]) if text[-1:] in cls.UNITS and text[-1:] else (text, "")
         whole, _, fraction = number.partition(".")
@@ -57,14 +57,14 @@ class Size(int):
         return cls(size)
 
     def written(self) -> str:
-        """Write it as `parse` reads it, exactly and as short as can be."""
+        """Return the shortest text that `parse` reads as exactly this size."""
         unit = next(unit for unit in reversed(self.UNITS) if self % self.UNITS[unit] == 0)
         return f"{self // self.UNITS[unit]}{unit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Io:
-    """Bytes per second to and from disks; None leaves them alone."""
+    """Bytes per second to and from disks; None means no limit."""
 
     read: Size | None = None
     write: Size | None = None
@@ -91,7 +91,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packages:
-    """What `crabpot image build` puts into the image; `minimal` always is."""
+    """What `crabpot image build` installs in the image; `minimal` is always included."""
 
     groups: tuple[PackageGroup, ...] = ("minimal", "docs", "media", "dev")
     extra: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Packages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docker:
-    """What only the docker backend knows."""
+    """Settings of the docker backend only."""
 
     image: str = "crabpot-sandbox:latest"
     runtime: str | None = None
@@ -119,7 +119,7 @@ class ValueFrom:
 
     @property
     def shown(self) -> str:
-        """Say which of them, never what is in it."""
+        """Return where the secret is, never the secret."""
         kind = "env" if self.env is not None else "file" if self.file is not None else "keyring"
         return f"{kind} {self.env or self.file or self.keyring}"
 
@@ -135,7 +135,7 @@ class Inject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Which network a sandbox has: a name, or `allow` and the places listed."""
+    """Which network a sandbox has: a name, or `allow` with the listed destinations."""
 
     name: str = "none"
     allow: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prune:
-    """When a sandbox and its private folder go away."""
+    """When a sandbox and its private folder are removed."""
 
     idle_hours: float = 24.0
     max_age_days: float = 7.0
@@ -184,18 +184,18 @@ class SandboxTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A pattern that says more than its words: how far its commands are confined on the host."""
+    """A pattern of `elevated` with options: how its commands are confined on the host."""
 
     pattern: str
     confine: Confine | None = None
-    """As `elevated.confine` says, unless it is written here."""
+    """None means as `elevated.confine` says."""
     writes: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elevated:
-    """WHEN: which commands may leave the sandbox, and who must agree."""
+    """WHEN: which commands may run on the host, and who must agree."""
 
     enabled: bool = False
     patterns: tuple[str | Pattern, ...] = ()
@@ -228,7 +228,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What one gateway has at most, of all its agents and of each."""
+    """Limits of one gateway, for all agents together and for each."""
 
     max_sandboxes: int = 500
     max_sandboxes_per_agent: int = 100
@@ -236,7 +236,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """How much of the audit log the database holds before older records become a volume, and how long both stay."""
+    """When older records of the audit log move from the database to a volume, and how long both are kept."""
 
     rotate: int = 100_000
     keep_days: float | None = None
@@ -244,9 +244,9 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """One agent's settings, defaults and global layers merged in.
+    """One agent's settings, with the defaults and the global layer merged in.
 
-    `sources` says where each value was written: merged path, such as `tools.deny[1]`, to the path in the file.
+    `sources` maps each merged path, such as `tools.deny[1]`, to the path in the file where it was written.
     """
 
     id: str
@@ -256,7 +256,7 @@ class AgentSettings:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def source(self, path: str) -> str:
-        """Say where a merged value was written, or `default`."""
+        """Return where a merged value was written, or `default`."""
         return self.sources.get(path, "default")
 
 
@@ -273,6 +273,6 @@ class Settings:
     file: str | None = None
 
     def agent(self, agent_id: str) -> AgentSettings:
-        """Give the settings of one agent."""
+        """Return the settings of one agent."""
         found = self.entries.get(agent_id)
         return replace(self.defaults, id=agent_id) if found is None else found

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of calls, where the standard environment asks for them: who, what, where and how it ended."""
+"""OpenTelemetry spans of calls, if the standard environment variables ask for them: who, what, where and outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
     from crabpot.model import ToolCall, ToolResult, Verdict
 
-# OpenTelemetry is an extra: it is imported where it was asked for.
+# OpenTelemetry is an optional extra, imported only on request.
 # ruff: noqa: PLC0415
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -28,32 +28,32 @@ _KNOWN = frozenset(TOOLS)
 
 
 def trace(gateway: Gateway, environ: Mapping[str, str]) -> None:
-    """Send a span for each call of a gateway where `environ` names a collector; say so where that cannot be."""
+    """Send a span for each call of a gateway if `environ` names a collector; print a note if that is impossible."""
     asked = next((name for name in _ENDPOINTS if environ.get(name)), None)
     off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
     if asked is None or off:
         return
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _SPOKEN)
     if protocol != _SPOKEN:
-        _note(f"{asked} asks for traces by {protocol!a}, and Crabpot speaks {_SPOKEN} only")
+        _note(f"{asked} asks for traces by {protocol!a}, but Crabpot supports only {_SPOKEN}")
         return
     try:
         tracer = Tracer(_provider())
     except ImportError:
-        _note(f"{asked} asks for traces, and OpenTelemetry is not installed: install crabpot[otel]")
+        _note(f"{asked} asks for traces, but OpenTelemetry is not installed: install crabpot[otel]")
         return
     gateway.watch(tracer.ended, tracer.close)
 
 
 class Tracer:
-    """Turns calls that have ended into spans. What a call was given, and what came back, is none of their matter."""
+    """Turns finished calls into spans, which never contain a call's arguments or its output."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("crabpot")
 
     def ended(self, call: ToolCall, result: ToolResult, verdict: Verdict[Any]) -> None:
-        """Make the span of a call, below the one that its caller is in, and one below it for each stage."""
+        """Create the span of a call as a child of its caller's span, with a child for each stage."""
         from opentelemetry.trace import StatusCode, set_span_in_context
 
         offset_ns = time.time_ns() - time.perf_counter_ns()
@@ -61,7 +61,7 @@ class Tracer:
         def wall_ns(clock_s: float) -> int:
             return int(clock_s * 1e9) + offset_ns
 
-        # Text that an agent chooses: half a surrogate pair would cost every span of its batch.
+        # An agent chooses this text: half a surrogate pair would lose every span of its batch.
         attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": readable(call.tool),
@@ -73,7 +73,7 @@ class Tracer:
         }
         if result.exit_code is not None:
             attributes["process.exit.code"] = result.exit_code
-        # Spans are grouped by their names, so that those are few.
+        # Backends group spans by name, so names must be few.
         name = f"execute_tool {call.tool if call.tool in _KNOWN else 'other'}"
         span = self._tracer.start_span(name, attributes=attributes, start_time=wall_ns(call.began))
         if result.error is not None:
@@ -85,12 +85,12 @@ class Tracer:
         span.end(time.time_ns())
 
     async def close(self) -> None:
-        """Send what has not been sent."""
+        """Send the spans that have not been sent yet."""
         await asyncio.to_thread(self._provider.shutdown)
 
 
 def _provider() -> TracerProvider:
-    """Read the rest of the environment as the SDK does. Not the global one: that is an embedding program's own."""
+    """Return a provider set up from the environment. Not the global one: that belongs to an embedding program."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -1,4 +1,4 @@
-"""Wording that messages share: singular and plural, and "did you mean"."""
+"""Wording shared by messages: singular and plural, and "did you mean"."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _LONGEST = 64
 
 
 def counted(number: int, noun: str) -> str:
-    """Return `1 warning`, `2 warnings`."""
+    """Return the number and the noun, as in `1 warning` or `2 warnings`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean "…"?`, or nothing when no name is near."""
+    """Return `; did you mean "…"?`, or an empty string if no name is close."""
     if len(word) > _LONGEST:
-        # No name is as long, and an agent that sends megabytes must not make the gateway compare them.
+        # No name is this long, and an agent that sends megabytes must not make the gateway compare them.
         return ""
-    from difflib import get_close_matches  # noqa: PLC0415  only an error pays for it
+    from difflib import get_close_matches  # noqa: PLC0415  only needed for errors
 
     lowered = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)

@@ -64,7 +64,7 @@ def test_every_finding_has_its_place_and_its_fix(crabpot: Any) -> None:
         'warning: tools.elevated.patterns[0]: "docker *" gives the host away',
         'error: tools.elevated.patterns[1]: the pattern "a/b" matches nothing',
         'warning: tools.elevated.patterns[2]: "env *" runs more than it says',
-        "warning: tools.elevated.requireApproval: matching commands run on the host and nobody is asked",
+        "warning: tools.elevated.requireApproval: matching commands run on the host without approval",
         'warning: tools.deny[0] "write": denies write, but exec is allowed',
         'warning: tools.deny[1] "web_fetch": denies web_fetch, but exec is allowed and the sandbox has a network',
         "warning: agents.defaults.sandbox.network: the sandbox has the host's network",

@@ -101,7 +101,7 @@ COMMANDS = [
     ),
     (PUSHING, "git push; id", None, ("sandbox", False), 'not one simple command: ";" is an operator'),
     (PUSHING, "ls", None, ("sandbox", False), "no elevated pattern matches (tools.elevated.patterns)"),
-    (PUSHING, "'git' push", None, ("sandbox", False), "not written to the letter"),
+    (PUSHING, "'git' push", None, ("sandbox", False), "is quoted or escaped"),
     (PUSHING, "git push --mirror", None, ("blocked", False), "git push: --mirror is not carried out for a sandbox"),
     (UNASKED, "git push", None, ("host", False), "matches the pattern"),
     ("{}", "git push", None, ("sandbox", False), "no elevated pattern is configured"),

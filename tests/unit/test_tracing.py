@@ -132,7 +132,7 @@ async def test_a_collector_that_is_gone_costs_no_call(bench, monkeypatch, caplog
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, ""),
         (
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "crabpot: OTEL_EXPORTER_OTLP_ENDPOINT asks for traces by 'grpc', and Crabpot speaks http/protobuf only; calls are not traced\n",
+            "crabpot: OTEL_EXPORTER_OTLP_ENDPOINT asks for traces by 'grpc', but Crabpot supports only http/protobuf; calls are not traced\n",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The three decisions: WHICH tools (`policy`), WHERE they run (`placement`), WHEN a command may leave (`elevation`).
+"""The decisions: WHICH tools (`policy`), WHERE they run (`placement`), WHEN a command is elevated (`elevation`).
 
 May import: spec, settings, model and below.
 Must never enter: processes, sockets, clocks and state: a decision takes data and returns a verdict.

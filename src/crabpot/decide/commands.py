@@ -1,6 +1,6 @@
-"""Read shell text as one simple command, or say why it is not one.
+"""Parse shell text as one simple command, or say why it is not one.
 
-The reader knows POSIX quoting and nothing else. Whatever a shell would do beyond splitting words (chains, pipes,
+The parser knows POSIX quoting and nothing else. Whatever a shell would do beyond splitting words (chains, pipes,
 expansions, redirections, comments, assignments) makes the text "not one simple command", and it stays inside.
 """
 
@@ -17,7 +17,7 @@ _RESERVED = frozenset(
     "! { } [[ ]] case coproc do done elif else esac fi for function if in select then time until while".split()
 )
 
-# Characters that show as nothing, beyond those that Unicode itself calls unprintable.
+# Invisible characters, beyond those that Unicode itself calls unprintable.
 _INVISIBLE = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
     + "".join(map(chr, range(0x180B, 0x1810)))
@@ -26,7 +26,7 @@ _INVISIBLE = frozenset(
 _INVISIBLE_TAGS = range(0xE0000, 0xE1000)
 
 
-# No argument of execve is longer on Linux, and no person reads as much before agreeing.
+# Linux allows no longer argument to execve, and nobody reads that much before agreeing.
 _LONGEST = 128 * 1024
 
 
@@ -36,7 +36,7 @@ class NotSimple(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleCommand:
-    """The words that a shell would make of the text; `plain_name` if the first was written without quoting."""
+    """The words that a shell would split the text into; `plain_name` if the first was written without quoting."""
 
     argv: tuple[str, ...]
     plain_name: bool
@@ -61,17 +61,17 @@ def parse(text: str) -> SimpleCommand:
 
 
 def is_deceptive(char: str) -> bool:
-    """Tell a character that a person cannot see, or that changes what is seen around it."""
+    """Return whether a character is invisible, or changes how the text around it looks."""
     return not char.isprintable() or char in _INVISIBLE or ord(char) in _INVISIBLE_TAGS
 
 
 def name_of(char: str) -> str:
-    """Name a character so that it can be shown."""
+    """Return a printable name of a character."""
     return f"U+{ord(char):04X}"
 
 
 class _Words:
-    """One pass over the text; a word is kept together with whether any of it was quoted."""
+    """Splits the text in one pass; each word comes with whether any of it was quoted."""
 
     def __init__(self, text: str) -> None:
         self.text = text

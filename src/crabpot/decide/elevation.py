@@ -1,4 +1,4 @@
-"""Decide whether one `exec` command stays in the sandbox, needs a person's word, or goes out."""
+"""Decide whether one `exec` command stays in the sandbox, needs approval, or runs on the host."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from crabpot.settings import AgentSettings, Confine
 
-# A command that brings its own environment, input or terminal is more than the words a person is shown.
+# With its own environment, input or terminal, a command is more than the words that a person is shown.
 _NEVER_WITH = ("env", "stdin", "tty")
 
 
 class Decision(IntEnum):
-    """What a command gets, the strictest highest."""
+    """What becomes of a command; the strictest is the highest."""
 
     ELEVATED = 0
     NEEDS_APPROVAL = 1
@@ -29,7 +29,7 @@ class Decision(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElevationRule:
-    """One pattern by which a command may leave, and where it is written."""
+    """One pattern that elevates commands, and where it is written."""
 
     pattern: str
     source: str
@@ -42,7 +42,7 @@ class ElevationRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elevation:
-    """The decision on one command: the words it was read as, and the pattern that took them."""
+    """The decision on one command: the words it was parsed into, and the rule that matched them."""
 
     decision: Decision
     argv: tuple[str, ...] | None = None
@@ -50,12 +50,12 @@ class Elevation:
 
     @property
     def pattern(self) -> str | None:
-        """The pattern that took the words."""
+        """The pattern that matched the words."""
         return None if self.rule is None else self.rule.pattern
 
 
 def rules(agent: AgentSettings) -> Iterator[ElevationRule]:
-    """List every pattern: those of `elevated`, then one for each host command, which always needs approval."""
+    """Yield every rule: those of `elevated`, then one for each host command, which always needs approval."""
     yield from _written(agent)
     yield from (_host_command(agent, index) for index in range(len(agent.sandbox.host_commands)))
 
@@ -84,7 +84,7 @@ def _host_command(agent: AgentSettings, index: int) -> ElevationRule:
 
 
 def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None) -> Verdict[Elevation]:
-    """Decide one call's arguments. Whatever is not surely meant to leave stays in."""
+    """Decide on one call's arguments. Unless it certainly matches a pattern, a command stays in the sandbox."""
     enabled = [rule for rule in rules(agent) if rule.enabled]
     if not enabled:
         closed = agent.tools.elevated.patterns and not agent.tools.elevated.enabled
@@ -92,7 +92,7 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
         return _stays("elevated is not enabled" if closed else "no elevated pattern is configured", source)
     given = [name for name in _NEVER_WITH if args.get(name) not in (None, False)]
     if given:
-        return _stays(f"a call with {' and '.join(given)} does not elevate", "exec arguments")
+        return _stays(f"a call with {' and '.join(given)} is never elevated", "exec arguments")
     try:
         command = commands.parse(str(args.get("command", "")))
     except commands.NotSimple as why:
@@ -101,17 +101,17 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
     if rule is None:
         return _stays("no elevated pattern matches", agent.source("tools.elevated.patterns"), command.argv)
     if not command.plain_name:
-        return _stays("the command's name is not written to the letter", "command", command.argv)
+        return _stays("the command's name is quoted or escaped", "command", command.argv)
     return _matched(rule, command.argv, agent, sender)
 
 
 def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[Elevation]:
-    """Decide what a program inside asked for by a host command's name: its words as they are, by no sender."""
+    """Decide on a host command that a program inside asked for: its argv as it is, with no sender."""
     listed = {name: index for index, name in enumerate(agent.sandbox.host_commands)}
     if not argv or argv[0] not in listed:
         return _stays("no host command of this name is listed", agent.source("sandbox.hostCommands"), argv)
     rule = _host_command(agent, listed[argv[0]])
-    # A pattern for the same words says how they are confined, however they leave.
+    # A pattern that matches the same words also says how they are confined.
     same = next((one for one in _written(agent) if patterns.matches(one.pattern, argv)), None)
     if same is not None:
         rule = replace(rule, confine=same.confine, writes=same.writes, credentials=same.credentials)

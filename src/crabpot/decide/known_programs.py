@@ -1,8 +1,7 @@
-"""What known programs need on the host, what they would execute of an agent's folder, and what they hand over. Data.
+"""Data about known programs: what they need on the host, execute from an agent's folder, and hand over.
 
-A guard shows a command the host's files, read-only, and no socket and no place of credentials. A program that cannot
-work so is listed here with what it needs beyond that. One that is not listed gets nothing more, and is never trusted
-to execute nothing of the folder.
+A guard shows a command the host's files read-only, without sockets or credentials. A program that needs more is listed
+here with what it needs. One that is not listed gets nothing more, and is always assumed to execute files of the folder.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ BUILDERS = frozenset(
 )
 CONTAINERS = frozenset("docker podman nerdctl docker-compose buildah ctr crictl lxc lxd qemu".split())
 
-# Whatever their arguments are, they run no program, write no file and show the content of none.
+# Whatever their arguments, they run no program, write no file and show no file's content.
 HARMLESS = frozenset(
     "ls uptime uname df free ps id whoami hostname nproc lscpu lsblk ss ping getent echo true false stat sleep "
     "journalctl".split()
 )
-# They run and write nothing, but the agent is given what they print.
+# They run and write nothing, but the agent gets what they print.
 _SHOW_FILES = frozenset("cat head tail wc date du".split())
 
-# They change files, and run none of them.
+# They change files, but run none of them.
 _CHANGE_FILES = frozenset("touch mkdir rmdir cp mv rm ln".split())
 
 _JAVASCRIPT = ("package.json", ".npmrc", ".pnpmfile.cjs", ".yarnrc", ".yarnrc.yml", "bunfig.toml", "deno.json")
@@ -42,7 +41,7 @@ _CONTAINERS = (
     *("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml", "docker-bake.hcl"),
 )
 
-# A program's name, and the files of its folder whose content it runs or obeys, to be shown before anybody agrees.
+# A program's name, and the files of its folder that it runs or obeys, which are shown before anybody agrees.
 EXECUTES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
     **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun", "deno", "node", "nodejs"), _JAVASCRIPT),
@@ -70,16 +69,16 @@ EXECUTES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("kubectl", "helm"), ("kustomization.yaml", "Chart.yaml")),
 }
 
-# They start git in the folder, which runs whatever the repository there says.
+# They start git in the folder, which runs whatever the repository there configures.
 USES_GIT = frozenset("git gh glab hub tig lazygit gitk git-lfs scalar".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a program needs beyond what every guard gives. A path may begin with `~/`; a missing one is passed over."""
+    """What a program needs beyond what every guard gives. A path may begin with `~/`; a missing one is ignored."""
 
     shows: tuple[str, ...] = ()
-    """Places below /run that it reads, and sockets that it talks to."""
+    """Paths below /run that it reads, and sockets that it connects to."""
     writes: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
     network: bool = True
@@ -89,28 +88,28 @@ _NONE = Needs()
 _HOMEBREW = ("/home/linuxbrew/.linuxbrew", "/opt/homebrew", "/usr/local/Homebrew", "~/.linuxbrew", "~/.cache/Homebrew")
 
 _NEEDS: dict[str, Needs] = {
-    # Its own installation; what it installs there is what was agreed to.
+    # Its own installation: installing there is what was agreed to.
     "brew": Needs(writes=_HOMEBREW),
     **dict.fromkeys(("docker", "docker-compose"), Needs(credentials=("docker",))),
     "systemctl": Needs(shows=("/run/systemd", "/run/dbus/system_bus_socket", "/run/log", "/run/utmp")),
     "journalctl": Needs(shows=("/run/log",)),
-    # What needs a network or credentials does not run here (host_commands.git).
+    # Git that needs a network or credentials is relayed instead (host_commands.git).
     "git": Needs(network=False),
 }
 
-# Verbs of systemctl that only look.
+# Verbs of systemctl that only read.
 _LOOKS = frozenset(
     "status show cat is-active is-enabled is-failed list-units list-unit-files list-timers list-sockets".split()
 )
 
 
 def needs(argv: tuple[str, ...]) -> Needs:
-    """Say what a command needs beyond what every guard gives."""
+    """Return what a command needs beyond what every guard gives."""
     return _NEEDS.get(argv[0], _NONE)
 
 
 def executes_nothing(argv: tuple[str, ...]) -> bool:
-    """Tell whether a command is known to execute nothing of its folder, so that it may be allowed for longer."""
+    """Return whether a command is known to execute nothing from its folder, so that a lease may cover it."""
     return argv[0] in _SHOW_FILES | _CHANGE_FILES or _is_harmless(argv)
 
 
@@ -119,7 +118,7 @@ def _is_harmless(argv: tuple[str, ...]) -> bool:
 
 
 def danger(pattern: str) -> str | None:
-    """Say what a pattern hands over beyond what it seems to; None only for what is known to hand over nothing."""
+    """Return what a pattern hands over beyond what it seems to; None only where it is known to hand over nothing."""
     words = pattern.split()
     if not words:
         return None

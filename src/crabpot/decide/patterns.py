@@ -9,7 +9,7 @@ _FIRST_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", re.ASCII)
 
 
 def problem_with(pattern: str) -> str | None:
-    """Say why a pattern can match nothing, or None."""
+    """Return why a pattern can match nothing, or None."""
     words = pattern.split()
     if not words:
         return "the pattern is empty"
@@ -22,7 +22,7 @@ def problem_with(pattern: str) -> str | None:
 
 
 def matches(pattern: str, argv: tuple[str, ...]) -> bool:
-    """Tell whether a pattern takes these words. One that `problem_with` refuses takes none."""
+    """Return whether a pattern matches these words. One that `problem_with` refuses matches none."""
     if problem_with(pattern) or not argv:
         return False
     words = pattern.split()
@@ -51,7 +51,7 @@ def _part_matches(pattern: str, part: str) -> bool:
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    # Atomic groups: an agent's long word must not take polynomial time where a pattern has several `*`.
+    # Atomic groups: an agent's long word must not take polynomial time if a pattern has several `*`.
     first, *middle = ("".join("[^/]" if char == "?" else re.escape(char) for char in p) for p in pattern.split("*"))
     if not middle:
         return re.compile(first, re.DOTALL)

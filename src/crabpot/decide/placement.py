@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Host, or a sandbox found by its scope key."""
+    """The host, or a sandbox identified by its scope key."""
 
     where: Place
     scope_key: str | None = None
 
 
 def decide(session: Session, agent: AgentSettings) -> Verdict[Placement]:
-    """Decide one session. Nothing else ever puts a call of our own tools on the host."""
+    """Decide where one session runs. Nothing else ever places a call to a built-in tool on the host."""
     mode = agent.sandbox.mode
     source = agent.source("sandbox.mode")
     if mode == "off":
@@ -34,21 +34,21 @@ def decide(session: Session, agent: AgentSettings) -> Verdict[Placement]:
 
 
 def of_host_tool(source: str) -> Verdict[Placement]:
-    """Place a tool that is not ours: wherever its session is, the program that registered it runs it itself."""
+    """Place a host tool: wherever its session is, the program that registered the tool runs it."""
     because = "a host tool runs in the program that registered it"
     return Verdict(answer=Placement(where=Place.HOST), because=because, source=source)
 
 
 def kept_off_host(placed: Verdict[Placement]) -> Verdict[bool]:
-    """Refuse a place on the host to an agent's token that was never given it, whatever the settings say."""
+    """Refuse the host to an agent's token made without --allow-host, whatever the settings say."""
     because = f"{placed.because}, and an agent's token is placed on the host only if it was made with --allow-host"
     return Verdict(answer=False, because=because, source=placed.source)
 
 
 def scope_key(session: Session, agent: AgentSettings) -> str:
-    """Say what shares this session's sandbox.
+    """Return the key of what shares this session's sandbox.
 
-    A session may be called `shared`. Taken as it is, such a key would find the sandbox of the other scopes and hand
+    A session may be called `shared`. Used as it is, such a key would find the sandbox of the other scopes and hand
     one agent's files to another, so it gets a prefix that no other key can have. `agent:ops` names no session.
     """
     if agent.sandbox.scope == "shared":

@@ -21,14 +21,14 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.:/-]{0,127}")
 
 
 def canonical(name: str) -> str:
-    """Trim, lower-case and un-alias a tool's name. Only ASCII is folded: `K` (the Kelvin sign) is no `k`."""
+    """Return a tool's name trimmed, in lower case and un-aliased. Only ASCII is folded: the Kelvin sign is not `k`."""
     folded = name.strip(" \t")
     folded = folded.lower() if folded.isascii() else folded
     return ALIASES.get(folded, folded)
 
 
 def problem_with(rule: str, extra: Iterable[str] = ()) -> str | None:
-    """Say why an entry of allow or deny names nothing, or None."""
+    """Return why an entry of allow or deny names nothing, or None."""
     name = canonical(rule)
     known = {*TOOLS, *map(canonical, extra)}
     if not name:
@@ -42,7 +42,7 @@ def problem_with(rule: str, extra: Iterable[str] = ()) -> str | None:
 
 
 def problem_with_extra(name: str) -> str | None:
-    """Say why a program cannot register a tool of this name, or None."""
+    """Return why a program cannot register a tool of this name, or None."""
     folded = canonical(name)
     if _NAME.fullmatch(folded) and not folded.startswith("group:"):
         return None
@@ -50,12 +50,12 @@ def problem_with_extra(name: str) -> str | None:
 
 
 def problem_with_profile(profile: str) -> str | None:
-    """Say why this is no profile, or None."""
+    """Return why this is not a profile, or None."""
     return None if profile in PROFILES else f'unknown profile "{profile}"{closest(profile, PROFILES)}'
 
 
 def decide(tool: str, agent: AgentSettings, *, sandboxed: bool) -> Verdict[bool]:
-    """Decide one tool. The strictest rule speaks: a deny before an allow, an earlier layer before a later one."""
+    """Decide on one tool. The strictest rule wins: a deny before an allow, an earlier layer before a later one."""
     name = canonical(tool)
     if not _known(name, agent):
         near = closest(name, effective(agent, sandboxed=sandboxed))
@@ -71,24 +71,24 @@ def decide(tool: str, agent: AgentSettings, *, sandboxed: bool) -> Verdict[bool]
 
 
 def effective(agent: AgentSettings, *, sandboxed: bool) -> tuple[str, ...]:
-    """List the tools that are left, in the catalogue's order, those of `extra` last."""
+    """List the allowed tools in the catalogue's order, those of `extra` last."""
     return tuple(name for name in listed(agent) if decide(name, agent, sandboxed=sandboxed).answer)
 
 
 def listed(agent: AgentSettings) -> tuple[str, ...]:
-    """List every tool that there is to decide about."""
+    """List every known tool, allowed or not."""
     return tuple(dict.fromkeys((*TOOLS, *map(canonical, agent.tools.extra))))
 
 
 def covered(rule: str, agent: AgentSettings) -> tuple[str, ...]:
-    """List the known tools that an entry of allow or deny is about."""
+    """List the known tools that an entry of allow or deny matches."""
     entry = _Entry(rule=rule, source="")
     return tuple(name for name in listed(agent) if entry.covers(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One written rule and where it stands."""
+    """One rule and where it is written."""
 
     rule: str
     source: str
@@ -110,7 +110,7 @@ class _Entry:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Match a glob in which only `*` is special."""
+    """Return whether a name matches a glob in which only `*` is special."""
     if "*" not in pattern:
         return pattern == name
     first, *middle, last = map(re.escape, pattern.split("*"))
@@ -145,7 +145,7 @@ def _denials(agent: AgentSettings, *, sandboxed: bool) -> Iterator[_Entry]:
 
 
 def _grants(agent: AgentSettings) -> Iterator[_Entry]:
-    """Without a profile, allow is the whole set; with neither, the profile is full."""
+    """Yield the granting rules: without a profile, allow is the whole set; with neither, the profile is full."""
     profile, allow = agent.tools.profile, agent.tools.allow
     if profile is not None or allow is None:
         source = agent.source("tools.profile")
@@ -156,7 +156,7 @@ def _grants(agent: AgentSettings) -> Iterator[_Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Profiled(_Entry):
-    """A rule that a profile brings: shown as the profile, not as the rule inside it."""
+    """A rule from a profile, shown under the profile's name."""
 
     profile: str
 
@@ -167,7 +167,7 @@ class _Profiled(_Entry):
 
 
 def _base(agent: AgentSettings) -> str:
-    """Name what a tool would have to be in."""
+    """Return the name of the list that a tool would have to be in."""
     profile = agent.tools.profile
     if profile is not None:
         return f'{agent.source("tools.profile")} "{profile}"'

@@ -1,4 +1,4 @@
-"""Who is behind a live sandbox, as the gateway knows it: nothing in here was said by the sandbox itself."""
+"""Who is behind a live sandbox, as the gateway knows it: nothing here was stated by the sandbox itself."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
     from crabpot.settings import AgentSettings
 
-# What a program tries a thousand times is told once, and no more than this of different things.
+# What a program tries a thousand times is reported once, and at most this many different things.
 _MOST_HINTS = 5
 
 
 class Principal(NamedTuple):
-    """Whose work it is, where that must be counted: one agent's, in one scope."""
+    """Who is charged for work: one agent, in one scope."""
 
     agent: str
     scope_key: str
 
 
-# What is done for an agent is counted against that agent. None is the gateway's own work, and its operators'.
+# Work for an agent is charged to that agent. None is the gateway's own work, and its operators'.
 ACTING_FOR: ContextVar[Principal | None] = ContextVar("ACTING_FOR", default=None)
 
 
 @contextmanager
 def acting_for(agent: str, scope_key: str) -> Iterator[None]:
-    """Do what a block does on behalf of a scope; what it starts is counted the same way."""
+    """Charge the block, and whatever it starts, to a scope."""
     before = ACTING_FOR.set(Principal(agent, scope_key))
     try:
         yield
@@ -39,7 +39,7 @@ def acting_for(agent: str, scope_key: str) -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Underway:
-    """A call in the sandbox, and what its result should say beside what the command itself wrote."""
+    """A call in the sandbox, and the hints that its result should add to the command's own output."""
 
     session: str
     hints: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Underway:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Scope:
-    """What shares a sandbox: its key, its agent, and the calls that are under way in it."""
+    """What shares a sandbox: its key, its agent, and the calls in progress."""
 
     key: str
     agent: AgentSettings
@@ -55,22 +55,22 @@ class Scope:
 
     @property
     def session(self) -> str:
-        """The session that calls, where there is just one; else what shares the sandbox, and so the blame."""
+        """The calling session if there is just one; else the scope key, since any session of it may be the cause."""
         sessions = {call.session for call in self.calls}
         return sessions.pop() if len(sessions) == 1 else self.key
 
     def hint(self, text: str) -> None:
-        """Tell the calls that are under way: which of them is the cause cannot be known from outside."""
+        """Add a hint to every call in progress: which of them is the cause cannot be known from outside."""
         for call in self.calls:
             if text not in call.hints and len(call.hints) < _MOST_HINTS:
                 call.hints.append(text)
 
     def begin(self, session: str) -> Underway:
-        """Count a call among those under way."""
+        """Add a call to those in progress."""
         call = Underway(session=session)
         self.calls.append(call)
         return call
 
     def end(self, call: Underway) -> None:
-        """It has its answer."""
+        """Remove a call that has its result."""
         self.calls.remove(call)

@@ -1,4 +1,4 @@
-"""Read a session key: whose it is, and whether it is that agent's main session."""
+"""Parse a session key: which agent it belongs to, and whether it is that agent's main session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AGENTS = "agent:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A parsed key. The key itself is kept as it was given."""
+    """A parsed key, with the key exactly as given."""
 
     key: str
     agent: str
@@ -27,22 +27,22 @@ class Session:
 
 
 def is_agent_id(text: str) -> bool:
-    """Tell whether this can name an agent."""
+    """Return whether this can be an agent's id."""
     return _AGENT_ID.fullmatch(text) is not None
 
 
 def of_box(name: str) -> str:
-    """Give the key of a sandbox of a program's own; `name` is 32 hexadecimal digits that nobody else has."""
+    """Return the key of a program's own sandbox; `name` is 32 hexadecimal digits that nobody else has."""
     return f"{_BOX}{name}"
 
 
 def is_box(key: str) -> bool:
-    """Tell whether a key is such a sandbox's: no conversation of an agent, and gone with its program."""
+    """Return whether a key belongs to a program's own sandbox, which is gone when its program ends."""
     return re.fullmatch(f"{_BOX}[0-9a-f]{{32}}", key) is not None
 
 
 def names_a_session(key: str) -> bool:
-    """Tell whether a key can be parsed."""
+    """Return whether a key can be parsed."""
     try:
         parse(key)
     except SessionError:
@@ -51,9 +51,9 @@ def names_a_session(key: str) -> bool:
 
 
 def parse(key: str, *, default_agent: str = MAIN) -> Session:
-    """Read a key as it is: nothing is trimmed. SessionError where it is empty, or begins as an agent's and is none.
+    """Parse a key without trimming it. SessionError if it is empty, or begins with `agent:` and names no session.
 
-    Such a key must not fall to the default agent: `agent:ops:` matches, as text, what was granted for `agent:ops:*`,
+    Such a key must not fall back to the default agent: `agent:ops:` matches, as text, a grant for `agent:ops:*`,
     and would run with another agent's settings.
     """
     if not key:
@@ -67,5 +67,5 @@ def parse(key: str, *, default_agent: str = MAIN) -> Session:
 
 
 def agent_of(scope_key: str) -> str:
-    """Return the agent that a scope belongs to; nothing for a shared one, and for keys that name no agent."""
+    """Return the agent that a scope belongs to; empty for a shared one, and for keys that name no agent."""
     return scope_key.removeprefix(_AGENTS).partition(":")[0].lower() if scope_key.startswith(_AGENTS) else ""

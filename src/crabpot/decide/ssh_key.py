@@ -1,4 +1,4 @@
-"""Who but the gateway could read the key to the host."""
+"""Check that nobody but the gateway can read the ssh key to the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def problem_with_key(key: str, shown: Sequence[str]) -> str | None:
-    """Say who but the gateway could read a key, or None; one that is not there has no problem yet."""
+    """Return who but the gateway could read a key, or None; a missing key has no problem yet."""
     try:
         found = os.stat(key)
     except OSError:

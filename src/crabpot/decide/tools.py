@@ -1,4 +1,4 @@
-"""The names of tools, groups, profiles and aliases: data, and nothing else decides with it but rules.py."""
+"""The names of tools, groups, profiles and aliases: data, by which only `policy` decides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 TOOLS: tuple[str, ...] = tuple(tool for tools in GROUPS.values() for tool in tools)
 
-# The tools that Crabpot itself runs, in the place where the session is; the others belong to whoever embeds it.
+# The tools that Crabpot itself runs, where the session is placed; the others belong to the embedding program.
 BUILT_IN = frozenset(GROUPS["group:fs"] + GROUPS["group:runtime"])
 
 # A profile is a list of rules as in `allow`; "*" is every tool, those of extra and of MCP servers too.
@@ -27,5 +27,5 @@ PROFILES: dict[str, tuple[str, ...]] = {
 
 ALIASES: dict[str, str] = {"bash": "exec", "apply-patch": "apply_patch"}
 
-# Denying the first denies the second: the same effect by another name.
+# Denying the first also denies the second, which has the same effect.
 IMPLIED_DENIALS: dict[str, tuple[str, ...]] = {"write": ("apply_patch",)}

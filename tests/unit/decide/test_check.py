@@ -39,7 +39,7 @@ FIRES = [
     (
         sandbox("backend: 'socket', socket: '/run/x/s'"),
         "agents.defaults.sandbox.backend",
-        "confines it",
+        "confined by whoever started it",
         "runner-compose",
     ),
     (sandbox("backend: 'socket', socket: '/tmp/s'"), "agents.defaults.sandbox.backend", "runner of their own", "0750"),
@@ -110,7 +110,7 @@ FIRES = [
     (
         elevated("['ls']", ", requireApproval: false"),
         "tools.elevated.requireApproval",
-        "nobody is asked",
+        "without approval",
         "set requireApproval: true",
     ),
     ("{tools: {deny: ['write']}}", 'tools.deny[0] "write"', "denies write, but exec is allowed", "deny exec too"),
@@ -152,12 +152,12 @@ FIRES = [
     (sandbox("network: 'host'"), NETWORK, "has the host's network", 'use "internet"'),
     (sandbox("network: 'HOST'"), NETWORK, "has the host's network", 'use "internet"'),
     (sandbox("network: 'bridge'"), NETWORK, "reaches the LAN", 'use "internet"'),
-    (sandbox("network: {raw: ['db.example:5432']}"), f"{NETWORK}.raw[0]", "carried unread", "list it in allow"),
+    (sandbox("network: {raw: ['db.example:5432']}"), f"{NETWORK}.raw[0]", "passes unchecked", "list it in allow"),
     (sandbox("network: 'intrnet'"), NETWORK, 'did you mean "internet"?', "correct it"),
     (
         sandbox("docker: {seccomp: '/srv/p.json'}"),
         "agents.defaults.sandbox.docker.seccomp",
-        "profile of one's own",
+        "custom seccomp profile",
         'use "default"',
     ),
     (sandbox("binds: ['/srv/none/such:/x']"), BINDS, "does not exist", "mkdir -p"),

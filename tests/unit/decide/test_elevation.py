@@ -61,7 +61,7 @@ def test_without_an_open_way_everything_stays_in(settings: AgentSettings, said: 
 def test_a_call_with_environment_input_or_terminal_does_not_leave(extra: dict[str, Any]) -> None:
     verdict = decide({**PUSH, **extra}, agent(**OPEN, require_approval=False), sender=None)
     assert verdict.answer.decision is Decision.SANDBOXED
-    assert "does not elevate" in verdict.because
+    assert "is never elevated" in verdict.because
 
 
 @pytest.mark.parametrize(

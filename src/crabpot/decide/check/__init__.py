@@ -1,4 +1,4 @@
-"""What a configuration gives away that its author may not have meant, each with its fix."""
+"""Find what a configuration exposes that its author may not have meant, each with its fix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Finding", "check", "findings"]
 
 
 def check(settings: Settings, around: Surroundings) -> list[Finding]:
-    """Look at the file and at every agent; what several share is told once."""
+    """Return the findings for the file and every agent; those that several agents share appear once."""
     agents = [settings.defaults, *settings.entries.values()]
     of_agents = (finding for agent in agents for finding in findings(agent, around))
     return list(
@@ -31,5 +31,5 @@ def check(settings: Settings, around: Surroundings) -> list[Finding]:
 
 
 def findings(agent: AgentSettings, around: Surroundings) -> list[Finding]:
-    """Look at one agent's settings."""
+    """Return the findings for one agent's settings."""
     return [*configuration.findings(agent), *folders.findings(agent, around)]

@@ -1,4 +1,4 @@
-"""What the words of a configuration give away: modes, patterns, tools, networks and the runner's commands."""
+"""Check the values of a configuration: modes, patterns, tools, networks and the runner's commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from crabpot.settings import AgentSettings, Settings
 
-# (denied, what still does it, how)
+# (denied tool, the tool that still has its effect, how)
 _UNDONE = (
     ("write", "exec", "a shell writes files"),
     ("edit", "write", "writing the whole file has the same effect"),
@@ -26,7 +26,7 @@ _FETCHING = ("web_fetch", "web_search", "browser")
 
 
 def findings(agent: AgentSettings) -> Iterator[Finding]:
-    """Look at one agent's settings."""
+    """Return the findings for one agent's settings."""
     yield from _mode(agent)
     yield from _patterns(agent)
     yield from _undone(agent)
@@ -35,7 +35,7 @@ def findings(agent: AgentSettings) -> Iterator[Finding]:
 
 
 def of_gateway(settings: Settings) -> Iterator[Finding]:
-    """Look at how many sandboxes there may be."""
+    """Return the findings for the limits on sandboxes."""
     most, each = settings.gateway.max_sandboxes, settings.gateway.max_sandboxes_per_agent
     if each > most:
         message = f"one agent may have {each} sandboxes, but there are at most {most} (gateway.maxSandboxes)"
@@ -43,8 +43,8 @@ def of_gateway(settings: Settings) -> Iterator[Finding]:
 
 
 def of_runner(settings: Settings) -> Iterator[Finding]:
-    """Look at what a runner on a socket may run."""
-    from crabpot.runner.socket import allowed  # noqa: PLC0415  explain need not load it
+    """Return the findings for the commands of a runner on a socket."""
+    from crabpot.runner.socket import allowed  # noqa: PLC0415  explain does not need it
 
     for index, name in enumerate(settings.runner.commands):
         path = f"runner.commands[{index}]"
@@ -52,10 +52,10 @@ def of_runner(settings: Settings) -> Iterator[Finding]:
         if wrong:
             yield Finding(severity="error", path=path, message=f'"{name}" {wrong}', fix="take it out")
         elif name in allowed.ANYTHING:
-            message = f'"{name}" can run anything: the list then holds nobody, and the container is the only wall'
+            message = f'"{name}" can run anything, so the list restricts nothing and the container is the only wall'
             yield warn(path, message, "take it out, unless that is what you mean")
     if not settings.runner.commands:
-        message = "the list is empty, so that `crabpot runner` does not start"
+        message = "the list is empty, so `crabpot runner` does not start"
         yield Finding(severity="error", path="runner.commands", message=message, fix="name a command, or take it out")
 
 
@@ -79,7 +79,7 @@ def _patterns(agent: AgentSettings) -> Iterator[Finding]:
         yield from _handed_over(rule)
     if elevated.enabled and elevated.patterns and not elevated.require_approval:
         source = agent.source("tools.elevated.requireApproval")
-        yield warn(source, "matching commands run on the host and nobody is asked", "set requireApproval: true")
+        yield warn(source, "matching commands run on the host without approval", "set requireApproval: true")
 
 
 def _handed_over(rule: elevation.ElevationRule) -> Iterator[Finding]:
@@ -147,10 +147,10 @@ def _network(agent: AgentSettings) -> Iterator[Finding]:
     elif name != "allow" and (suspicion := network.suspicion_about_name(agent.sandbox.network.name)):
         yield warn(source, suspicion, "correct it if that is not what you mean")
     for index, place in enumerate(agent.sandbox.network.raw):
-        message = f"what is said to {place} is carried unread, whichever host behind that address it is for"
+        message = f"traffic to {place} passes unchecked, whichever host behind that address it is for"
         yield warn(
             agent.source(f"sandbox.network.raw[{index}]"), message, "list it in allow if it speaks HTTP, TLS or ssh"
         )
     if agent.sandbox.docker.seccomp != "default":
-        message = "a seccomp profile of one's own replaces Crabpot's list"
+        message = "a custom seccomp profile replaces Crabpot's own"
         yield warn(agent.source("sandbox.docker.seccomp"), message, 'use "default" unless you must')

@@ -1,4 +1,4 @@
-"""What files and folders of the host give away: the configuration itself, what sandboxes see, keys and sockets."""
+"""Check the host's files and folders: the configuration itself, what sandboxes see, keys and sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings
     from crabpot.spec.binds import Surroundings
 
-# What the host runs from a folder without being asked: planted by an agent, executed by a person's own tools.
+# Files that the host executes unasked: planted by an agent, they run in a person's own tools.
 HOST_EXECUTED = (
     ".git/hooks",
     ".git/config",
@@ -38,7 +38,7 @@ _BROAD = 2
 
 
 def findings(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
-    """Look at what one agent's settings name."""
+    """Return the findings for the files and folders that one agent's settings name."""
     yield from _socket(agent, around)
     yield from _binds(agent, around)
     yield from _workspace(agent, around)
@@ -46,18 +46,18 @@ def findings(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
 
 
 def of_file(file: str | None) -> Iterator[Finding]:
-    """Look at who may change the configuration."""
+    """Return the findings for who may change the configuration."""
     if file is None:
         return
     facts = os.stat(file)
     if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        yield warn(file, "others may write this file, and so decide", f"run `chmod go-w {file}`")
+        yield warn(file, "others may write this file, and so change every decision", f"run `chmod go-w {file}`")
     if facts.st_uid not in (os.geteuid(), 0):
         yield warn(file, f"this file belongs to user {facts.st_uid}", f"run `chown {os.geteuid()} {file}`")
 
 
 def _key(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
-    """A key to the host that a sandbox, or another user, could read."""
+    """Return a finding if a sandbox or another user could read the key to the host."""
     if agent.sandbox.ssh_key is None:
         return
     shown = [folder for _, folder, _ in build.shown(agent, around)]
@@ -72,8 +72,9 @@ def _socket(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
         return
     folder = os.path.dirname(binds.expand(agent.sandbox.socket, around.home))
     source = agent.source("sandbox.backend")
-    message = "who started that runner confines it: limits, network and walls of this file do not reach it"
-    yield warn(source, message, "render runner-compose prints a hardened container; explain shows what is known")
+    message = "that runner is confined by whoever started it: the limits, network and walls of this file do not apply"
+    fix = "crabpot render runner-compose prints a hardened container; crabpot explain shows what is known"
+    yield warn(source, message, fix)
     try:
         open_to_all = os.stat(folder).st_mode & stat.S_IWOTH
     except OSError:
