@@ -47,7 +47,7 @@ def test_init_writes_where_it_is_told_and_not_into_a_workspace(crabpot: Any) -> 
     (crabpot.home / "agent").mkdir()
     ended = crabpot("init", "--config", "agent/c.json5")
     assert ended.code == 2
-    assert "lies inside the workspace" in ended.said()
+    assert "is inside the workspace" in ended.said()
     assert os.listdir(crabpot.home / "agent") == []
 
 
@@ -70,7 +70,7 @@ REFUSED_EDITS = [
     ("tools.allow", "[]", "an empty allow"),
     ("tools.deny", "exec", "must be a list"),
     ("agents.defaults.sandbox.binds[+]", "/etc:/x", "system folder"),
-    ("agents.defaults.workspace", "/", "lies inside the workspace /"),
+    ("agents.defaults.workspace", "/", "is inside the workspace /"),
     ("tools", "{", "not JSON5"),
     ("tools.deny[9]", "exec", "has 2 items"),
     ("tools.deny.x", "1", "is not an object"),
@@ -98,7 +98,7 @@ def test_an_edit_that_would_move_the_workspace_around_the_file_is_refused(crabpo
     file.write_text("{}")
     ended = crabpot("config", "set", "agents.defaults.workspace", str(file.parent), "--config", str(file))
     assert (ended.code, file.read_text()) == (2, "{}")
-    assert "lies inside the workspace" in ended.said()
+    assert "is inside the workspace" in ended.said()
 
 
 def test_a_linked_file_stays_a_link(crabpot: Any) -> None:

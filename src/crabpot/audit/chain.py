@@ -1,4 +1,4 @@
-"""The chain that makes a removed or changed record show: each hash covers the record and the hash before it."""
+"""The hash chain that reveals a removed or changed record: each hash covers the record and the hash before it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ START = "0" * 64
 
 
 def text_of(record: Mapping[str, Any]) -> str:
-    """Write a record in its one canonical form."""
+    """Return a record in its one canonical form."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
 def link(before: str, text: str) -> str:
-    """Give the hash of a record that follows another."""
+    """Return the hash of a record that follows another."""
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
 def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> None:
-    """Add records behind the last, in the transaction that is open."""
+    """Append records in the open transaction."""
     row = connection.execute("SELECT number, hash FROM head").fetchone()
     number, digest = row or (0, START)
     rows = []
@@ -41,7 +41,7 @@ def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> None:
 def first_break(
     rows: Iterable[tuple[int, str, str]], head: tuple[int, str], start: tuple[int, str] = (0, START)
 ) -> str | None:
-    """Walk (number, text, hash) in order; say where the chain breaks, or None.
+    """Return where the chain of (number, text, hash) first breaks, or None.
 
     `start` is what the first must follow, `head` what the last must be.
     """
@@ -51,7 +51,7 @@ def first_break(
         if found > number:
             return f"record {number} is missing"
         if found < number or link(before, text) != digest:
-            return f"record {found} was changed or put in"
+            return f"record {found} was changed or inserted"
         before = digest
     if number < head[0]:
         missing = head[0] - number

@@ -1,7 +1,7 @@
-"""How much an agent can make the log say: the same thing once and then how often, and no more than an allowance.
+"""Limit how much an agent can write to the log: repetitions are counted, and each agent has an allowance.
 
-What is not written by itself is counted, and the count is written: every record that was taken is in the log as one of
-its own, in a `repeated`, or in a record of kind `withheld`, exactly once.
+What is not written on its own is counted, and the count is written: every record taken appears in the log exactly once,
+on its own, in a `repeated`, or in a record of kind `withheld`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-# How often a count is written, and of how many different things of one agent at a time.
+# How often a count is written, and for how many different things of one agent at a time.
 EVERY_S = 10.0
 _MOST_OF_AN_AGENT = 128
 
@@ -30,8 +30,8 @@ class _Rate(NamedTuple):
     bytes_per_s: int
 
 
-# By what an agent does: its sandboxes connect by themselves, ask by themselves, and call through a door. What touches
-# the host, an answer that allows, and an opened sandbox are always written: nothing may hide behind a flood.
+# By what an agent does: its sandboxes connect, ask, and call through a door. What touches the host, an answer that
+# allows, and an opened sandbox are always written: nothing may hide behind a flood.
 _RATES = {
     "connection": _Rate(4 * _MIB, 16 * _KIB),
     "request": _Rate(4 * _MIB, 16 * _KIB),
@@ -41,7 +41,7 @@ _RATES = {
 
 @dataclass(slots=True)
 class _Counted:
-    """What was taken and not written by itself, since the last time that this was told."""
+    """Records that were not written on their own since the last count was written."""
 
     due: float
     record: Record
@@ -62,7 +62,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class _Bucket:
-    """What an agent may still write of one kind."""
+    """How much an agent may still write of one kind."""
 
     left: float
     at: float
@@ -77,7 +77,7 @@ class _Bucket:
 
 
 class Coalescer:
-    """Of one log. Not for several threads at once."""
+    """The coalescer of one log. Not thread-safe."""
 
     def __init__(self) -> None:
         self._repeated: dict[tuple[Any, ...], _Counted] = {}
@@ -87,7 +87,7 @@ class Coalescer:
         self._due = 0.0
 
     def take(self, record: Record) -> Iterator[Record]:
-        """Give what is to be written now that this was recorded: the record itself or nothing, and what is due."""
+        """Return what to write now: the record itself or nothing, and any counts that are due."""
         now = time.monotonic()
         if now >= self._due:
             yield from self.due()
@@ -119,7 +119,7 @@ class Coalescer:
         return False
 
     def due(self, *, everything: bool = False) -> Iterator[Record]:
-        """Give the counts that are to be written: those that are due, or all of them."""
+        """Return the counts to write: those that are due, or all of them."""
         now = time.monotonic()
         self._due = now + EVERY_S
         for key, counted in list(self._repeated.items()):
@@ -140,7 +140,7 @@ class Coalescer:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Drop what has filled up again: a gateway that lives for months meets many agents."""
+        """Drop allowances that are full again: a gateway that runs for months meets many agents."""
         for whose, bucket in list(self._buckets.items()):
             rate = _RATES[whose[1]]
             if bucket.left + (now - bucket.at) * rate.bytes_per_s >= rate.burst_bytes:
@@ -148,7 +148,7 @@ class Coalescer:
 
 
 def _kind(record: Record) -> str | None:
-    """Say which allowance a record is taken from; None for what is always written."""
+    """Return which allowance a record uses; None for what is always written."""
     kind = record["kind"]
     if "agent" not in record or (kind == "call" and record.get("place") == "host"):
         return None
@@ -158,7 +158,7 @@ def _kind(record: Record) -> str | None:
 
 
 def _sameness(record: Record) -> tuple[Any, ...] | None:
-    """Give what makes two refusals the same: who, where to, and by which rule."""
+    """Return what makes two refusals the same: who, where to, and by which rule."""
     if record["kind"] != "connection" or record["answer"] not in ("refused", "failed"):
         return None
     return tuple(record.get(name) for name in ("agent", "session", "scope", "destination", "answer", "because"))

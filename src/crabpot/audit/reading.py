@@ -1,4 +1,4 @@
-"""Read the audit log, database and volumes: the last records, one, all, whether the chain holds."""
+"""Read the audit log from database and volumes: the last records, one, or all, and verify the chain."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class AuditReader:
-    """Reads one state folder's log; a log that was never written is empty."""
+    """Reads the log of one state folder; a log that was never written is empty."""
 
     def __init__(self, state: str) -> None:
         self._state = state
         self._folder = os.path.join(state, volumes.FOLDER)
 
     def last(self, count: int, *, before: int | None = None, wanted: Wanted | None = None) -> list[dict[str, Any]]:
-        """Give the last records that are wanted, of those before a number, oldest first."""
+        """Return the last matching records before a number, oldest first."""
         found: list[dict[str, Any]] = []
         with reading(self._state) as log:
             for row in self._backwards(log, before) if count > 0 else ():
@@ -38,13 +38,13 @@ class AuditReader:
         return found[::-1]
 
     def one(self, number: int) -> dict[str, Any] | None:
-        """Give one record, or None."""
+        """Return one record, or None."""
         with reading(self._state) as log:
             row = next(self._backwards(log, number + 1), None)
             return None if row is None or row[0] != number else _shown(row)
 
     def all(self, after: int = 0) -> Iterator[dict[str, Any]]:
-        """Give every record behind a number, oldest first; one moment of a log that may be written meanwhile."""
+        """Yield every record after a number, oldest first: a snapshot of a log that may be growing."""
         with reading(self._state) as log:
             log.execute("BEGIN")
             for row in self._forwards(log):
@@ -55,7 +55,7 @@ class AuditReader:
         first = log.execute("SELECT min(number) FROM records").fetchone()[0]
         start = start_of(log)[0]
         for volume in volumes.listed(self._folder):
-            # A volume that was written just before a crash holds what the database holds as well.
+            # A volume written just before a crash holds records that are still in the database.
             if volume.last > start and (first is None or volume.first < first):
                 yield from volume.rows()
         yield from log.execute("SELECT number, text, hash FROM records ORDER BY number")
@@ -69,9 +69,9 @@ class AuditReader:
                 yield from reversed([row for row in volume.rows() if row[0] < end])
 
     def verify(self) -> tuple[int, str | None]:
-        """Count the records and say where the chain breaks, or None."""
+        """Return the number of records, and where the chain breaks, or None."""
         with reading(self._state) as log:
-            # One transaction: a gateway may be writing, and its next record is no break.
+            # One transaction: a gateway may be writing, and its next record is not a break.
             log.execute("BEGIN")
             head = log.execute("SELECT number, hash FROM head").fetchone() or (0, START)
             start = start_of(log)
@@ -82,4 +82,4 @@ def _shown(row: volumes.Row) -> dict[str, Any]:
     try:
         return volumes.shown(row)
     except (ValueError, TypeError):
-        raise CrabpotError(f"record {row[0]} is no record any more; see `crabpot audit verify`") from None
+        raise CrabpotError(f"record {row[0]} is damaged; see `crabpot audit verify`") from None

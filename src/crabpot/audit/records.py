@@ -1,4 +1,4 @@
-"""What is written of a call: who, what, where, why and how it ended; never a file's content or a secret."""
+"""The records of a call: who, what, where, why and how it ended; never a file's content or a secret."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_NAMES = 64
 _LARGEST = 10**15
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
-# Arguments whose text is shown. Of all others only the size is: they hold contents, input and environment.
+# Arguments recorded as text. Of all others only the size is: they hold contents, input and environment.
 _SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background"})
 
-# Of these a digest as well. Never of input or environment, where a short secret could be guessed from it.
+# Arguments recorded with a digest. Never input or environment: a short secret could be guessed from its digest.
 _PROVED = frozenset({"content", "patch"})
 
 
@@ -32,7 +32,7 @@ def of_intent(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, An
 def of_call(
     call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any], streamed: Mapping[str, int] = _NOTHING
 ) -> dict[str, Any]:
-    """Describe a call that has ended; `streamed` says how many bytes of each stream went past its result."""
+    """Describe a call that has ended; `streamed` is how many bytes of each stream were sent outside its result."""
     back = _came_back(result)
     return {
         "kind": "call",
@@ -52,7 +52,7 @@ def of_call(
 
 
 def of_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe what an operator is asked."""
+    """Describe a request to an operator."""
     return {
         "kind": "request",
         **_asked(request),
@@ -67,7 +67,7 @@ def of_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_answer(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe what was answered, and by whom."""
+    """Describe an answer, and who gave it."""
     reason = answer["reason"]
     given = {name: answer[name] for name in ("allowed", "grant", "minutes", "keep", "by")}
     return {"kind": "answer", **_asked(request), **given, "reason": None if reason is None else readable(reason)}
@@ -76,7 +76,7 @@ def of_answer(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str
 def of_elevated_command(
     call: ToolCall, agent: str, verdict: Verdict[Any], request: Mapping[str, Any], by: str
 ) -> dict[str, Any]:
-    """Describe a command that is about to run on the host: by whose word, which program, in which folder."""
+    """Describe a command that is about to run on the host: who allowed it, which program, in which folder."""
     return {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_leaving(request)}
 
 
@@ -97,16 +97,16 @@ def _leaving(request: Mapping[str, Any]) -> dict[str, Any]:
 def of_opening(
     name: str, digest: str, backend: str, clauses: list[dict[str, str]], facts: str | None = None
 ) -> dict[str, Any]:
-    """Describe a sandbox that opened: which, by which backend, and how each of its promises is kept.
+    """Describe a sandbox that opened: its name, its backend, and how each of its clauses is enforced.
 
-    `facts` is the digest of what the kernel said of it, None where it could not be asked.
+    `facts` is the digest of what the kernel reports about it, None if that is unknown.
     """
     described = {"sandbox": name, "hash_of_spec": digest, "backend": backend, "clauses": clauses}
     return {"kind": "open", **described, "facts": facts}
 
 
 def of_connection(session: str, agent: str, destination: str, answer: str, **more: str) -> dict[str, Any]:
-    """Describe a connection that a sandbox asked for: where to, and what became of it; never what passed through."""
+    """Describe a connection that a sandbox asked for: its destination and outcome, never what passed through."""
     return {
         "kind": "connection",
         "session": readable(session),
@@ -118,7 +118,7 @@ def of_connection(session: str, agent: str, destination: str, answer: str, **mor
 
 
 def _came_back(result: ToolResult) -> dict[str, bytes]:
-    """Give what a result holds: its digests prove it without keeping it."""
+    """Return the size and digests of a result, which prove its content without storing it."""
     content = None if result.data is None else result.data.get("content")
     parts = {"stdout": result.stdout, "stderr": result.stderr, "content": content}
     return {name: _encode(text) for name, text in parts.items() if text and isinstance(text, str)}
@@ -145,7 +145,7 @@ def _argument(name: str, value: Any) -> Any:
     if name in _SHOWN:
         if isinstance(value, str):
             return readable(value)
-        # What is no number, or endless, cannot be written as JSON.
+        # JSON has no NaN and no infinity.
         return value if isinstance(value, int | float) and -_LARGEST < value < _LARGEST else None
     if isinstance(value, dict):
         return {"names": [readable(key) for key in islice(value, _MOST_NAMES)]}
@@ -155,7 +155,7 @@ def _argument(name: str, value: Any) -> Any:
 
 
 def readable(value: Any) -> str:
-    """Keep it printable and short; halves of surrogate pairs cannot be stored."""
+    """Return the text printable and short; halves of surrogate pairs cannot be stored."""
     text = value if isinstance(value, str) else type(value).__name__
     whole = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}… ({len(whole)} characters)"

@@ -1,4 +1,4 @@
-"""Keep the database small and the log no longer than wanted: old records move to volumes, older ones are retired."""
+"""Keep the database small and the log as long as configured: old records move to volumes, older ones are retired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _DAY_S = 86400.0
 _EVERY_S = 3600.0
-# Made when the first records are retired: the number and hash of the last of them, which the chain then begins after.
+# Created when the first records are retired: the number and hash of the last of them, after which the chain begins.
 _START_TABLE = """
 CREATE TABLE IF NOT EXISTS start (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL)
 """
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS start (one INTEGER PRIMARY KEY CHECK (one = 1), numbe
 
 @dataclass(slots=True, kw_only=True)
 class Retention:
-    """What to keep, and when it was last seen to. Used by the log's writer, between its commits."""
+    """What to keep, and when that was last enforced. Used by the log's writer, between its commits."""
 
     folder: str
     kept: Audit
@@ -35,7 +35,7 @@ class Retention:
     _next_s: float = field(default_factory=time.monotonic)
 
     def tend(self, connection: sqlite3.Connection) -> None:
-        """Move and retire what is due. A failure leaves the log as it was, only longer, and is tried again later."""
+        """Move and retire what is due. A failure leaves the log intact, only longer, and is retried later."""
         with suppress(OSError, sqlite3.Error, CrabpotError):
             self._move(connection)
             if self.kept.keep_days is not None and time.monotonic() >= self._next_s:
@@ -43,12 +43,12 @@ class Retention:
                 self._retire(connection, time.time() - self.kept.keep_days * _DAY_S)
 
     def _move(self, connection: sqlite3.Connection) -> None:
-        # Each by itself is one step into the index; both in one query would read the whole table, after every commit.
+        # Two separate lookups in the index; both in one query would read the whole table after every commit.
         ends = "SELECT (SELECT min(number) FROM records), (SELECT max(number) FROM records)"
         first, last = connection.execute(ends).fetchone()
         if first is None or last - first < self.kept.rotate or last < self._wait_for:
             return
-        # One that fails, as on a full disk, is not begun again for every record.
+        # After a failure, as on a full disk, it is not retried for every record.
         self._wait_for = last + self.kept.rotate // 10
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -57,7 +57,7 @@ class Retention:
             until = last - self.kept.rotate // 2
             if first is not None and first <= until:
                 for left in volumes.listed(self.folder):
-                    # Written just before a crash: the database still holds all of it.
+                    # Written just before a crash: the database still holds all its records.
                     if left.last >= first:
                         os.unlink(left.path)
                 query = "SELECT number, text, hash FROM records WHERE number <= ? ORDER BY number"
@@ -70,7 +70,7 @@ class Retention:
         self._wait_for = 0
 
     def _retire(self, connection: sqlite3.Connection, before: float) -> None:
-        """Forget whole volumes, then records, that are older; the log itself says that it was done, and up to where."""
+        """Remove whole volumes, then records, that are too old; the log itself records that, and up to which number."""
         old, last = [], None
         for volume in volumes.listed(self.folder):
             if os.stat(volume.path).st_mtime >= before:
@@ -86,7 +86,7 @@ class Retention:
 
 
 def start_of(connection: sqlite3.Connection) -> tuple[int, str]:
-    """Give the number and hash that the chain begins after."""
+    """Return the number and hash after which the chain begins."""
     if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'start'").fetchone()[0]:
         return 0, START
     row = connection.execute("SELECT number, hash FROM start").fetchone()

@@ -1,4 +1,4 @@
-"""The audit log: SQLite in WAL mode, written by one thread in groups, so that a call waits only where it must."""
+"""The audit log: SQLite in WAL mode, written in batches by one thread, so that a call waits only if it must."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    # Told on the writer's thread: why what was recorded before could not be written, or None.
+    # Called on the writer's thread: why the records before could not be written, or None.
     Told = Callable[[str | None], None]
     Record = dict[str, Any]
 
-# Records that nobody waits for are written together: a commit for each would cost a call as much again.
+# Records that nobody waits for are written together: one commit each would double the cost of a call.
 _LINGER_S = 0.05
-# While the disk is full this many are kept for later. Beyond it only their number is.
+# While the disk is full, this many are kept for later. Beyond that, only their number is.
 _MOST_KEPT = 10_000
 
 
@@ -39,7 +39,7 @@ class AuditUnavailable(CrabpotError):
 
 
 class AuditLog:
-    """Append-only. `record` never waits; `durable` waits until everything recorded so far, but counts, is on disk."""
+    """An append-only log. `record` never waits; `durable` waits until everything so far, except counts, is on disk."""
 
     def __init__(self, state: str, kept: Audit = Audit()) -> None:
         self._file = os.path.join(state, FILE_NAME)
@@ -51,7 +51,7 @@ class AuditLog:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """Make the file, private to its owner, and start the writer."""
+        """Create the file, private to its owner, and start the writer."""
         try:
             make_own(os.path.dirname(self._file))
             # O_NOFOLLOW: a link here would make the log, and its mode, somebody else's file.
@@ -62,7 +62,7 @@ class AuditLog:
         self._thread.start()
 
     def record(self, record: Record) -> None:
-        """Add a record; its time is now. What an agent does over and over again is counted instead."""
+        """Add a record with the current time. What an agent does again and again is counted instead."""
         record["time"] = round(time.time(), 3)
         # Before the queue, which would grow as fast as an agent can be refused.
         with self._turn:
@@ -75,7 +75,7 @@ class AuditLog:
                 self._queue.put(one)
 
     async def durable(self) -> None:
-        """Wait until all that was recorded is on disk; AuditUnavailable if it cannot be."""
+        """Wait until everything recorded is on disk; AuditUnavailable if that fails."""
         if self._thread is None:
             raise self._unavailable("it is closed")
         loop = asyncio.get_running_loop()
@@ -86,7 +86,7 @@ class AuditLog:
                 written.set_result(failure)
 
         def tell(failure: str | None) -> None:
-            with suppress(RuntimeError):  # The loop ended before it heard of it.
+            with suppress(RuntimeError):  # The loop has already ended.
                 loop.call_soon_threadsafe(settle, failure)
 
         self._queue.put(tell)
@@ -96,7 +96,7 @@ class AuditLog:
             raise self._unavailable(failure)
 
     def close(self) -> None:
-        """Write what is left; AuditUnavailable if that cannot be done."""
+        """Write what is left; AuditUnavailable if that fails."""
         if self._thread is None:
             return
         self._record_counts(everything=True)
@@ -127,7 +127,7 @@ class AuditLog:
                     connection = connect(self._file, SCHEMA)
                 _append(connection, unwritten + gap)
                 unwritten, dropped, failure = [], 0, None
-            except Exception as error:  # noqa: BLE001  a full disk, whatever it makes fail, must not end the writer
+            except Exception as error:  # noqa: BLE001  whatever a full disk makes fail must not end the writer
                 failure = str(error)
                 dropped += max(0, len(unwritten) - _MOST_KEPT)
                 del unwritten[_MOST_KEPT:]
@@ -139,7 +139,7 @@ class AuditLog:
             connection.close()
 
     def _gather(self, unwritten: list[Record]) -> tuple[list[Told], bool]:
-        """Take everything that waits, or comes within a moment: one commit for all of it. None is the end."""
+        """Return everything that waits or arrives within a moment, for one commit. None marks the end."""
         waiting: list[Told] = []
         try:
             item = self._queue.get(timeout=EVERY_S)
@@ -162,7 +162,7 @@ class AuditLog:
 def _append(connection: sqlite3.Connection, group: list[Record]) -> None:
     if not group:
         return
-    # IMMEDIATE: another process may write the same log, and two must not follow the same record.
+    # IMMEDIATE: another process may write the same log, and two records must not follow the same one.
     connection.execute("BEGIN IMMEDIATE")
     try:
         append(connection, group)

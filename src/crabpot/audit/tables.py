@@ -1,4 +1,4 @@
-"""The tables of the audit log, as a reader opens them, and the sessions that they have seen."""
+"""The tables of the audit log, as a reader opens them, and the sessions in them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, text TEXT NOT NU
 CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, seen REAL NOT NULL);
 """
-# What means something in the URI of a database (sqlite.org/uri.html).
+# Characters with a meaning in the URI of a database (sqlite.org/uri.html).
 _QUOTED = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
 
 
 @contextmanager
 def reading(state: str) -> Iterator[sqlite3.Connection]:
-    """Open the log of a state folder to read it; one that was never written is empty."""
+    """Open the log of a state folder for reading; one that was never written is empty."""
     file = os.path.join(state, FILE_NAME)
     try:
         with closing(_connect(file)) as connection:
@@ -42,7 +42,7 @@ def sessions(state: str) -> list[str]:
 def _connect(file: str) -> sqlite3.Connection:
     if os.path.exists(file):
         log = sqlite3.connect(f"file:{file.translate(_QUOTED)}?mode=ro", uri=True, isolation_level=None)
-        # The file is made before its tables, and those together: a reader in between finds none at all.
+        # The file is created before its tables, which come all at once: a reader in between finds none at all.
         if log.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return log
         log.close()

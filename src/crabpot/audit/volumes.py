@@ -1,4 +1,4 @@
-"""Finished volumes of the log: compressed JSON lines in a folder beside the database, in the form of an export."""
+"""Finished volumes of the log: compressed JSON lines in a folder beside the database, in the format of an export."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FOLDER = "audit"
 
 _SUFFIX = ".jsonl.gz"
-# Text this regular shrinks eightfold at the quickest level already, and a gateway waits meanwhile.
+# Text this regular shrinks eightfold even at the fastest level, and a gateway waits meanwhile.
 _LEVEL = 1
 
 
@@ -34,7 +34,7 @@ class Volume:
     path: str
 
     def rows(self) -> Iterator[Row]:
-        """Read its records; CrabpotError if it is none any more."""
+        """Yield its records; CrabpotError if the file is damaged."""
         try:
             with gzip.open(self.path, "rt", encoding="utf-8") as stream:
                 for line in stream:
@@ -44,12 +44,12 @@ class Volume:
 
 
 def shown(row: Row) -> dict[str, Any]:
-    """Give a record with its number and hash, as `audit` prints and exports it."""
+    """Return a record with its number and hash, as `audit` prints and exports it."""
     return {"number": row[0], **json.loads(row[1]), "hash": row[2]}
 
 
 def row_of(record: dict[str, Any]) -> Row:
-    """Take a record apart again: its text is the one canonical form, so that its hash can be checked."""
+    """Split a shown record into its row, with the text in its one canonical form so that its hash can be checked."""
     number, digest = record.pop("number"), record.pop("hash")
     if type(number) is not int or type(digest) is not str:
         raise ValueError("a record without its number and hash")
@@ -70,7 +70,7 @@ def listed(folder: str) -> list[Volume]:
 
 
 def write(folder: str, first: int, last: int, rows: Iterable[Row]) -> None:
-    """Write a volume of at least one record; it is there whole, and on disk, or not at all."""
+    """Write a volume of at least one record atomically, and sync it to disk."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{first:012}-{last:012}{_SUFFIX}")
     part = f"{path}.part"
@@ -82,7 +82,7 @@ def write(folder: str, first: int, last: int, rows: Iterable[Row]) -> None:
                     record = shown(row)
                     packed.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
             raw.flush()
-            # Its age is that of its last record, so that nobody need unpack it to know.
+            # Its age is that of its last record, known without unpacking it.
             os.utime(raw.fileno(), (record["time"], record["time"]))
             os.fsync(raw.fileno())
         os.rename(part, path)

@@ -1,4 +1,4 @@
-"""Other spellings of the same settings, turned into the one that the schema knows.
+"""Translate other spellings of the same settings into the one that the schema knows.
 
 Values are moved, never copied or changed, so an error still names the line and path where a person wrote them.
 """
@@ -35,7 +35,7 @@ class DialectProblem(ValueError):
 
 
 def translate(root: Object) -> Object:
-    """Give the tree in the schema's own spelling."""
+    """Return the tree in the schema's own spelling."""
     defaults = [member for member in root.members if member.key not in ("sandbox", "workspace")]
     moved = _Layer()
     sandbox, workspace = root.get("sandbox"), root.get("workspace")
@@ -56,7 +56,7 @@ def translate(root: Object) -> Object:
 
 
 class _Layer:
-    """Members of one sandbox, collected from several spellings; those that disagree are refused."""
+    """The members of one sandbox, collected from several spellings; conflicting ones are refused."""
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
@@ -85,12 +85,12 @@ def _from_top_level(sandbox: Object, layer: _Layer) -> None:
             layer.put(_TOP_LEVEL_KEYS[key], value)
         else:
             known = ", ".join(_TOP_LEVEL_SANDBOX)
-            hint = f"unknown key; a top-level sandbox knows {known}; all else stands under agents.defaults.sandbox"
+            hint = f"unknown key; a top-level sandbox takes {known}; the rest belongs under agents.defaults.sandbox"
             raise DialectProblem(value, hint)
 
 
 def _enabled(value: Value, layer: _Layer) -> None:
-    """`true` is mode all, scope shared, workspace rw; `false` is mode off, and nothing else."""
+    """Translate `enabled`: `true` is mode all, scope shared, workspace rw; `false` is mode off, and nothing else."""
     if is_null(value):
         return
     if value.scalar is not True and value.scalar is not False:
@@ -119,7 +119,7 @@ def _bind(item: Value) -> Value:
 
 
 def _docker(value: Value, layer: _Layer, *, only_user: bool = False) -> None:
-    """Move what older spellings keep under `docker`; what is docker's own stays."""
+    """Move what older spellings keep under `docker`, except the settings of the docker backend itself."""
     if not isinstance(value, Object):
         layer.put("docker", value)
         return
@@ -129,7 +129,7 @@ def _docker(value: Value, layer: _Layer, *, only_user: bool = False) -> None:
         if member.key in keys:
             layer.put(keys[member.key], member.value)
         elif only_user:
-            raise DialectProblem(member.value, "unknown key; a top-level sandbox.docker knows only user")
+            raise DialectProblem(member.value, "unknown key; a top-level sandbox.docker takes only user")
         else:
             own.append(member)
     if own:
@@ -151,7 +151,7 @@ def _agents(agents: Object, moved: _Layer, workspace: Value | None) -> Object:
     for entry in entries:
         before = seen.setdefault(entry.key.lower(), entry)
         if before is not entry:
-            raise DialectProblem(entry.value, f"the agent {entry.key!r} already stands at {before.value.path}")
+            raise DialectProblem(entry.value, f"the agent {entry.key!r} is already defined at {before.value.path}")
     if entries:
         value = Object(path="agents.entries", start=agents.start, end=agents.end, members=tuple(entries))
         members["entries"] = Member(key="entries", start=agents.start, value=value)
@@ -198,7 +198,7 @@ def _network_members(sandbox: Object) -> Object:
 
 
 def _network(value: Value) -> Value:
-    """Give `network` one shape: a name, or the name `allow` and the rest of what was written."""
+    """Normalise `network`: a name, or the name `allow` and the rest of what was written."""
     if isinstance(value, Object):
         stray = value.get("name")
         if stray is not None:
@@ -208,7 +208,7 @@ def _network(value: Value) -> Value:
     if is_null(value):
         return value
     if not isinstance(value.scalar, str) or type(value) is not Value or value.scalar == "allow":
-        raise DialectProblem(value, 'must be a name such as "none", or a list of places: { allow: ["host:port"] }')
+        raise DialectProblem(value, 'must be a name such as "none", or listed destinations: { allow: ["host:port"] }')
     members = (Member(key="name", start=value.start, value=value),)
     return Object(path=value.path, start=value.start, end=value.end, members=members)
 
@@ -217,7 +217,7 @@ def _entries(member: Member | None) -> list[Member]:
     if member is None:
         return []
     if not isinstance(member.value, Object):
-        raise DialectProblem(member.value, "must be an object: { ops: { … } }; a list stands at agents.list")
+        raise DialectProblem(member.value, "must be an object: { ops: { … } }; a list belongs at agents.list")
     return [
         replace(m, value=_agent(m.value) if isinstance(m.value, Object) else m.value)
         for m in member.value.members

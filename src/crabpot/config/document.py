@@ -1,7 +1,7 @@
-"""JSON5 text as a tree that remembers where every key and value stands.
+"""JSON5 text as a tree that knows the position of every key and value.
 
-Positions are the reason that this is ours: errors name the line, edits replace exactly one value and leave
-every comment alone, and a key written twice is refused instead of the last one winning.
+Positions are why this is not a library: errors name the line, edits replace exactly one value and leave every comment
+alone, and a duplicate key is refused instead of the last one winning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 class SyntaxProblem(ValueError):
-    """The text is not JSON5; `offset` says where it stops being so, `path` in which setting where one is known."""
+    """The text is not JSON5; `offset` is where the error is, `path` the setting it is in, if known."""
 
     def __init__(self, message: str, offset: int, path: str = "") -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class SyntaxProblem(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A scalar and the stretch of text that it was read from; `path` is where it was written."""
+    """A scalar and the span of text that it was read from; `path` is where it was written."""
 
     path: str
     start: int
@@ -55,7 +55,7 @@ class Object(Value):
     members: tuple[Member, ...] = ()
 
     def get(self, key: str) -> Value | None:
-        """Find a member's value by key."""
+        """Return a member's value by key, or None."""
         return next((member.value for member in self.members if member.key == key), None)
 
 
@@ -63,7 +63,7 @@ Plain: TypeAlias = "Scalar | tuple[Plain, ...] | dict[str, Plain]"
 
 
 def plain(value: Value) -> Plain:
-    """Drop the positions. A member that is null is not set, and left out."""
+    """Return the value without positions. A member that is null counts as unset, and is left out."""
     if isinstance(value, Object):
         return {m.key: plain(m.value) for m in value.members if not is_null(m.value)}
     if isinstance(value, Array):
@@ -72,12 +72,12 @@ def plain(value: Value) -> Plain:
 
 
 def is_null(value: Value) -> bool:
-    """Tell whether this is a written null."""
+    """Return whether this is a written null."""
     return type(value) is Value and value.scalar is None
 
 
 def kind(value: Value) -> str:
-    """Name what a value is, for an error."""
+    """Return what kind of value this is, for an error."""
     if isinstance(value, Object):
         return "an object"
     if isinstance(value, Array):
@@ -87,12 +87,12 @@ def kind(value: Value) -> str:
 
 
 def line_of(text: str, offset: int) -> int:
-    """Count lines from 1."""
+    """Return the line of an offset, from 1."""
     ends = text.count("\n", 0, offset) + text.count("\r", 0, offset) - text.count("\r\n", 0, offset)
     return ends + 1
 
 
 def join(path: str, key: str) -> str:
-    """Extend a written path by one key."""
+    """Return a written path extended by one key."""
     shown = key if re.fullmatch(r"[\w$-]+", key) else f'"{key}"'
     return f"{path}.{shown}" if path else shown

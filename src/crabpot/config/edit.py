@@ -26,7 +26,7 @@ class EditRefused(ValueError):
 
 
 def parse_path(text: str) -> list[Step]:
-    """Read `tools.deny[1]`, `agents.entries.ops` or `tools.deny[+]`, which appends."""
+    """Parse `tools.deny[1]`, `agents.entries.ops` or `tools.deny[+]`, which appends."""
     steps: list[Step] = []
     at = 0
     while at < len(text):
@@ -46,7 +46,7 @@ def _index(text: str) -> int:
 
 
 def find(root: Value, steps: list[Step]) -> Value | None:
-    """Find the value at a path, or None."""
+    """Return the value at a path, or None."""
     at: Value | None = root
     for step in steps:
         at = _child(at, step)
@@ -62,7 +62,7 @@ def _child(value: Value | None, step: Step) -> Value | None:
 
 
 def entry_of(text: str, agent: str) -> str:
-    """Give the path of an agent's own entry, as it is written or else where it would be; ids are in any letter case."""
+    """Return the path of an agent's own entry, where it is written or else would be; ids ignore letter case."""
     agents = _child(parse(text), "agents")
     entries, listed = _child(agents, "entries"), _child(agents, "list")
     for member in entries.members if isinstance(entries, Object) else ():
@@ -76,7 +76,7 @@ def entry_of(text: str, agent: str) -> str:
 
 
 def written(value: str) -> str:
-    """Give the text to write for a value: JSON5 as it is, a bare word as a string.
+    """Return the text to write for a value: JSON5 as it is, a bare word as a string.
 
     Comments around it are left out: a trailing one would swallow the rest of its line.
     """
@@ -90,7 +90,7 @@ def written(value: str) -> str:
 
 
 def set_value(text: str, path: str, value: str) -> str:
-    """Give the text with one value set; comments, order, formatting and neighbours stay."""
+    """Return the text with one value set; comments, order, formatting and neighbours stay."""
     steps = parse_path(path)
     new = written(value)
     root = parse(text)
@@ -163,7 +163,7 @@ def _add_line(text: str, container: Value, closing: int, new: str) -> str:
 
 
 def _indent_of(text: str, container: Value, line: int) -> str:
-    """Indent as the last entry that begins its line does; else two spaces deeper than the closing bracket's line."""
+    """Return the indent of the last entry that begins a line, else two spaces more than the closing bracket's line."""
     starts: list[int] = []
     if isinstance(container, Object):
         starts = [member.start for member in container.members]
@@ -178,7 +178,7 @@ def _indent_of(text: str, container: Value, line: int) -> str:
 
 
 def write_atomically(file: str, text: str) -> None:
-    """Replace a file's content in one step, through links, keeping its mode; a new one is the owner's alone."""
+    """Replace a file's content atomically, through links, keeping its mode; a new file is private to its owner."""
     target = os.path.realpath(file)
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     write_whole(target, text, like=os.stat(target) if os.path.exists(target) else None)

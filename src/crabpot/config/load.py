@@ -1,4 +1,4 @@
-"""Find the configuration, read it, and give settings; or one error that lists every problem."""
+"""Read the configuration into settings, or raise one error that lists every problem."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def load(file: str | None, around: Surroundings, environ: Mapping[str, str]) -> 
 
 
 def read_text(file: str) -> str:
-    """Read a regular, small, UTF-8 file; a FIFO or device would block or never end."""
+    """Read a small, regular UTF-8 file; a FIFO or device could block or never end."""
     try:
         content = read_regular(file, most=MAX_BYTES, follow=True)
     except OSError as error:
@@ -70,7 +70,7 @@ def read_text(file: str) -> str:
 
 
 def from_text(text: str, file: str | None, around: Surroundings, environ: Mapping[str, str]) -> Settings:
-    """Give the settings that a text means."""
+    """Return the settings that a text defines."""
     report = _Report(text=text, file=file or "")
     root = _canonical(report)
     read(File, root, report.add)
@@ -102,14 +102,14 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Report:
-    """What is wrong with one file, each with its line; told all at once."""
+    """The problems of one file, each with its line, reported all at once."""
 
     text: str
     file: str
     problems: dict[Problem, None] = field(default_factory=dict)
 
     def add(self, value: Value | None, path: str, message: str) -> None:
-        """Note a problem; enough of them end the reading, since a person corrects a few at a time."""
+        """Add a problem; after enough of them reading stops, since a person corrects a few at a time."""
         self.problems[self.problem(None if value is None else value.start, path, message)] = None
         if len(self.problems) >= MAX_PROBLEMS:
             self.raise_if_any()
@@ -125,7 +125,7 @@ class _Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layers:
-    """What an agent's settings are merged from."""
+    """The layers that an agent's settings are merged from."""
 
     root: Object
     defaults: Value | None
@@ -136,14 +136,14 @@ class _Layers:
         return merge(base, _get(self.entry, name), name)
 
     def written_allows(self) -> Iterator[Value]:
-        """Give each layer's own allow lists: one that is empty would vanish in the merge."""
+        """Yield each layer's own allow lists: an empty one would vanish in the merge."""
         for layer in (self.root, self.entry):
             tools = _get(layer, "tools")
             yield from filter(None, (_get(tools, "allow"), _get(_get(tools, "sandbox"), "allow")))
 
 
 def _get(value: Value | None, key: str) -> Value | None:
-    """Give a member's value; a null is not set."""
+    """Return a member's value; a null counts as unset."""
     found = value.get(key) if isinstance(value, Object) else None
     return None if found is None or is_null(found) else found
 
@@ -186,19 +186,19 @@ def _agent(
 
 
 def _own_file(file: str, agent: AgentSettings, around: Surroundings) -> list[tuple[str, str]]:
-    """An agent that can write the file, or a link that leads to it, could give itself anything."""
+    """Refuse a file that an agent can write, or reach by a link it can write: it could grant itself anything."""
     folder = binds.expand(agent.workspace, around.home)
     if not file or not folder.startswith("/"):
         return []
     workspace = os.path.realpath(folder)
     if not any(step.startswith(workspace.rstrip("/") + "/") for step in _ways_to(file)):
         return []
-    message = f"this file lies inside the workspace {workspace}, where the agent could rewrite it; move it out"
+    message = f"this file is inside the workspace {workspace}, where the agent could rewrite it; move it elsewhere"
     return [("workspace", message)]
 
 
 def _ways_to(file: str) -> Iterator[str]:
-    """List the file as it was named, and every link on the way to where it really is."""
+    """List the file as it was named, and every link on the way to the real file."""
     at = os.path.abspath(file)
     yield at
     for _ in range(MAX_LINKS):
@@ -210,7 +210,7 @@ def _ways_to(file: str) -> Iterator[str]:
 
 
 def with_runner_socket(sandbox: Sandbox, environ: Mapping[str, str]) -> Sandbox:
-    """Let $RUNNER_SOCKET choose the socket backend where the file chose none."""
+    """Let $RUNNER_SOCKET choose the socket backend if the file chose none."""
     path = environ.get("RUNNER_SOCKET")
     if not path or sandbox.backend not in ("auto", "socket"):
         return sandbox
@@ -218,13 +218,13 @@ def with_runner_socket(sandbox: Sandbox, environ: Mapping[str, str]) -> Sandbox:
 
 
 def _given_by(environ: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
-    """Say of a backend that the environment chose where the choice comes from."""
+    """Record that a backend was chosen by the environment."""
     chosen = with_runner_socket(sandbox, environ).backend
     return {} if chosen == sandbox.backend else {"sandbox.backend": "$RUNNER_SOCKET"}
 
 
 def _nearest(places: Mapping[str, Value], path: str) -> Value | None:
-    """Find the value at a merged path, or the closest one that encloses it."""
+    """Return the value at a merged path, or the closest one that encloses it."""
     while path and path not in places:
         cut = max(path.rfind("."), path.rfind("["))
         path = path[:cut] if cut > 0 else ""

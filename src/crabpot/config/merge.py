@@ -1,4 +1,4 @@
-"""Lay one layer of configuration over another, and remember where each merged value was written."""
+"""Merge one layer of configuration over another, and record where each merged value was written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crabpot.config.document import Array, Member, Object, Value, is_null
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Lists that add up; every other value is replaced.
+# Lists that are concatenated; every other value is replaced.
 ADDED_UP = frozenset(
     {
         "sandbox.binds",
@@ -25,7 +25,7 @@ ADDED_UP = frozenset(
 
 
 def merge(base: Value | None, over: Value | None, path: str) -> Value | None:
-    """Lay `over` on `base`, key by key. A null is not set: it must not wipe a deny of the layer below."""
+    """Merge `over` onto `base`, key by key. A null counts as unset: it must not erase a deny of the layer below."""
     if over is None or is_null(over):
         return base
     if base is None:
@@ -47,7 +47,7 @@ def _merge_objects(base: Object, over: Object, path: str) -> Object:
 
 
 def _replaces(path: str, over: Object, base: Object) -> bool:
-    """A network that is a name replaces a list of places, and the other way round; two lists add up."""
+    """Return whether `over` replaces `base`: a network's name replaces a list and vice versa; two lists are joined."""
     if path != "sandbox.network":
         return False
     return any(_name(network) != "allow" for network in (over, base))
@@ -59,7 +59,7 @@ def _name(network: Object) -> object:
 
 
 def places(value: Value | None, path: str) -> Iterator[tuple[str, Value]]:
-    """List every merged path at and below `path` with the written value that stands there."""
+    """Yield every merged path at and below `path` with the value written there."""
     if value is None or is_null(value):
         return
     yield path, value

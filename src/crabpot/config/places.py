@@ -1,4 +1,4 @@
-"""Where the configuration and the state are. The working directory is never looked at: an agent may own it."""
+"""Locate the configuration and the state folder. The working directory is never searched: an agent may own it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE_NAME = "crabpot.json5"
 
 
 def find_config(flag: str | None, environ: Mapping[str, str], home: str) -> str | None:
-    """Name the file to read, or None for the defaults."""
+    """Return the configuration file to read, or None for the defaults."""
     chosen = environ.get("CRABPOT_CONFIG") if flag is None else flag
     if chosen or flag is not None:
         return os.path.abspath(expand(chosen or "", home))
@@ -24,18 +24,18 @@ def find_config(flag: str | None, environ: Mapping[str, str], home: str) -> str 
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        # One that cannot be seen may deny what the defaults allow: reading it will say what is wrong.
+        # A file that cannot be examined may deny what the defaults allow: reading it will report the error.
         return usual
     return usual
 
 
 def usual_config(environ: Mapping[str, str], home: str) -> str:
-    """Name the place of the user's own configuration."""
+    """Return the path of the user's own configuration."""
     return f"{_base(environ, 'XDG_CONFIG_HOME', f'{home}/.config')}/crabpot/{FILE_NAME}"
 
 
 def find_state(flag: str | None, environ: Mapping[str, str], home: str) -> str:
-    """Name the folder that holds the sandboxes' files, the audit log and the approvals."""
+    """Return the folder that holds the sandboxes' files, the audit log and the approvals."""
     chosen = flag or environ.get("CRABPOT_STATE")
     if chosen:
         return os.path.abspath(expand(chosen, home))
@@ -43,12 +43,12 @@ def find_state(flag: str | None, environ: Mapping[str, str], home: str) -> str:
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> str:
-    """Take an XDG folder; the specification says that a relative one is to be ignored."""
+    """Return an XDG folder; the specification says to ignore a relative one."""
     given = environ.get(name, "")
     return given if given.startswith("/") else usual
 
 
 def planted(folder: str) -> str | None:
-    """Name a configuration that lies in a folder and is not read, or None."""
+    """Return a configuration file in this folder that is not read, or None."""
     file = os.path.join(folder, FILE_NAME)
     return file if os.path.lexists(file) else None

@@ -1,4 +1,4 @@
-"""Reads JSON5 into the tree of `document.py`, or says where and why not."""
+"""Parse JSON5 into the tree of `document`, or say where and why not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
 def parse(text: str) -> Value:
-    """Read a whole JSON5 text; SyntaxProblem says where and why not."""
+    """Parse a whole JSON5 text, or raise SyntaxProblem."""
     reader = _Reader(text)
     value = reader.value("", depth=0)
     reader.skip()
@@ -50,11 +50,11 @@ class _Reader:
         self.at = 0
 
     def skip(self) -> str:
-        """Pass white space and comments; give the next character, or nothing at the end."""
+        """Skip white space and comments; return the next character, or an empty string at the end."""
         match = SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         if self.text.startswith("/*", self.at):
-            raise SyntaxProblem("a comment that begins here is never closed", self.at)
+            raise SyntaxProblem("unclosed comment", self.at)
         return self.text[self.at : self.at + 1]
 
     def seen(self) -> str:
@@ -82,7 +82,7 @@ class _Reader:
             key_start = self.at
             key = self.string() if char and char in "\"'" else self.name()
             if key in keys:
-                raise SyntaxProblem(f"the key {key!r} is written twice; keep one", key_start, join(path, key))
+                raise SyntaxProblem(f"duplicate key {key!r}; keep one", key_start, join(path, key))
             keys.add(key)
             if self.skip() != ":":
                 raise SyntaxProblem(f"expected ':' after the key {key!r}, found {self.seen()}", self.at)
@@ -147,7 +147,7 @@ class _Reader:
                 self.at += 1
                 return _joined(parts, start)
             if char != "\\":
-                raise SyntaxProblem("a string that begins here is not closed on its line", start)
+                raise SyntaxProblem("unclosed string; it must end on its line", start)
             parts.append(self.escape())
 
     def escape(self) -> str:
@@ -165,19 +165,19 @@ class _Reader:
             self.at += width
             return chr(int(digits, 16))
         if char == "0" and self.text[self.at : self.at + 1] in tuple("0123456789"):
-            raise SyntaxProblem("octal escapes are not JSON5", start)
+            raise SyntaxProblem("JSON5 has no octal escapes", start)
         if not char or char in "123456789":
-            raise SyntaxProblem("not an escape that JSON5 knows", start)
+            raise SyntaxProblem("not a JSON5 escape", start)
         return _ESCAPES.get(char, char)
 
 
 def _joined(parts: list[str], offset: int) -> str:
-    """Join escaped surrogate pairs into one character; a half of one is refused: no file name or key has it."""
+    """Join escaped surrogate pairs into one character; half of a pair is refused: no file name or key has one."""
     text = "".join(parts)
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise SyntaxProblem("this string holds half of a surrogate pair", offset) from None
+        raise SyntaxProblem("this string contains half of a surrogate pair", offset) from None
 
 
 def _unescaped(name: str) -> str:
@@ -185,14 +185,14 @@ def _unescaped(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Tell an identifier of ECMAScript: Python's kind, and `$`, and the two joiners but not in front."""
+    """Return whether this is an ECMAScript identifier: Python's kind, plus `$`, and the two joiners except in front."""
     return not name.startswith(("\u200c", "\u200d")) and re.sub("[$\u200c\u200d]", "_", name).isidentifier()
 
 
 def _number(text: str, offset: int) -> int | float:
     digits = text.lstrip("+-")
     if digits in ("Infinity", "NaN"):
-        raise SyntaxProblem(f"{digits} is not a number that a setting can have", offset)
+        raise SyntaxProblem(f"{digits} is not a number", offset)
     if len(digits) > 40:  # noqa: PLR2004  no setting needs more; int() of a huge literal is quadratic
         raise SyntaxProblem("a number with more than 40 digits", offset)
     if digits[:2] in ("0x", "0X"):

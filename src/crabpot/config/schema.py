@@ -1,7 +1,7 @@
-"""The shape of a configuration file: read written values into the frozen classes of `settings`, or say what is wrong.
+"""The schema of a configuration file: read values into the frozen classes of `settings`, or report what is wrong.
 
-The classes are the schema. A general validator would have to be told where each value stands, and costs more time
-to import than the rest of `crabpot explain` takes (docs/decisions/0002).
+The classes are the schema. A general validator would have to be told the position of each value, and takes longer to
+import than the rest of `crabpot explain` to run (docs/decisions/0002).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shape = TypeVar("Shape")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLayer:
-    """What can be written of one agent."""
+    """What can be set for one agent."""
 
     workspace: str = DEFAULT_WORKSPACE
     sandbox: Sandbox = Sandbox()
@@ -34,7 +34,7 @@ class AgentLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultsLayer:
-    """What can be written of all agents; their tools stand at the top of the file."""
+    """What can be set for all agents; their tools are at the top level of the file."""
 
     workspace: str = DEFAULT_WORKSPACE
     sandbox: Sandbox = Sandbox()
@@ -60,7 +60,7 @@ class File:
 
 
 def read(shape: type[Shape], value: Value | None, complain: Complain) -> Shape | None:
-    """Read a value into a shape; nothing written gives the defaults. What does not fit is told, and left out."""
+    """Read a value into a type; an absent value gives the defaults. What does not fit is reported, and left out."""
     if value is None:
         return shape()
     made: Shape | None = _read(shape, value, complain)
@@ -71,7 +71,7 @@ def _read(shape: Any, value: Value, complain: Complain) -> Any:
     if is_dataclass(shape):
         return _read_class(shape, value, complain)
     origin, inner = get_origin(shape), get_args(shape)
-    # An optional Literal is the one union that typing makes itself.
+    # An optional Literal is the one union that typing builds itself.
     if origin in (UnionType, Union):
         return _read(_part(inner, value), value, complain)
     if origin is Literal:
@@ -92,7 +92,7 @@ def _read(shape: Any, value: Value, complain: Complain) -> Any:
 
 
 def _part(parts: tuple[Any, ...], value: Value) -> Any:
-    """Choose which part of a union a value is meant for: a class takes objects, the first one all else."""
+    """Return which member of a union a value is meant for: a class takes objects, the first member everything else."""
     if isinstance(value, Object) and (classes := [part for part in parts if is_dataclass(part)]):
         return classes[0]
     return next(part for part in parts if part is not NoneType)
@@ -149,7 +149,7 @@ _WANTED = {str: "a string", int: "a whole number", float: "a number", bool: "tru
 def _read_scalar(shape: type, value: Value, complain: Complain) -> Any:
     scalar = value.scalar
     if isinstance(scalar, str) and "\0" in scalar:
-        complain(value, value.path, "cannot hold a NUL character: no path, name or variable can")
+        complain(value, value.path, "must not contain a NUL character")
         return None
     fits = type(scalar) is shape or (shape is float and type(scalar) is int)
     if fits and type(value) is Value:

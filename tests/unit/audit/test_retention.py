@@ -111,10 +111,10 @@ def _pack(volume, records):
     ("change", "told"),
     [
         (lambda records: records.clear(), "record 1 is missing"),
-        (lambda records: records[3].update(n=999), "record 4 was changed or put in"),
+        (lambda records: records[3].update(n=999), "record 4 was changed or inserted"),
         (lambda records: records.pop(3), "record 4 is missing"),
         (lambda records: records.pop(), "is missing"),
-        (lambda records: records.insert(3, dict(records[3])), "record 4 was changed or put in"),
+        (lambda records: records.insert(3, dict(records[3])), "record 4 was changed or inserted"),
     ],
 )
 def test_tampering_with_a_volume_shows(state, change, told):

@@ -86,7 +86,7 @@ def test_bytes_that_are_no_utf8_are_refused_and_the_first_is_named(content: byte
         ("\n\n{", "3: expected a key, found end of the text"),
         ("{tools: {\n profile: full }}", "2: expected a value, found full; a string needs quotes"),
         ("{a: 1}\n}", "2: unexpected '}' after the end of the value"),
-        ("{\n tools: {},\n tools: {},\n}", "3: tools: the key 'tools' is written twice; keep one"),
+        ("{\n tools: {},\n tools: {},\n}", "3: tools: duplicate key 'tools'; keep one"),
         ("[]", "1: must be an object: { … }"),
         ("null", "1: must be an object: { … }"),
         ("\0\0", "1: expected a value, found '\\x00'"),
@@ -124,7 +124,7 @@ def loads(home: Surroundings, file: str, text: str = "{}") -> Settings:
 def test_a_configuration_inside_the_workspace_is_refused(home: Surroundings) -> None:
     for name in ("crabpot.json5", "deep/er/crabpot.json5", "../agent/crabpot.json5", "./x"):
         message = inside(home, f"{home.home}/agent/{name}")
-        assert "lies inside the workspace" in message
+        assert "is inside the workspace" in message
         assert f"{home.home}/agent" in message
 
 
@@ -141,24 +141,24 @@ def test_a_configuration_inside_another_agents_workspace_is_refused(home: Surrou
 def test_a_workspace_that_is_a_link_to_where_the_configuration_lies_is_refused(home: Surroundings) -> None:
     os.symlink(f"{home.home}/conf", f"{home.home}/ws")
     text = f"{{agents: {{defaults: {{workspace: '{home.home}/ws'}}}}}}"
-    assert "lies inside the workspace" in inside(home, f"{home.home}/conf/c.json5", text)
+    assert "is inside the workspace" in inside(home, f"{home.home}/conf/c.json5", text)
 
 
 def test_a_link_that_leads_into_the_workspace_is_refused(home: Surroundings) -> None:
     os.symlink(f"{home.home}/agent/real.json5", f"{home.home}/conf/c.json5")
-    assert "lies inside the workspace" in inside(home, f"{home.home}/conf/c.json5")
+    assert "is inside the workspace" in inside(home, f"{home.home}/conf/c.json5")
 
 
 def test_a_link_in_the_workspace_that_leads_out_is_refused_since_the_agent_can_turn_it(home: Surroundings) -> None:
     os.symlink(f"{home.home}/conf/real.json5", f"{home.home}/agent/c.json5")
-    assert "lies inside the workspace" in inside(home, f"{home.home}/agent/c.json5")
+    assert "is inside the workspace" in inside(home, f"{home.home}/agent/c.json5")
     os.symlink(f"{home.home}/agent/c.json5", f"{home.home}/conf/c.json5")
-    assert "lies inside the workspace" in inside(home, f"{home.home}/conf/c.json5")
+    assert "is inside the workspace" in inside(home, f"{home.home}/conf/c.json5")
 
 
 def test_a_folder_link_in_the_workspace_that_leads_out_is_refused(home: Surroundings) -> None:
     os.symlink(f"{home.home}/conf", f"{home.home}/agent/out")
-    assert "lies inside the workspace" in inside(home, f"{home.home}/agent/out/c.json5")
+    assert "is inside the workspace" in inside(home, f"{home.home}/agent/out/c.json5")
 
 
 def test_the_workspace_may_not_be_where_crabpot_keeps_its_own_files(home: Surroundings) -> None:
