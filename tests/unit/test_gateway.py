@@ -170,7 +170,7 @@ async def test_without_anybody_to_ask_a_command_that_would_leave_is_refused_and_
         made.workspace.mkdir()
         result = await made.gateway.call(S, "exec", command="touch touched")
         assert (result.error.code, result.place.value) == ("approval_denied", "none")
-        assert "nobody is there to ask" in result.error.message
+        assert "no operator is connected" in result.error.message
         assert "tools.elevated.patterns[0]" in result.error.message
         assert os.listdir(made.workspace) == []
         assert made.backend.opened == []

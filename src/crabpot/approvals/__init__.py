@@ -1,5 +1,5 @@
-"""A person's word: requests, answers and leases, where they are kept, and how they are shown.
+"""Approval by a person: requests, answers and leases, where they are stored, and how they are displayed.
 
 May import: decide, state and below.
-Must never enter: running anything: who may leave is decided here, how it leaves is not.
+Must never enter: running anything: a request is answered here, and carried out elsewhere.
 """

@@ -18,10 +18,10 @@ from crabpot.approvals.store import Store, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-# How often another process's answer is looked for, while somebody waits for one.
+# How often to look for another process's answer while a request is pending.
 _LOOK_S = 0.1
-# An agent that asks without end must not keep the others' requests from the operator, nor fill the disk: neither from
-# one scope nor from many. Whoever has few requests is heard also where all others have filled the desk.
+# An agent that asks without end must not crowd out other agents' requests, nor fill the disk: neither from one scope
+# nor from many. An agent with few requests is heard even if all others have filled the desk.
 _MOST_OF_A_SCOPE, _MOST_OF_AN_AGENT, _MOST, _RESERVED = 256, 512, 1024, 8
 _ENDING = denied(GONE, "the gateway ends")
 
@@ -30,7 +30,7 @@ class Approver(Protocol):
     """A place where an operator may answer: a terminal, a page, a program's callback."""
 
     async def ask(self, request: Request) -> Answer | None:
-        """Answer, or None where that is not possible here. Cancelled once somebody else has answered."""
+        """Return an answer, or None if none can be given here. Cancelled once somebody else has answered."""
         ...
 
 
@@ -45,7 +45,7 @@ class _Attached:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request that is being decided, and who is being asked."""
+    """A pending request, and who is being asked."""
 
     request: Request
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,9 +54,9 @@ class _Waiting:
 
 
 class Desk:
-    """One gateway's desk, over the store that all processes of its state folder share.
+    """The desk of one gateway, over the store that all processes of its state folder share.
 
-    `pending`, `answer`, `store` and `leases` are for any thread; the rest is for the gateway's own loop.
+    `pending`, `answer`, `store` and `leases` may be used from any thread; the rest only on the gateway's own loop.
     """
 
     def __init__(self, state: str) -> None:
@@ -73,7 +73,7 @@ class Desk:
 
     @property
     def store(self) -> Store:
-        """The store, opened when it is first needed: most gateways never ask."""
+        """The store, opened on first use: most gateways never ask."""
         return self._open()[0]
 
     @property
@@ -89,7 +89,7 @@ class Desk:
             return self._opened
 
     def attach(self, approver: Approver, *, scope_key: str | None = None) -> Callable[[], None]:
-        """Ask here as well, whatever comes or only what one scope asks; gives what ends it."""
+        """Add an approver for every request, or only for one scope's; return the function that removes it."""
         one = _Attached(approver, scope_key)
         self._attached.append(one)
         for waiting in list(self._waiting.values()):
@@ -102,11 +102,11 @@ class Desk:
         return detach
 
     def pending(self) -> list[Request]:
-        """List what may be answered now, of every gateway of the state folder."""
+        """List the requests that may be answered now, from every gateway of the state folder."""
         return self.store.pending()
 
     def answer(self, request_id: str, answer: Answer) -> bool:
-        """Answer a request; False if it is no longer pending."""
+        """Answer a request; return False if it is no longer pending."""
         return self.store.answer(request_id, answer) and self._heard(request_id)
 
     def _heard(self, request_id: str) -> bool:
@@ -116,7 +116,7 @@ class Desk:
         return True
 
     async def watch(self) -> AsyncIterator[list[Request]]:
-        """Give what is pending, now and whenever it has changed, in this process or in another."""
+        """Yield the pending requests, now and whenever they change, in this process or another."""
         self._watchers += 1
         try:
             before = None
@@ -132,15 +132,15 @@ class Desk:
             self._watchers -= 1
 
     async def decide(self, request: Request) -> Answer:
-        """Give the answer to one request; whatever it is, it is for this one alone."""
+        """Return the answer to one request, valid for this request alone."""
         lease = await asyncio.to_thread(self.leases.take, request)
         if lease is not None:
             return Answer(allowed=True, by=f"lease {lease.id}", reason=lease.answer.reason)
         if not any(one.hears(request) for one in self._attached):
-            return denied(NOBODY, "nobody is there to ask")
+            return denied(NOBODY, "no operator is connected")
         crowded = self._crowded(request)
         if crowded is not None:
-            return denied(NOBODY, f"too many {crowded} wait for an answer already")
+            return denied(NOBODY, f"too many {crowded} are already waiting for an answer")
         asker = request.agent, request.scope_key
         self._asked[asker] += 1
         try:
@@ -150,7 +150,7 @@ class Desk:
             await self._tell()
 
     def _crowded(self, request: Request) -> str | None:
-        """Say whose requests fill the room that this one would need, or None."""
+        """Return whose requests already use up the limit that applies to this one, or None."""
         if self._asked[request.agent, request.scope_key] >= _MOST_OF_A_SCOPE:
             return f"requests of {request.scope_key}"
         of_agent = sum(count for (agent, _), count in self._asked.items() if agent == request.agent)
@@ -170,17 +170,17 @@ class Desk:
                     task.cancel()
                 await asyncio.gather(*waiting.asking, return_exceptions=True)
         except asyncio.CancelledError:
-            # Whoever called has gone: nobody may agree any more to what nobody waits for.
+            # The caller is gone: nobody may agree any more to what nobody waits for.
             self.store.settle(request.id, denied(NOBODY, "the caller ended the call"))
             raise
-        # Loses against an answer that came in time, even one that has not been noticed yet.
+        # An answer that came in time wins, even one not noticed yet.
         await asyncio.to_thread(self.store.settle, request.id, denied(DEADLINE, "nobody answered by the deadline"))
         answer = await asyncio.to_thread(self.store.use, request)
         return answer or denied(NOBODY, "the answer was used already")
 
     async def _wait(self, waiting: _Waiting) -> None:
         if self._closing:
-            # It was being stored while the others were denied.
+            # The request was being stored while the others were denied.
             self.answer(waiting.request.id, _ENDING)
         # Somebody may have answered as soon as it was stored, before anybody waited.
         for answered in await asyncio.to_thread(self.store.answered, [waiting.request.id]):
@@ -215,13 +215,13 @@ class Desk:
 
     def _look(self) -> None:
         if self._looker is None or self._looker.done():
-            # In a context of its own: it looks for all, and must not be counted against whoever asked first.
+            # In a context of its own: it polls for everybody, and must not be charged to whoever asked first.
             self._looker = asyncio.create_task(self._look_on(), context=Context())
 
     async def _look_on(self) -> None:
         while self._waiting or self._watchers:
             await asyncio.sleep(_LOOK_S)
-            # A store that cannot be read is told of by whoever waits, at the latest at the deadline.
+            # Whoever waits reports a store that cannot be read, at the deadline at the latest.
             with suppress(StoreUnavailable):
                 if await asyncio.to_thread(self.store.changed):
                     for request_id in await asyncio.to_thread(self.store.answered, list(self._waiting)):
@@ -233,7 +233,7 @@ class Desk:
             self._changed.notify_all()
 
     async def close(self) -> None:
-        """Deny what is pending, and stop asking."""
+        """Deny all pending requests, and stop asking."""
         self._closing = True
         for request_id in list(self._waiting):
             self.answer(request_id, _ENDING)
@@ -247,7 +247,7 @@ class Desk:
 
 
 async def _whole(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for a thread to its end, cancelled or not: it cannot be stopped, and what it did must be known."""
+    """Wait for a thread to finish, cancelled or not: it cannot be stopped, and its effect must be known."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -1,8 +1,8 @@
-r"""Show words so that nothing in them deceives the eye, and two different commands never look alike.
+r"""Display words so that nothing in them deceives the eye, and two different commands never look alike.
 
-The text is what a shell would read as the very same words. Control, invisible and bidirectional characters, and those
-that look like others, stand as `\u202e` within `$'…'`. Which characters look alike follows the idea of Unicode's
-UTS 39: a word of one script is read as its readers read it; a mixture, or a word made of look-alikes alone, is not.
+A shell would read the text as the very same words. Control, invisible and bidirectional characters, and look-alikes,
+are escaped, as in `\u202e` within `$'…'`. What counts as a look-alike follows the idea of Unicode's UTS 39: a word in
+one script is shown as it is; a mixture of scripts, or a word made of look-alikes alone, is escaped.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
-# Letters that a reader of Latin takes for Latin ones.
+# Letters that look like Latin ones.
 _LOOK_LATIN = frozenset(
     "авеһіјкӏмногорсԁԛѕтухѵԝАВЕІЈКМНОРСЅТУХҮѴԌԜαγικνορτυχϲϳωΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹͿոսօցհզյքձՕՍԼՏᎠᎡᎢᎤᎥᎩᎪᎫᎬᎳᎵᎷᎻᎽᎾᎿᏀᏂᏃᏎᏏᏒᏔᏚᏞᏟᏢᏦᏧᏴ"
 )
 
 
 def shown(words: Iterable[str]) -> str:
-    """Give words as one line of shell text."""
+    """Return words as one line of shell text."""
     return " ".join(_quoted(word, *_deceptive_in(word)) for word in words)
 
 
 def as_bytes(words: Iterable[str]) -> str:
-    """Give words as one line of shell text in printable ASCII, every other byte by its number."""
+    """Return words as one line of shell text in printable ASCII, with every other byte escaped."""
     return " ".join(_word_bytes(word) for word in words)
 
 
 def line(text: str) -> str:
-    """Give a text that is no command (a session, a sender, a path) on one line, its deceptive characters by number."""
+    """Return a text that is not a command (a session, sender or path) on one line, deceptive characters escaped."""
     if text.isascii() and text.isprintable() and "\\" not in text:
         return text
     return " ".join(_line_word(word) for word in text.split(" "))
 
 
 def displayed(value: Any) -> Any:
-    """Give data of any shape with every text in it as `line` shows it, for a page that shows what it is given."""
+    """Return data of any shape with every string in it made safe by `line`, for a page that displays it."""
     if isinstance(value, str):
         return line(value)
     if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def displayed(value: Any) -> Any:
 
 
 def _line_word(word: str) -> str:
-    # On its own it imitates nothing, and says where a push goes.
+    # On its own it imitates nothing, and marks where a push goes.
     if word == "→":
         return word
     special, _ = _deceptive_in(word)
@@ -101,18 +101,18 @@ def _deceptive_in(word: str) -> tuple[frozenset[str], bool]:
 
 @lru_cache(maxsize=4096)
 def _is_honest(char: str) -> bool:
-    """Tell a letter that stands for itself; marks, symbols, digits and what reads from the right do not."""
+    """Return whether this is a letter that imitates no other; marks, symbols, digits and right-to-left text are not."""
     if is_deceptive(char) or unicodedata.category(char)[0] != "L":
         return False
     if unicodedata.bidirectional(char) != "L" or unicodedata.normalize("NFKC", char) != char:
         return False
-    # A Latin letter is honest if it is an ASCII one with a mark: the others imitate them.
+    # A Latin letter is honest if it is an ASCII letter with a mark: the others imitate ASCII letters.
     latin = unicodedata.name(char, "").startswith("LATIN")
     return not latin or unicodedata.normalize("NFD", char)[0].isascii() or char in "ßæøåþðœÆØÅÞÐŒłŁđĐ"
 
 
 @lru_cache(maxsize=4096)
 def _script(char: str) -> str:
-    """Name a letter's script, as far as its Unicode name tells; what is written together counts as one."""
+    """Return a letter's script by its Unicode name; scripts that are written together count as one."""
     name = unicodedata.name(char, "?").split()[0]
     return "EAST-ASIAN" if name in ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", "HANGUL") else name

@@ -1,4 +1,4 @@
-"""What a file is, beyond its name: enough to tell whether it is still the one that a person agreed to."""
+"""The identity of a file beyond its name: enough to tell whether it is still the one that a person agreed to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crabpot.errors import HostRefused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A program's resolved path, and the file that was there."""
+    """A program's resolved path, and the file found there."""
 
     path: str
     dev: int
@@ -24,17 +24,17 @@ class Identity:
     sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that a request and a lease keep."""
+        """Return the shape that a request and a lease store."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def identify(path: str) -> Identity:
-    """Look at one program; `path` has its links resolved."""
+    """Return the identity of a program; `path` has its links resolved."""
     try:
-        # O_NONBLOCK: a pipe in its place must not hold the gateway.
+        # O_NONBLOCK: a pipe in its place must not block the gateway.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise HostRefused("not_found", f"{path} cannot be read, so it cannot be told from another: {error}") from None
+        raise HostRefused("not_found", f"{path} cannot be read, so a replacement would go unnoticed: {error}") from None
     with open(fd, "rb") as file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):

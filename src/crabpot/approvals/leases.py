@@ -1,4 +1,4 @@
-"""What an answer grants for longer than once: found for the very same request alone, listed, revoked, expired."""
+"""Leases: approvals that last, valid only for the very same request until revoked or expired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IN_FORCE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """One grant that lasts: for the request that it was given to, and for no other."""
+    """A lasting approval for one request, and for no other."""
 
     id: str
     request: Request
@@ -31,7 +31,7 @@ class Lease:
     uses: int
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that is listed."""
+        """Return the shape that is listed."""
         return {
             "id": self.id,
             "granted_at": self.granted_at,
@@ -50,9 +50,9 @@ class Leases:
         self._store = store
 
     def take(self, request: Request) -> Lease | None:
-        """Find the lease that covers a request, to the letter, and count its use."""
+        """Find the lease that covers exactly this request, and count its use."""
         now = time.time()
-        # Granted in the future: the clock was set back, and nobody knows how much of the time has passed.
+        # A lease granted in the future: the clock was set back, and nobody knows how much of its time has passed.
         rows = self._store.read(
             _IN_FORCE + " AND granted_at <= ? AND bound = ? AND (keep OR gateway = ?)",
             (now, now, request.bound, self._store.gateway),
@@ -66,12 +66,12 @@ class Leases:
             return used.rowcount == 1
 
     def listed(self) -> list[Lease]:
-        """List those in force, the oldest first: neither revoked nor expired, nor of a gateway that is gone."""
+        """List the leases in force, oldest first: not revoked, not expired, not bound to a gateway that has ended."""
         rows = self._store.read(_IN_FORCE + " ORDER BY rowid", (time.time(),))
         return [_lease(row) for row in rows if row[6] or self._store.lives(int(row[1]))]
 
     def revoke(self, lease_id: str) -> bool:
-        """End a lease at once, whichever process uses it; False if none in force has this id."""
+        """End a lease at once, whichever process uses it; return False if no lease in force has this id."""
         with self._store.transaction() as db:
             changed = db.execute(
                 "UPDATE leases SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (time.time(), lease_id)

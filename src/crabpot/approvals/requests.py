@@ -1,4 +1,4 @@
-"""What a person is asked, and what a person may answer: frozen data that is stored, sent and shown as it is."""
+"""Requests to a person and their answers: frozen data that is stored, sent and shown as it is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from crabpot.approvals.identity import Identity
 Kind = Literal["command", "connection"]
 Grant = Literal["once", "session", "minutes", "config"]
 
-# Nobody remembers next month what was agreed to for a while.
+# Nobody remembers after a month what they allowed for a while.
 MOST_MINUTES = 7 * 24 * 60
-# What an agent, through the message of its result, is told of a reason.
+# How much of a reason reaches the agent in the message of its result.
 _LONGEST_REASON = 500
 
 DEADLINE, NOBODY, GONE = "deadline", "nobody", "restart"
@@ -24,7 +24,7 @@ DEADLINE, NOBODY, GONE = "deadline", "nobody", "restart"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderIdentity:
-    """Which folder of the host a command would start in, beyond its path."""
+    """The identity of the host folder that a command would start in."""
 
     path: str
     dev: int
@@ -48,34 +48,34 @@ class Request:
     port: int | None = None
     pattern: str
     source: str
-    # What the program would run that the agent may have written, and what is handed over by agreeing.
+    # What the program would run that the agent may have written, and what agreeing hands over.
     executes: tuple[str, ...] = ()
     dangers: tuple[str, ...] = ()
-    # What it does elsewhere, such as what git pushes where; and of that, what a lease is for.
+    # What it does elsewhere, such as what git pushes where; and which part of that a lease covers.
     effects: tuple[str, ...] = ()
     covers: str = ""
-    # How far the host is kept from it, what it may write there, and which credentials it is given.
+    # How it is confined on the host, what it may write there, and which credentials it gets.
     confine: str = "guarded"
     writes: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
-    # Whether it may be allowed for longer than once: not what executes something of the agent's folder.
+    # Whether a lease may be granted: not for what executes something of the agent's folder.
     lasting: bool = True
     asked_at: float
     deadline: float
 
     @property
     def shown(self) -> str:
-        """Give what it is about on one line, with nothing in it that deceives the eye."""
+        """Return the command or connection on one line, with nothing in it that deceives the eye."""
         return shown(self.argv if self.kind == "command" else (f"{self.host}:{self.port}",))
 
     @property
     def shown_bytes(self) -> str | None:
-        """Give the same in plain ASCII, byte by byte, where that differs from what is shown."""
+        """Return the same in plain ASCII, byte by byte, if that differs from `shown`."""
         told = as_bytes(self.argv)
         return None if self.kind == "connection" or told == self.shown else told
 
     def problem_with(self, answer: Answer) -> str | None:
-        """Say why this cannot be answered so, or None."""
+        """Return why this answer is not possible for this request, or None."""
         if answer.grant == "config" and self.kind == "command":
             return "only a connection can be written into the configuration; a command's pattern is yours to write"
         if answer.grant in ("session", "minutes") and not self.lasting:
@@ -84,7 +84,7 @@ class Request:
 
     @property
     def bound(self) -> str:
-        """Give, as one text, all that a lease holds for: another sender, file, folder or danger is asked anew."""
+        """Return all that a lease is bound to, as one text: another sender, file, folder or danger is asked again."""
         names = (
             *("kind", "scope_key", "sender", "argv", "binary", "folder", "host", "port", "executes", "dangers"),
             *("covers", "confine", "writes", "credentials"),
@@ -93,16 +93,16 @@ class Request:
         return json.dumps([whole[name] for name in names], separators=(",", ":"), sort_keys=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that is stored and sent; `shown` and `shown_bytes` are for people."""
+        """Return the shape that is stored and sent; `shown` and `shown_bytes` are for people."""
         return {**asdict(self), "shown": self.shown, "shown_bytes": self.shown_bytes}
 
     def as_shown(self) -> dict[str, Any]:
-        """Give the same shape for a page that shows what it is given: nothing in it deceives the eye."""
+        """Return the same shape for a page that displays it: nothing in it deceives the eye."""
         return {**displayed(asdict(self)), "shown": self.shown, "shown_bytes": self.shown_bytes}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Request:
-        """Read what `as_json` wrote."""
+        """Return the request that `as_json` wrote."""
         fields = {name: value for name, value in given.items() if name not in ("shown", "shown_bytes")}
         binary, folder = fields["binary"], fields["folder"]
         fields["binary"] = None if binary is None else Identity(**binary)
@@ -121,31 +121,31 @@ class Answer:
     minutes: int | None = None
     reason: str | None = None
     by: str
-    # A lease ends with the gateway that it was granted to, unless it is kept.
+    # A lease ends with the gateway it was granted to, unless `keep` is set.
     keep: bool = False
 
     def __post_init__(self) -> None:
         if (self.grant == "minutes") is (self.minutes is None):
-            raise ValueError("minutes are given for a grant of minutes, and for no other")
+            raise ValueError("minutes belong to a grant of minutes, and to no other")
         if self.minutes is not None and not 1 <= self.minutes <= MOST_MINUTES:
             raise ValueError(f"minutes are from 1 to {MOST_MINUTES}")
         if not self.allowed and self.grant != "once":
             raise ValueError("a denial grants nothing, so it lasts no longer than once")
         if self.keep and self.grant not in ("session", "minutes"):
-            raise ValueError("only what lasts can be kept: a grant for the session or for minutes")
+            raise ValueError("keep needs a grant that lasts: for the session or for minutes")
 
     @property
     def code(self) -> str:
-        """Give the code of the result that a denial makes."""
+        """Return the error code that a denial gives the call."""
         return "approval_timeout" if self.by == DEADLINE else "approval_denied"
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that is stored, sent and recorded."""
+        """Return the shape that is stored, sent and recorded."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Answer:
-        """Read an answer that came from elsewhere; ValueError where it is none."""
+        """Parse an answer that came from elsewhere; ValueError if it is not one."""
         allowed, reason, by = given.get("allowed"), given.get("reason"), given.get("by")
         grant, minutes, keep = given.get("grant", "once"), given.get("minutes"), given.get("keep", False)
         if type(allowed) is not bool or type(keep) is not bool or grant not in get_args(Grant):
@@ -156,15 +156,15 @@ class Answer:
 
 
 def denied(by: str, reason: str | None = None) -> Answer:
-    """Make a denial."""
+    """Return a denial."""
     return Answer(allowed=False, by=by, reason=None if reason is None else reason[:_LONGEST_REASON])
 
 
 def new_id() -> str:
-    """Name a request or a lease: short enough to type, and never given twice."""
+    """Return a new id for a request or a lease: short enough to type, and never used twice."""
     return os.urandom(4).hex()
 
 
 def left_s(request: Request, now: float) -> int:
-    """Say how many seconds are left to answer."""
+    """Return how many seconds are left to answer."""
     return max(0, math.ceil(request.deadline - now))

@@ -1,7 +1,7 @@
-"""The durable store of requests, answers and leases: SQLite in the state folder, shared by every process of its owner.
+"""The store of requests, answers and leases: SQLite in the state folder, shared by every process of its owner.
 
-An answer is given by one conditional UPDATE and used by another, so that of any number of racing processes one alone
-answers, and what was answered is used once.
+One conditional UPDATE answers a request and another uses the answer, so that of any number of racing processes only
+one answers, and an answer is used once.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ CREATE TABLE IF NOT EXISTS leases (
     revoked_at REAL);
 CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
 """
-# What was answered is in the audit log for good; here it is kept for those who look a while later.
+# The audit log keeps answers for good; here they stay a while for those who look later.
 _KEPT_S = 7 * 24 * 3600.0
 
 
 class StoreUnavailable(CrabpotError):
-    """The store cannot be read or written, so nobody can be asked."""
+    """The store cannot be read or written, so no request can be made."""
 
 
 class Store:
-    """One process's connection. Its methods may be called from any thread."""
+    """One process's connection to the store. Its methods may be called from any thread."""
 
     def __init__(self, state: str) -> None:
         self.file = os.path.join(state, FILE_NAME)
@@ -68,14 +68,14 @@ class Store:
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
 
     def close(self) -> None:
-        """Let go of it; a gateway that announced itself is gone with this."""
+        """Close the connection; a gateway that announced itself no longer counts as alive."""
         with self._turn:
             self._db.close()
             self._presence.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Do several things as one, alone."""
+        """Run the block as one exclusive transaction."""
         with self._turn:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -89,7 +89,7 @@ class Store:
                 raise StoreUnavailable(f"the store of approvals {self.file} cannot be written: {error}") from None
 
     def announce(self) -> int:
-        """Become a gateway that asks. What gateways that are no more had asked is denied."""
+        """Register as a gateway that asks. Requests of gateways that have ended are denied."""
         with self._turn:
             if self.gateway is None:
                 with self.transaction() as db:
@@ -102,7 +102,7 @@ class Store:
             return self.gateway
 
     def _forget(self, db: sqlite3.Connection) -> None:
-        """Remove what can never be used again, a while after it could."""
+        """Remove what can never be used again, some time after its last use."""
         before = time.time() - _KEPT_S
         db.execute("DELETE FROM requests WHERE state != 'pending' AND answered_at < ?", (before,))
         db.execute("DELETE FROM leases WHERE revoked_at < ? OR expires_at < ?", (before, before))
@@ -111,7 +111,7 @@ class Store:
         db.executemany("DELETE FROM leases WHERE NOT keep AND gateway = ?", gone)
 
     def lives(self, gateway: int) -> bool:
-        """Tell whether a gateway that announced itself is still there."""
+        """Return whether a gateway that announced itself is still alive."""
         return gateway == self.gateway or self._presence.lives(gateway)
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Store:
             db.execute("INSERT INTO requests (id, gateway, body, deadline) VALUES (?, ?, ?, ?)", row)
 
     def pending(self) -> list[Request]:
-        """List what may still be answered, the oldest first. What nobody waits for any more is denied."""
+        """List the requests that may still be answered, oldest first. Those that nobody waits for are denied."""
         with self._turn:
             rows = self.read("SELECT id, gateway, body, deadline FROM requests WHERE state = 'pending' ORDER BY rowid")
         now = time.time()
@@ -138,12 +138,12 @@ class Store:
         return found
 
     def find(self, request_id: str) -> Request | None:
-        """Give a request by its id, whatever became of it."""
+        """Return a request by its id, pending or not."""
         rows = self.read("SELECT body FROM requests WHERE id = ?", (request_id,))
         return Request.from_json(json.loads(rows[0][0])) if rows else None
 
     def answer(self, request_id: str, answer: Answer) -> bool:
-        """Answer a request; False if it is answered already, too late, unknown, or its gateway is gone."""
+        """Answer a request; return False if it was answered, is too late or unknown, or its gateway has ended."""
         rows = self.read("SELECT gateway, deadline FROM requests WHERE id = ? AND state = 'pending'", (request_id,))
         if not rows:
             return False
@@ -155,7 +155,7 @@ class Store:
         return self.settle(request_id, answer)
 
     def settle(self, request_id: str, answer: Answer) -> bool:
-        """End a request that is pending, whatever the time; False if it was not."""
+        """Answer a pending request, whatever its deadline; return False if it was not pending."""
         with self.transaction() as db:
             changed = db.execute(
                 "UPDATE requests SET state = 'answered', answer = ?, answered_at = ?"
@@ -165,13 +165,13 @@ class Store:
             return changed.rowcount == 1
 
     def answered(self, request_ids: Iterable[str]) -> list[str]:
-        """Say which of these are no longer pending."""
+        """Return which of these are no longer pending."""
         rows = self.read("SELECT id FROM requests WHERE state = 'pending'")
         waiting = {row[0] for row in rows}
         return [request_id for request_id in request_ids if request_id not in waiting]
 
     def use(self, request: Request) -> Answer | None:
-        """Take the answer of a request of this gateway, once; with it begins the lease that it grants."""
+        """Use the answer to a request of this gateway, once; the lease that it grants begins now."""
         with self.transaction() as db:
             where = (request.id, self.gateway)
             row = db.execute(
@@ -181,7 +181,7 @@ class Store:
                 return None
             db.execute("UPDATE requests SET state = 'used' WHERE id = ? AND gateway = ?", where)
             answer = Answer(**json.loads(row[0]))
-            # Whoever allowed it for longer, by whatever door: what executes the agent's files is allowed once.
+            # Whoever allowed more, by whatever door: what executes the agent's files is allowed once only.
             if answer.allowed and request.lasting and answer.grant in ("session", "minutes"):
                 self._grant(db, request, answer)
             return answer
@@ -207,13 +207,13 @@ class Store:
     # --- what others wrote ------------------------------------------------------------------------------------------
 
     def changed(self) -> bool:
-        """Tell whether another process wrote since the last look; costs no more than a glance at shared memory."""
+        """Return whether another process wrote since the last call; costs only a read of shared memory."""
         ((version,),) = self.read("PRAGMA data_version")
         before, self._seen = self._seen, version
         return bool(before != version)
 
     def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Look something up."""
+        """Run a query."""
         try:
             with self._turn, closing(self._db.execute(query, values)) as rows:
                 return rows.fetchall()

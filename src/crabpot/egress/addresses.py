@@ -1,4 +1,4 @@
-"""Which addresses are no public ones: what they belong to instead, and that no rule opens some of them."""
+"""Addresses that are not public: what they belong to, and which of them no rule can open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Addresses that are not the internet's. `never`: dialling one reaches something else than what is written."""
+    """A range of addresses that are not public. `never`: dialling one reaches something other than what is written."""
 
     network: Network
     what: str
@@ -27,7 +27,7 @@ def _range(network: str, what: str, *, never: bool = False) -> Range:
     return Range(network=ipaddress.ip_network(network), what=what, never=never)
 
 
-# IANA's special-purpose registries, and what clouds keep for their machines' secrets. The first that fits counts.
+# IANA's special-purpose registries, and where clouds serve their machines' secrets. The first match counts.
 _FOUR = (
     _range("0.0.0.0/8", "no address of a machine: the kernel takes it for this one", never=True),
     _range("10.0.0.0/8", "private: a machine on your network"),

@@ -1,4 +1,4 @@
-"""A place that is not listed, as a question to an operator; and writing it down where the answer says so."""
+"""Ask an operator about an unlisted destination, and write it into the configuration if the answer says so."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Asker(Protocol):
-    """Whoever a person's answer comes from."""
+    """Something that obtains a person's answer."""
 
     async def decide(self, request: Request) -> Answer:
-        """Give the answer to one request."""
+        """Return the answer to one request."""
 
 
 class Questions:
-    """Of one scope. A program opens several connections to one place at a time; a person is asked about them once."""
+    """The questions of one scope. However many connections a program opens to one place, a person is asked once."""
 
     def __init__(self, scope: Scope, desk: Asker, record: Callable[[dict[str, Any]], object]) -> None:
         self._scope = scope
@@ -39,7 +39,7 @@ class Questions:
         self._waiting: Counter[Destination] = Counter()
 
     async def ask(self, destination: Destination, source: str) -> Answer:
-        """Give the answer for all the connections to a place that wait for it now."""
+        """Return the answer, shared by all connections to a destination that wait for it now."""
         task = self._asking.get(destination)
         if task is None:
             task = self._asking[destination] = asyncio.create_task(self._decide(destination, source))
@@ -83,9 +83,9 @@ def _request(destination: Destination, scope: Scope, source: str) -> Request:
 
 
 def write_down(file: str | None, agent: str, destination: Destination) -> None:
-    """Add a place to the allow list of one agent's own entry; without a file nothing is kept.
+    """Add a destination to the allow list of one agent's own entry; without a file nothing is written.
 
-    Never to the defaults that its network may come from: the person was asked about this agent, not about the others.
+    Never to the defaults that its network may come from: the person was asked about this agent, not about others.
     """
     if file is None:
         return

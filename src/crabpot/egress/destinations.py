@@ -1,6 +1,6 @@
-"""Where a program inside wants to connect, in one canonical form: what is matched is what is resolved and dialled.
+"""The destination of a connection in one canonical form: what is matched is what is resolved and dialled.
 
-Every deception is a second way to write one place: letter case, a trailing dot, international digits, 0x7f.1, ::ffff:….
+Every trick is a second spelling of one place: letter case, a trailing dot, international digits, 0x7f.1, ::ffff:….
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SHOWN = 80
 
 
 class BadDestination(ValueError):
-    """No place that can be connected to; the message says why, and is safe to show."""
+    """Not a destination that can be connected to; the message says why, and is safe to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """A host and a port. `address` is set where the host is written as one."""
+    """A host and a port. `address` is set if the host is written as an address."""
 
     host: str
     port: int
@@ -37,13 +37,13 @@ class Destination:
 
 
 def read(host: str, port: int) -> Destination:
-    """Give the canonical form of a host as a program wrote it, IPv6 with or without brackets."""
+    """Return the canonical form of a host as a program wrote it, IPv6 with or without brackets."""
     if not 0 < port <= _HIGHEST_PORT:
         raise BadDestination(f"{port} is not a port")
     if not host or len(host) > _LONGEST:
         raise BadDestination("a host name has from 1 to 253 characters")
     if any(not character.isprintable() or character.isspace() for character in host):
-        raise BadDestination(f"{host[:_SHOWN]!a} has characters in it that no host name has")
+        raise BadDestination(f"{host[:_SHOWN]!a} has characters that no host name has")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if ":" in bare or bare is not host:
         address = _six(bare)
@@ -56,9 +56,9 @@ def read(host: str, port: int) -> Destination:
 
 
 def read_authority(text: str, *, default_port: int | None = None) -> Destination:
-    """Read `host:port` or `[address]:port`, as a CONNECT request and a Host header have it."""
+    """Parse `host:port` or `[address]:port`, as in a CONNECT request or a Host header."""
     if "@" in text:
-        raise BadDestination("a name or password before the host is not understood here")
+        raise BadDestination("a user name or password before the host is not supported")
     if text.startswith("["):
         host, bracket, tail = text.partition("]")
         host, found, port = host + bracket, tail[:1], tail[1:]
@@ -69,12 +69,12 @@ def read_authority(text: str, *, default_port: int | None = None) -> Destination
     if not found and default_port is not None:
         return read(host, default_port)
     if not _DIGITS.fullmatch(port):
-        raise BadDestination(f"{text[:_SHOWN]!a} has no port that is a number")
+        raise BadDestination(f"{text[:_SHOWN]!a} has no numeric port")
     return read(host, int(port))
 
 
 def embedded(address: Address) -> Address:
-    """Give the IPv4 address that is really dialled where an IPv6 one only wraps it."""
+    """Return the IPv4 address that is really dialled if an IPv6 address only wraps it."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped
 
@@ -89,7 +89,7 @@ def _in_ascii(host: str) -> str:
 
 
 def _ends_in_number(name: str) -> bool:
-    """Tell whether resolvers would take it for an IPv4 address in one of its old spellings."""
+    """Return whether resolvers would take it for an IPv4 address in one of its old spellings."""
     last = name.removesuffix(".").rpartition(".")[2]
     return re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last, re.ASCII) is not None
 
@@ -98,12 +98,12 @@ def _four(name: str) -> Address:
     try:
         return ipaddress.IPv4Address(name)
     except ValueError:
-        raise BadDestination(f"{name[:_SHOWN]!a}: an address is written as four decimal numbers") from None
+        raise BadDestination(f"{name[:_SHOWN]!a}: write an IPv4 address as four decimal numbers") from None
 
 
 def _six(text: str) -> Address:
     if "%" in text:
-        raise BadDestination(f"{text[:_SHOWN]!a}: a zone belongs to one machine's interfaces")
+        raise BadDestination(f"{text[:_SHOWN]!a}: an address with a zone is local to one machine's interfaces")
     try:
         return embedded(ipaddress.IPv6Address(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Connect to an address that was checked: the address itself, never the name again (DNS rebinding)."""
+"""Connect to an address that was checked: to the address itself, never by name again (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _EACH_S, _ALL_S = 10.0, 30.0
 
 
 class Unreachable(Exception):
-    """Nobody answers there."""
+    """No address answered."""
 
 
 async def dial(addresses: Iterable[Address], port: int) -> tuple[socket.socket, Address]:
-    """Connect to the first that answers."""
+    """Connect to the first address that answers."""
     failure = "no address"
     loop = asyncio.get_running_loop()
     try:

@@ -1,6 +1,6 @@
-"""HTTP/1 requests as they pass the gateway: read to the letter, written anew, one on each connection. Pure.
+"""HTTP/1 requests that pass the gateway: parsed strictly, written anew, one per connection. Pure.
 
-Two programs that read one request differently are how requests are smuggled, so whatever is not plain is refused.
+Request smuggling needs two programs that read one request differently, so whatever is ambiguous is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]{1,32768}) HTTP/1\.([01])")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
-# What belongs to one hop. Upgrades would turn the stream into one that nobody here reads.
+# Hop-by-hop headers. An upgrade would turn the stream into one that is not checked here.
 _OF_ONE_HOP = (
     b"connection",
     b"proxy-connection",
@@ -31,19 +31,19 @@ _OF_ONE_HOP = (
     b"upgrade",
     b"http2-settings",
 )
-# Who reads one of these differently from us reads another request.
+# A server that reads one of these differently sees another request.
 _FRAMING = (b"host", b"content-length", b"transfer-encoding")
-# TRACE sends back what it got, secrets that were added on the way included.
+# TRACE echoes the request, including injected secrets.
 _REFUSED_METHODS = (b"TRACE", b"TRACK", b"PRI")
 
 
 class BadRequest(ValueError):
-    """No request that is passed on; the message says why."""
+    """A request that is not passed on; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The head of a request. `size` is its body's, None where that comes in chunks."""
+    """The head of a request. `size` is the body's, None if that is chunked."""
 
     method: bytes
     target: bytes
@@ -52,17 +52,17 @@ class Request:
     size: int | None
 
     def values(self, name: bytes) -> list[bytes]:
-        """Give what the headers of a name say."""
+        """Return the values of the headers with this name."""
         return [value for key, value in self.headers if key.lower() == name]
 
 
 def read_head(head: bytes) -> Request:
-    """Read a head, from its first byte to the empty line at its end."""
+    """Parse a head, from its first byte to the empty line at its end."""
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     found = _LINE.fullmatch(first)
     if found is None:
         raise BadRequest("the first line is not that of an HTTP/1 request")
-    if found[1].upper() in _REFUSED_METHODS:  # Some servers take any letter case.
+    if found[1].upper() in _REFUSED_METHODS:  # Some servers ignore letter case.
         raise BadRequest(f"{found[1].decode()} is not passed on")
     if len(lines) > _MOST_HEADERS:
         raise BadRequest(f"more than {_MOST_HEADERS} headers")
@@ -72,16 +72,16 @@ def read_head(head: bytes) -> Request:
 
 def _header(line: bytes) -> tuple[bytes, bytes]:
     name, colon, value = line.partition(b":")
-    # Also refuses a line that continues the one before, and a space before the colon: both are read in two ways.
+    # Also refuses a continuation line, and a space before the colon: servers differ on both.
     if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-        raise BadRequest("a header that is not to the letter")
+        raise BadRequest("malformed header")
     if _folded(name) in _FRAMING and name.lower() not in _FRAMING:
-        raise BadRequest("a header that some servers take for another")
+        raise BadRequest("a header name that some servers confuse with another")
     return name, value.strip(b" \t")
 
 
 def _folded(name: bytes) -> bytes:
-    """Give a header's name as a server of CGI's kind has it: X-Api-Key, x_api_key and X.Api.Key are one variable."""
+    """Return a header's name as CGI servers see it: X-Api-Key, x_api_key and X.Api.Key are one variable."""
     return re.sub(rb"[^0-9a-z]", b"-", name.lower())
 
 
@@ -99,7 +99,7 @@ def _size(request: Request) -> int | None:
 
 
 def destination_of(request: Request) -> tuple[Destination, bytes]:
-    """Give where a proxy's request goes, and its path there; its Host header has to agree."""
+    """Return the destination of a proxy request and its path there; its Host header has to agree."""
     scheme, slashes, rest = request.target.partition(b"://")
     if scheme.lower() != b"http" or not slashes:
         raise BadRequest("a proxy takes http://host/path, or CONNECT host:port for everything else")
@@ -111,7 +111,7 @@ def destination_of(request: Request) -> tuple[Destination, bytes]:
 
 
 def check_host(request: Request, destination: Destination, *, required: bool = True) -> None:
-    """Refuse a request for another host than the one that was asked for: many share an address."""
+    """Refuse a request for a host other than the connection's: many hosts share an address."""
     hosts = request.values(b"host")
     if not hosts and not required:
         return
@@ -120,28 +120,28 @@ def check_host(request: Request, destination: Destination, *, required: bool = T
     try:
         named = read_authority(hosts[0].decode("ascii"), default_port=destination.port)
     except (BadDestination, UnicodeDecodeError):
-        raise BadRequest("a Host header that names no host") from None
+        raise BadRequest("the Host header names no host") from None
     if named != destination:
         raise BadRequest(f"the Host header names {named}, but the connection is to {destination}")
 
 
 def check_inside(request: Request, destination: Destination) -> None:
-    """Refuse in a tunnel to one host what is for another."""
+    """Refuse a request in a tunnel that is for another host."""
     if request.method == b"CONNECT" or not request.target.startswith((b"/", b"*")):
-        raise BadRequest("a tunnel is to one host, and takes its paths alone")
+        raise BadRequest("a tunnel is to one host, so a request in it names only a path")
     check_host(request, destination)
 
 
 def write_head(
     request: Request, destination: Destination, path: bytes, added: Iterable[tuple[bytes, bytes]] = ()
 ) -> bytes:
-    """Write a head anew, for a connection that ends with its answer; `added` takes the place of what has its name."""
+    """Return a new head for a connection that ends with its response; `added` replaces headers of the same name."""
     more = tuple(added)
     gone = {*_OF_ONE_HOP, b"host"}
     replaced = {_folded(name) for name, _ in more}
     for listed in request.values(b"connection"):
         gone.update(name.strip(b" \t").lower() for name in listed.split(b","))
-    # Whatever a request calls its own hop's: how long its body is must stay said.
+    # Whatever a request declares hop-by-hop, its body's length must stay.
     gone -= {b"content-length", b"transfer-encoding"}
     host = str(destination).removesuffix(f":{_HTTP_PORT}") if destination.port == _HTTP_PORT else str(destination)
     kept = [pair for pair in request.headers if pair[0].lower() not in gone and _folded(pair[0]) not in replaced]
@@ -155,7 +155,7 @@ def write_head(
 
 
 class Body:
-    """A body on its way: passes its own bytes and not one more, so that nothing hides behind its end."""
+    """A body in transit: passes its own bytes and not one more, so that nothing hides after its end."""
 
     def __init__(self, size: int | None) -> None:
         self._chunked = size is None
@@ -165,7 +165,7 @@ class Body:
         self.complete = size == 0
 
     def feed(self, data: bytes) -> bytes:
-        """Give the part of `data` that belongs to it; BadRequest on chunks that are not to the letter."""
+        """Return the part of `data` that belongs to the body, or raise BadRequest for malformed chunks."""
         if not self._chunked:
             passed = data[: self._left]
             self._left -= len(passed)
@@ -190,7 +190,7 @@ class Body:
         end = bytes(view[:256]).find(b"\n")
         used = end + 1 if end >= 0 else min(len(view), 256)
         self._line += view[:used]
-        if len(self._line) > 256:  # noqa: PLR2004  far beyond any honest size of a chunk
+        if len(self._line) > 256:  # noqa: PLR2004  far beyond any honest chunk
             raise BadRequest("a chunk that is not to the letter")
         if end >= 0:
             self._take(bytes(self._line))

@@ -1,6 +1,6 @@
-"""One connection of a program inside: an HTTP proxy and SOCKS 5 on one port, told apart by the first byte.
+"""Serve one connection of a program inside: HTTP proxy and SOCKS 5 on one port, told apart by the first byte.
 
-The runner only carries the bytes. All of them are read here, where what runs inside cannot change how.
+The runner only carries bytes. All of them are parsed here, out of reach of what runs inside.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _STATUS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
 
 
 class _Ended(Exception):
-    """Nothing more is to be done for this connection."""
+    """The connection is finished."""
 
 
 async def serve(way_out: WayOut, stream: Stream) -> None:
-    """Serve one connection to its end."""
+    """Serve one connection until it ends."""
     with suppress(_Ended, ConnectionError):
         await _Connection(way_out, stream).run()
     stream.reply()
@@ -127,7 +127,7 @@ class _Connection:
             await self._pass_on(request, destination, path)
 
     async def _pass_on(self, request: Request, destination: Destination, path: bytes) -> None:
-        """Send one request, with exactly its body, and give back all that the server answers."""
+        """Send one request with exactly its body, and pass back the server's whole response."""
         try:
             added = await self._way_out.added_headers(destination)
         except Failed as error:
@@ -140,7 +140,7 @@ class _Connection:
             await both_ways(self._stream, reached.sock, partial(self._send_body, body, reached), self._counted)
 
     async def _send_body(self, body: Body, reached: Reached) -> None:
-        """Send a request's body. What comes behind it is never read: each request has a connection of its own."""
+        """Send a request's body. What comes after it is never read: each request has its own connection."""
         while not body.complete:
             data = await self._inbox.next()
             if not data:
@@ -172,7 +172,7 @@ class _Connection:
     # --- tunnels ----------------------------------------------------------------------------------------------------
 
     async def _tunnel(self, destination: Destination, reached: Reached) -> None:
-        """Pass a stream on; what the client says in the open must be for the host that was asked for."""
+        """Pass a stream on; what the client sends unencrypted must be for the tunnel's host."""
         await both_ways(self._stream, reached.sock, partial(self._up, destination, reached), self._counted)
 
     async def _up(self, destination: Destination, reached: Reached) -> None:
@@ -196,7 +196,7 @@ class _Connection:
         half_close(reached.sock)
 
     async def _classify(self, destination: Destination, reached: Reached) -> Speaks:
-        """Wait for enough of the client's first bytes. A server that speaks first is heard meanwhile."""
+        """Wait for enough of the client's first bytes. Meanwhile a server that speaks first is passed on."""
         try:
             while (found := speaks(bytes(self._inbox.waiting))) is Speaks.UNKNOWN:
                 if not await self._inbox.more():
@@ -209,7 +209,7 @@ class _Connection:
         return found
 
     async def _http_inside(self, destination: Destination, reached: Reached) -> None:
-        """Plain HTTP in a tunnel is read like any other, so that its Host header cannot name another site."""
+        """Parse plain HTTP in a tunnel like any other, so that its Host header cannot name another site."""
         head = await self._head()
         try:
             request = messages.read_head(head.lstrip(b"\r\n"))
@@ -222,7 +222,7 @@ class _Connection:
         await self._send_body(Body(request.size), reached)
 
     async def _end(self, destination: Destination, why: str, last: bytes) -> NoReturn:
-        """End a tunnel that is not what it was opened for, and say so."""
+        """End a tunnel that is not what it was opened for, and report it."""
         try:
             self._way_out.refuse(destination, why)
         except Refused as error:

@@ -1,4 +1,4 @@
-"""One sandbox's way out: decide, ask, resolve, check every address, dial. In this order, and the only way."""
+"""The only path from a sandbox to the network: decide, ask, resolve, check every address, dial, in this order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressContext:
-    """What every way out of one gateway stands on."""
+    """What all scopes of one gateway share to make connections."""
 
     resolver: Resolver
     secrets: Secrets
@@ -42,11 +42,11 @@ class EgressContext:
 
 
 class Refused(Exception):
-    """A connection that is not made; the message says why, by which setting, and what to do."""
+    """A refused connection; the message says why, by which setting, and what to do."""
 
 
 class Failed(Exception):
-    """A connection that may be made and cannot be."""
+    """An allowed connection that could not be made."""
 
 
 class Reached(NamedTuple):
@@ -59,7 +59,7 @@ class Reached(NamedTuple):
 
 
 class WayOut:
-    """Of one scope."""
+    """The network access of one scope."""
 
     def __init__(self, scope: Scope, ground: EgressContext) -> None:
         self._scope = scope
@@ -68,7 +68,7 @@ class WayOut:
         self._questions = None if ground.desk is None else Questions(scope, ground.desk, ground.record)
 
     async def reach(self, destination: Destination) -> Reached:
-        """Connect, or raise Refused or Failed; either way it is written down."""
+        """Connect, or raise Refused or Failed; every outcome is recorded."""
         try:
             addresses, because = await self._checked(destination)
             sock, address = await dial(addresses, destination.port)
@@ -101,7 +101,7 @@ class WayOut:
 
     async def _ask(self, destination: Destination, source: str) -> str:
         if self._questions is None:
-            self.refuse(destination, f"it is not listed ({source}), and nobody is there to ask")
+            self.refuse(destination, f"it is not listed ({source}), and no operator is connected to ask")
         answer = await self._questions.ask(destination, source)
         if not answer.allowed:
             self.refuse(destination, f"{answer.reason or 'denied'}, by {answer.by}; it is not listed ({source})")
@@ -114,13 +114,13 @@ class WayOut:
         return f"allowed by {answer.by}"
 
     def refuse(self, destination: Destination, why: str) -> NoReturn:
-        """Write a refusal down, tell the calls that are under way, and raise it."""
+        """Record a refusal, add it as a hint to the calls in progress, and raise it."""
         self._record(destination, "refused", why)
         self._scope.hint(f"the connection to {destination} was refused: {why}")
         raise Refused(f"the connection to {destination} was refused: {why}")
 
     async def added_headers(self, destination: Destination) -> Added:
-        """Give the headers that this host's plain requests get on their way; Failed where a value cannot be had."""
+        """Return the headers to inject into plain requests to this host; Failed if a value is unavailable."""
         made = []
         for index, rule in enumerate(self._scope.agent.sandbox.network.inject):
             listed = rule_for(rule.host, "")
@@ -130,9 +130,9 @@ class WayOut:
                 value = await self._ground.secrets.value(rule.value_from)
             except SecretUnavailable as error:
                 where = self._scope.agent.source(f"sandbox.network.inject[{index}]")
-                # Where a secret lies is the operator's to know, and no agent's to go and look for.
+                # Only the operator may learn where a secret is; an agent would go and look for it.
                 self._record(destination, "failed", f"{rule.header}: {error} ({where})")
-                why = "the gateway cannot get its value; the audit log says why"
+                why = "its value is unavailable; the audit log says why"
                 raise Failed(f"{rule.header} for {destination}: {why}") from None
             made.append((rule.header.encode("ascii"), value))
             self._record(destination, "injected", rule.header)

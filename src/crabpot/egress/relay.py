@@ -1,4 +1,4 @@
-"""Bytes between an upcall and a connection, both ways at once, each at the pace of whoever takes them."""
+"""Relay bytes between an upcall and a connection, both ways at once, each at the pace of its receiver."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-# A frame of it goes into an empty socket's buffer whole: what does not is copied once more on its way.
+# A frame this size fits an empty socket buffer whole: what does not fit is copied once more.
 _READ = 128 << 10
-# After the server's end a client has this long to say what it still wants to say.
+# After the server's EOF, a client has this long to send the rest.
 _LINGER_S = 60.0
 
 
 class Stream(Protocol):
-    """The side of the sandbox: what an upcall of the wire gives."""
+    """The sandbox's side of a connection: an upcall of the wire."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """What the runner said when it began; nothing of it is needed here."""
+        """The fields that the runner began the upcall with; none is needed here."""
 
     async def read(self) -> bytes:
-        """Take what has come; nothing at the end."""
+        """Return the next bytes; empty at EOF."""
 
     async def write(self, data: bytes) -> None:
-        """Send, no faster than it is taken."""
+        """Send bytes, no faster than they are received."""
 
     def write_eof(self) -> None:
-        """Say that no more follows."""
+        """Send EOF."""
 
     def reply(self, **fields: Any) -> None:
-        """Say how it ended."""
+        """Send the final reply."""
 
 
 class Inbox:
-    """What a program inside sends, with what was read of it and not yet used."""
+    """The bytes that a program inside sends, with a buffer of those read but not yet used."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.waiting = bytearray()
 
     async def more(self) -> bool:
-        """Wait for more; False at the end."""
+        """Wait for more bytes; return False at EOF."""
         data = await self._stream.read()
         self.waiting += data
         return bool(data)
 
     def take(self, size: int) -> bytes:
-        """Take the first bytes of what waits."""
+        """Remove and return the first buffered bytes."""
         taken = bytes(self.waiting[:size])
         del self.waiting[:size]
         return taken
 
     async def next(self) -> bytes:
-        """Take whatever comes next; nothing at the end."""
+        """Return whatever comes next; empty at EOF."""
         return self.take(len(self.waiting)) if self.waiting else await self._stream.read()
 
 
 class Counted:
-    """How much went each way."""
+    """How many bytes went each way."""
 
     __slots__ = ("received", "sent")
 
@@ -71,7 +71,7 @@ class Counted:
 
 
 async def send(sock: socket.socket, data: bytes, counted: Counted) -> None:
-    """Send all of it."""
+    """Send all the bytes."""
     counted.sent += len(data)
     await asyncio.get_running_loop().sock_sendall(sock, data)
 
@@ -79,7 +79,7 @@ async def send(sock: socket.socket, data: bytes, counted: Counted) -> None:
 async def both_ways(
     stream: Stream, sock: socket.socket, up: Callable[[], Coroutine[Any, Any, None]], counted: Counted
 ) -> None:
-    """Pass everything down while `up` passes what it will; over when both are, or the server is and then the client."""
+    """Pass all bytes down while `up` passes bytes up, until both end, or the server does and the grace period is over."""
     sending = asyncio.create_task(up())
     receiving = asyncio.create_task(_down(stream, sock, counted))
     try:
@@ -106,6 +106,6 @@ async def _down(stream: Stream, sock: socket.socket, counted: Counted) -> None:
 
 
 def half_close(sock: socket.socket) -> None:
-    """Tell the server that no more comes."""
+    """Send EOF to the server."""
     with suppress(OSError):
         sock.shutdown(socket.SHUT_WR)

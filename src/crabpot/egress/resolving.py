@@ -1,4 +1,4 @@
-"""From a name to all of its addresses, asked once for each connection, in the gateway and nowhere else."""
+"""Resolve a name to all its addresses, once for each connection, in the gateway and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from crabpot.egress.destinations import Address
 
 _TIMEOUT_S = 15.0
-# A name server that is silent holds a thread for as long as the system's resolver is patient. So these are for names
-# alone, and an agent that asks for a thousand such names waits for its own.
+# A silent name server blocks a thread until the system's resolver times out. So these threads are for names only, and
+# an agent that asks for a thousand such names waits for its own.
 _ALLOWED = Allowance(scope=4, agent=8, agents=128, own=8)
 _HOSTS = "/etc/hosts"
 
 
 class Unresolved(Exception):
-    """A name that leads nowhere for now."""
+    """A name that does not resolve now."""
 
 
 class Resolver(Protocol):
-    """Whoever knows where names lead."""
+    """Something that resolves names."""
 
     async def resolve(self, name: str) -> tuple[Address, ...]:
-        """Give every address of a name, best first; Unresolved if there is none."""
+        """Return every address of a name, best first; Unresolved if there is none."""
 
 
 class SystemResolver:
-    """The host's own: /etc/hosts, DNS, whatever nsswitch says."""
+    """The host's own resolver: /etc/hosts, DNS, whatever nsswitch configures."""
 
     def __init__(self) -> None:
         self._threads: FairThreads | None = None
 
     async def resolve(self, name: str) -> tuple[Address, ...]:
-        """Ask in a thread of whoever wants to know, and wait no longer than a person would."""
+        """Resolve in a thread charged to the caller, with a timeout."""
         if self._threads is None:
             self._threads = FairThreads(_ALLOWED, name="crabpot-resolver")
         asking = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, name)
@@ -51,7 +51,7 @@ class SystemResolver:
             raise Unresolved(f"{name}: no answer from the resolver within {_TIMEOUT_S:g} s") from None
 
     def close(self) -> None:
-        """Let the threads go; one that hangs is not waited for."""
+        """Stop the threads, without waiting for one that hangs."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -61,18 +61,18 @@ def _look_up(name: str) -> tuple[Address, ...]:
     if written:
         return written
     try:
-        # With the dot at its end: without it, a name that does not exist is asked for once more below each of the
-        # machine's search domains, so that the owner of one of those would say where a listed name leads.
+        # With a trailing dot: without it, a name that does not exist is looked up again below each of the machine's
+        # search domains, whose owners could then say where a listed name leads.
         found = socket.getaddrinfo(f"{name}.", None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Unresolved(f"{name}: {error.strerror if isinstance(error, OSError) else 'not a name'}") from None
-    # A scope (fe80::1%eth0) is cut off: such an address is refused anyway.
+    # A zone (fe80::1%eth0) is cut off: such an address is refused anyway.
     texts = dict.fromkeys(str(one[4][0]).partition("%")[0] for one in found)
     return tuple(dict.fromkeys(embedded(ipaddress.ip_address(text)) for text in texts))
 
 
 def _in_hosts_file(name: str) -> tuple[Address, ...]:
-    """Give what /etc/hosts says of a name, which the system's resolver finds there only without a dot at its end."""
+    """Return the addresses of a name in /etc/hosts, which the system's resolver finds only without a trailing dot."""
     found: dict[Address, None] = {}
     try:
         with open(_HOSTS, encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""Which addresses are this machine's own, as the kernel that would dial them sees it."""
+"""Find out which addresses are this machine's own, by asking the kernel that would dial them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crabpot.egress.destinations import Address
 
-# linux/rtnetlink.h: a question for one route, and the kinds of answer.
+# linux/rtnetlink.h: a query for one route, and the types of answer.
 _GET_ROUTE, _NEW_ROUTE, _ERROR, _REQUEST = 26, 24, 2, 1
 _DESTINATION = 1
 _UNICAST = 1
@@ -17,9 +17,9 @@ _HEADER, _ROUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBBBBBI")
 
 
 def is_own(address: Address) -> bool:
-    """Tell whether a connection to it would not leave this machine (or go to everybody); OSError if that is unknown.
+    """Return whether a connection to this address stays on this machine or is a broadcast; OSError if unknown.
 
-    Asker for each address, since interfaces come and go; of the kernel's routes rather than of a list of interfaces,
+    Asked for each address, since interfaces come and go; of the kernel's routes rather than a list of interfaces,
     since an address can be the machine's without being on any of them.
     """
     raw = address.packed
@@ -32,7 +32,7 @@ def is_own(address: Address) -> bool:
         answer = asking.recv(65536)
     _, kind, _, _, _ = _HEADER.unpack_from(answer)
     if kind == _ERROR:
-        # No way there at all: nothing is dialled, so nothing is given away.
+        # No route at all: nothing is dialled, so nothing is exposed.
         return False
     if kind != _NEW_ROUTE:
         raise OSError("the kernel did not say where an address leads")

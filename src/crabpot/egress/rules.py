@@ -1,4 +1,4 @@
-"""Decide a connection by the configuration: which rule lists it, and which addresses a name may lead to. Pure."""
+"""Decide on a connection by the configuration: which rule lists it, and which addresses a name may have. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NETWORK = "sandbox.network"
 
 
 class Reach(Enum):
-    """What becomes of a connection, before its addresses are known."""
+    """The decision on a connection before its addresses are known."""
 
     ALLOWED = "allowed"
     ASKS = "asks"
@@ -34,7 +34,7 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One place of an allow list. `network` where it is an address or a range of them, else a name or `*.name`."""
+    """One entry of an allow list. `network` is set for an address or range; else it is a name or `*.name`."""
 
     text: str
     host: str
@@ -44,7 +44,7 @@ class Rule:
     raw: bool = False
 
     def names(self, destination: Destination) -> bool:
-        """Tell whether it lists a host, whatever the port."""
+        """Return whether the rule lists a host, whatever the port."""
         if destination.address is not None:
             return self.network is not None and destination.address in self.network
         if self.network is not None:
@@ -57,7 +57,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What one agent's sandboxes may reach."""
+    """The rules for what one agent's sandboxes may reach."""
 
     kind: str
     listed: tuple[Rule, ...]
@@ -70,7 +70,7 @@ class Rules:
         return self.kind == "internet"
 
     def decide(self, destination: Destination) -> Verdict[Reach]:
-        """Say whether a place is listed. No name has been resolved yet: asking for one is a message to its owner."""
+        """Decide whether a destination is listed. Its name is not resolved yet: a query is a message to its owner."""
         if self.kind in ("host", "bridge", "named"):
             return self._verdict(Reach.UNCHECKED, f'network "{self.kind}" is not checked by Crabpot', self.source)
         if self.kind == "none":
@@ -81,13 +81,13 @@ class Rules:
         if rule is not None:
             return self._verdict(Reach.ALLOWED, f'listed as "{rule.text}"', rule.source)
         why = self._near_miss(destination)
-        # An address that is not the internet's is never a question for somebody in a hurry.
+        # Nobody is asked about an address that is not public: someone in a hurry might agree.
         if self.asks and (destination.address is None or special(destination.address) is None):
             return self._verdict(Reach.ASKS, f"{why}, so a person is asked", self.source)
         return self._verdict(Reach.REFUSED, why, self.source)
 
     def carries_unread(self, destination: Destination) -> bool:
-        """Tell whether what is said there passes as it is, whatever host it may be for."""
+        """Return whether traffic to a destination passes unchecked, whatever host it may be for."""
         return any(rule.raw and self._lists(rule, destination) for rule in self.listed)
 
     def _public(self, destination: Destination) -> Verdict[Reach]:
@@ -101,29 +101,29 @@ class Rules:
         return destination.port in rule.ports and rule.names(destination)
 
     def _near_miss(self, destination: Destination) -> str:
-        """Say why no rule fits, with the one that nearly does."""
+        """Return why no rule matches, with the one that nearly does."""
         for rule in self.listed:
             if rule.names(destination):
                 ports = " and ".join(map(str, rule.ports))
                 return f'"{rule.text}" lists {destination.host} for port {ports}, not for {destination.port}'
             if rule.host == f"*.{destination.host}":
                 return f'"{rule.text}" is for names below {destination.host}, not for that name itself'
-        return f"{destination} is not listed" if self.listed else "network.allow is empty, so nothing is reached"
+        return f"{destination} is not listed" if self.listed else "network.allow is empty, so nothing can be reached"
 
     def _verdict(self, reach: Reach, because: str, source: str) -> Verdict[Reach]:
         return Verdict(answer=reach, because=because, source=source)
 
     def forbid(self, address: Address, port: int, is_own: Callable[[Address], bool]) -> str | None:
-        """Say why an address is not dialled, whichever name led to it, or None.
+        """Return why an address must not be dialled, whichever name led to it, or None.
 
-        Private ones and the like only where they are listed as such: a name's owner says where it leads, not ours.
+        A private address must be listed itself: a name's owner decides where the name leads.
         """
         judged = beneath(address)
         opening = [rule.network for rule in self.listed if rule.network is not None and port in rule.ports]
         opening = [network for network in opening if judged in network]
         found = special(address)
         if found is not None:
-            # A range that merely contains it (0.0.0.0/1) was not written with it in mind.
+            # A range that merely contains it (0.0.0.0/1) was not meant to list it.
             if found.never or not any(_within(network, found.network) for network in opening):
                 return f"{address} is {found.what}"
             if judged.is_loopback:
@@ -134,7 +134,7 @@ class Rules:
 
 
 def rules(agent: AgentSettings) -> Rules:
-    """Read an agent's network settings, which were checked when they were loaded."""
+    """Return the rules of an agent's network settings, which were checked on loading."""
     chosen = agent.sandbox.network
     listed = tuple(_rule(text, agent.source(f"{_ALLOW}[{index}]")) for index, text in enumerate(chosen.allow))
     unread = (_rule(text, agent.source(f"{_RAW}[{index}]")) for index, text in enumerate(chosen.raw))
@@ -144,7 +144,7 @@ def rules(agent: AgentSettings) -> Rules:
 
 
 def rule_for(text: str, source: str) -> Rule:
-    """Make the rule that somebody agreed to while the gateway runs."""
+    """Return the rule for a destination that was approved while the gateway runs."""
     return _rule(text, source)
 
 

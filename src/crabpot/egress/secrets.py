@@ -1,4 +1,4 @@
-"""Where the value of an added header comes from: read when it is needed, and shown to nobody but the server."""
+"""The values of injected headers: read when needed, and shown to nobody but the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OTHERS = 0o077
 
 
 class SecretUnavailable(Exception):
-    """A value that cannot be had; the message names where it should be, and never what is there."""
+    """A value that is unavailable; the message names where it should be, never what is there."""
 
 
 class Secrets:
@@ -33,7 +33,7 @@ class Secrets:
         self._keyring = keyring
 
     async def value(self, source: ValueFrom) -> bytes:
-        """Give a value that can stand in a header."""
+        """Return a value that is safe in a header."""
         if source.env is not None:
             found = self._variable(source.env)
         elif source.file is not None:
@@ -42,8 +42,8 @@ class Secrets:
             found = await self._kept(source.keyring or "")
         plain = found.removesuffix(b"\n").removesuffix(b"\r")
         if not _VALUE.fullmatch(plain):
-            # A line break in it would begin a header, or a request, of its own.
-            raise SecretUnavailable(f"what {source.shown} holds cannot be the value of a header")
+            # A line break in it would begin another header or request.
+            raise SecretUnavailable(f"the content of {source.shown} cannot be the value of a header")
         return plain
 
     def _variable(self, name: str) -> bytes:
@@ -69,7 +69,7 @@ class Secrets:
             os.close(fd)
 
     async def _kept(self, entry: str) -> bytes:
-        """Ask the desktop's keyring, through libsecret's own program: no library of ours sees the session bus."""
+        """Return a value from the desktop's keyring by libsecret's program: no library here uses the session bus."""
         service, _, user = entry.partition("/")
         words = ["lookup", "service", service, *(("username", user) if user else ())]
         try:

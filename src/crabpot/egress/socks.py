@@ -1,4 +1,4 @@
-"""SOCKS 5 as far as a proxy for names needs it: no password, CONNECT alone, names resolved here (socks5h). Pure."""
+"""SOCKS 5 as far as the proxy needs it: no password, only CONNECT, names resolved here (socks5h). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_CHOSEN = bytes((VERSION, _NONE_FITS))
 
 
 class Reply(IntEnum):
-    """The codes of RFC 1928."""
+    """The reply codes of RFC 1928."""
 
     DONE = 0
     FAILED = 1
@@ -29,7 +29,7 @@ class Reply(IntEnum):
 
 
 class BadSocks(ValueError):
-    """Not SOCKS 5, or not what is offered; `reply` is what the other side is told."""
+    """Not SOCKS 5, or not supported; `reply` is the code to send back."""
 
     def __init__(self, reply: Reply, message: str) -> None:
         super().__init__(message)
@@ -37,21 +37,21 @@ class BadSocks(ValueError):
 
 
 def read_greeting(data: bytes) -> tuple[int, bool] | None:
-    """Give the greeting's length and whether it can do without a password; None while it is not whole."""
+    """Return the greeting's length and whether it accepts no password; None while it is incomplete."""
     if len(data) < 2 or len(data) < 2 + data[1]:  # noqa: PLR2004  version and count
         return None
     return 2 + data[1], _NO_PASSWORD in data[2 : 2 + data[1]]
 
 
 def read_request(data: bytes) -> tuple[int, Destination] | None:
-    """Give the request's length and where it wants to go; None while it is not whole."""
+    """Return the request's length and its destination; None while it is incomplete."""
     if len(data) < 5:  # noqa: PLR2004  up to the length of a name
         return None
     version, command, _, kind, length = data[:5]
     if version != VERSION:
-        raise BadSocks(Reply.FAILED, "not a request of SOCKS 5")
+        raise BadSocks(Reply.FAILED, "not a SOCKS 5 request")
     if command != _CONNECT:
-        raise BadSocks(Reply.NO_SUCH_COMMAND, "only CONNECT is offered: no listening, and no UDP")
+        raise BadSocks(Reply.NO_SUCH_COMMAND, "only CONNECT is supported, not BIND or UDP")
     size = {_FOUR: 4, _SIX: 16, _NAME: 1 + length}.get(kind)
     if size is None:
         raise BadSocks(Reply.NO_SUCH_ADDRESS, "neither a name nor an address")
@@ -69,5 +69,5 @@ def _host(kind: int, raw: bytes) -> str:
 
 
 def reply(code: Reply) -> bytes:
-    """Answer a request; the address that is given with it is nobody's business."""
+    """Return the reply to a request; the address in it is always zero, to reveal nothing."""
     return bytes((VERSION, code, 0, _FOUR)) + bytes(6)

@@ -1,17 +1,17 @@
-"""The first message of a TLS stream, as far as it says which host it is for. Pure, and fed by whatever runs inside."""
+"""Parse the first message of a TLS stream as far as it names the host. Pure, and fed by whatever runs inside."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 HANDSHAKE, CHANGE_CIPHER = 22, 20
-# RFC 8446, 5.1: what a record may hold; and more than any ClientHello with the largest keys of today.
+# RFC 8446, 5.1: the most a record may hold; and more than any ClientHello with today's largest keys.
 _LONGEST_RECORD, _LONGEST_HELLO = 1 << 14, 64 << 10
 _CLIENT_HELLO = 1
 _SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
 _HOST_NAME = 0
 
-# A fatal alert, unrecognized_name: what a server says that does not know the host.
+# A fatal alert, unrecognized_name: what a server sends if it does not know the host.
 UNRECOGNISED = bytes((21, 3, 3, 0, 2, 2, 112))
 
 
@@ -21,16 +21,16 @@ class BadHello(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a ClientHello says of its host. `encrypted`: another host may be named where only the server sees it."""
+    """The host that a ClientHello names. `encrypted`: another host may be named where only the server sees it."""
 
     name: str | None
     encrypted: bool
 
 
 class HelloReader:
-    """Watches the client's side of a stream until nothing more is said in the open.
+    """Watches the client's side of a stream until the rest is encrypted.
 
-    A server may ask for the hello once more, so that the first is not the last that can name a host.
+    A server may ask for the hello once more, so the first may not be the last that names a host.
     """
 
     def __init__(self) -> None:
@@ -41,11 +41,11 @@ class HelloReader:
 
     @property
     def seen(self) -> int:
-        """How many hellos came."""
+        """The number of hellos so far."""
         return self._seen
 
     def feed(self, data: bytes) -> list[Hello]:
-        """Give the hellos that `data` completes; BadHello where it is not TLS, or not to the letter."""
+        """Return the hellos that `data` completes; BadHello if it is not TLS or malformed."""
         found: list[Hello] = []
         if self.done:
             return found
@@ -57,10 +57,10 @@ class HelloReader:
             if len(self._records) < 5:  # noqa: PLR2004  a record's header
                 break
             kind, size = self._records[0], int.from_bytes(self._records[3:5], "big")
-            if self._records[1] != 3 or not 0 < size <= _LONGEST_RECORD:  # noqa: PLR2004  every TLS is 3.x
-                raise BadHello("not a record of TLS")
+            if self._records[1] != 3 or not 0 < size <= _LONGEST_RECORD:  # noqa: PLR2004  every version of TLS is 3.x
+                raise BadHello("not a TLS record")
             if kind != HANDSHAKE and not self._seen:
-                raise BadHello("a stream of TLS that does not begin with a hello")
+                raise BadHello("a TLS stream that does not begin with a hello")
             if len(self._records) < 5 + size:
                 break
             content = bytes(self._records[5 : 5 + size])
@@ -84,7 +84,7 @@ class HelloReader:
         if len(self._message) < 4 + size:
             return []
         if len(self._message) > 4 + size:
-            raise BadHello("something behind the hello")
+            raise BadHello("data after the hello")
         hello = read_hello(bytes(self._message[4:]))
         self._message.clear()
         self._seen += 1
@@ -92,7 +92,7 @@ class HelloReader:
 
 
 def read_hello(body: bytes) -> Hello:
-    """Read the body of a ClientHello."""
+    """Parse the body of a ClientHello."""
     reading = _Reading(body)
     reading.take(2 + 32)
     reading.vector(1)
@@ -101,11 +101,11 @@ def read_hello(body: bytes) -> Hello:
     name, encrypted, seen = None, False, set()
     extensions = _Reading(reading.vector(2) if reading.left else b"")
     if reading.left:
-        raise BadHello("something behind the extensions")
+        raise BadHello("data after the extensions")
     while extensions.left:
         kind, content = int.from_bytes(extensions.take(2), "big"), extensions.vector(2)
         if kind in seen:
-            raise BadHello("an extension that is there twice")
+            raise BadHello("duplicate extension")
         seen.add(kind)
         if kind == _SERVER_NAME:
             name = _server_name(content)
@@ -118,7 +118,7 @@ def _server_name(content: bytes) -> str:
     names = _Reading(outer.vector(2))
     kind, name = names.take(1)[0], names.vector(2)
     if outer.left or names.left or kind != _HOST_NAME:
-        raise BadHello("a list of server names, where there can be one")
+        raise BadHello("more than one server name")
     try:
         return name.decode("ascii")
     except UnicodeDecodeError:
@@ -135,7 +135,7 @@ class _Reading:
 
     def take(self, size: int) -> bytes:
         if size > self.left:
-            raise BadHello("a hello that ends too early")
+            raise BadHello("truncated hello")
         self._at += size
         return self._data[self._at - size : self._at]
 

@@ -34,7 +34,7 @@ def test_the_tour_is_whole_and_leaves_nothing(embedded: None, capsys, tmp_path: 
     assert "2 3 5 7 11 13 17 19 23 29" in shown
     assert "listening on port 8000" in shown
     assert "browser is denied" in shown
-    assert "nobody is there to ask" in shown
+    assert "no operator is connected" in shown
     assert shown.count("\n  held ") == 13
     assert "\x1b" not in shown
     assert list(tmp_path.iterdir()) == []

@@ -213,7 +213,7 @@ async def test_many_scopes_of_one_agent_cannot_fill_the_desk(desk, a_request, mo
         flood = [asyncio.create_task(made.decide(a_request(scope_key=f"s{number}"))) for number in range(40)]
         await until(lambda: sum(task.done() for task in flood) == 40 - 12)
         refused = next(task.result() for task in flood if task.done())
-        assert "requests of the agent main wait" in refused.reason
+        assert "requests of the agent main are already waiting" in refused.reason
         asked = asyncio.create_task(made.decide(a_request(agent="other", scope_key="theirs")))
         await until(lambda: len(pending := made.pending()) == 13 and any(one.agent == "other" for one in pending))
         for one in made.pending():

@@ -94,7 +94,7 @@ async def test_without_an_approver_a_program_is_denied_at_once(leaving, tmp_path
     async with crabpot.Gateway.open(leaving, state=str(tmp_path / "state")) as gateway:
         result = await gateway.call("agent:main:x", "exec", command="pwd")
         assert (result.error.code, result.place) == ("approval_denied", crabpot.Place.NONE)
-        assert "nobody is there to ask" in result.error.message
+        assert "no operator is connected" in result.error.message
 
 
 async def test_an_approver_that_breaks_has_not_agreed(leaving, tmp_path):
