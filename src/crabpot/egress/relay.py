@@ -79,7 +79,7 @@ async def send(sock: socket.socket, data: bytes, counted: Counted) -> None:
 async def both_ways(
     stream: Stream, sock: socket.socket, up: Callable[[], Coroutine[Any, Any, None]], counted: Counted
 ) -> None:
-    """Pass all bytes down while `up` passes bytes up, until both end, or the server does and the grace period is over."""
+    """Pass all bytes down while `up` passes bytes up, until both end, or the server does and a grace period is over."""
     sending = asyncio.create_task(up())
     receiving = asyncio.create_task(_down(stream, sock, counted))
     try:

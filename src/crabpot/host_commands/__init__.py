@@ -1,5 +1,5 @@
-"""What leaves a sandbox for the host: planned, agreed to, confined and run. May import what opens sandboxes.
+"""Elevated commands: planned, approved, confined and run on the host. May import what opens sandboxes.
 
-Nothing here decides whether a command may leave (`elevation`), and no program of the host's reads a file of an agent's
-outside a guard.
+Nothing here decides whether a command is elevated (`decide.elevation`), and no program of the host reads an agent's
+files outside a guard.
 """

@@ -1,8 +1,8 @@
-"""A command on the host and the sandbox that called it, by turns: while the one moves, the other stands still.
+"""Let a host command and the sandbox that called it run by turns: while one runs, the other is frozen.
 
-A shim inside wants the command's output as it comes, so that its sandbox cannot stand still until the end. But whatever
-moves inside could change the folder under the command. So the command is stopped while the sandbox takes and gives, and
-all that was looked at before the start is looked at again before the command goes on.
+A shim inside wants the command's output as it comes, so its sandbox cannot stay frozen until the end. But whatever runs
+inside could change the folder under the command. So the command is stopped while the sandbox reads and writes, and
+everything checked before the start is checked again before the command continues.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from crabpot.errors import HostRefused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# The command's turns grow to the last figure: most commands end in their first.
+# The command's turns grow up to the last value: most commands end in their first.
 _TURNS_S = (0.1, 0.1, 0.2, 0.4)
 _SANDBOXS_TURN_S = 0.02
-# Longer, while output waits for somebody inside to read it.
+# Longer while output waits to be read inside.
 _LONGEST_S = 0.5
 _POLL_S = 0.002
 _STOP_S = 2.0
-# Who still waits uninterruptibly after so many looks waits for a process that is stopped.
+# A process in uninterruptible sleep after this many checks is waiting for one that is stopped.
 _WAITING_ROUNDS = 25
 
 
 class Freezable(Protocol):
-    """A sandbox that can be made to stand still."""
+    """A sandbox that can be frozen."""
 
     async def freeze(self) -> None:
-        """Stop it."""
+        """Freeze the sandbox."""
 
     async def thaw(self) -> None:
-        """Let it go on."""
+        """Thaw the sandbox."""
 
 
 class Alternation:
-    """Those of one command and one sandbox, which is frozen when this begins and when it ends."""
+    """The turns of one command and one sandbox, which is frozen when this begins and when it ends."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Alternation:
         self._waits = waits
 
     async def take(self, pid: int) -> None:
-        """Alternate until cancelled. HostRefused, with the command killed, if what it rests on changed in between."""
+        """Alternate until cancelled. If what was checked has changed, kill the command and raise HostRefused."""
         for count in range(1 << 62):
             await asyncio.sleep(_TURNS_S[min(count, len(_TURNS_S) - 1)])
             try:
@@ -64,7 +64,7 @@ class Alternation:
                 await self._sandboxs_turn()
                 await self._check()
             except BaseException:
-                # Cancelled, too: who hangs up after a change must not have the command go on in it for a moment.
+                # When cancelled, too: after a change, hanging up must not let the command run on for a moment.
                 _kill_below(pid)
                 raise
             finally:
@@ -83,14 +83,14 @@ class Alternation:
 
 
 async def _stop(pid: int) -> None:
-    """Stop a process and all below it; one that cannot be stopped ends the command."""
+    """Stop a process and its descendants; if one cannot be stopped, end the command."""
     deadline, waiting = time.monotonic() + _STOP_S, 0
     while left := _stopping(pid):
         waiting = waiting + 1 if left == {"D"} else 0
         if waiting >= _WAITING_ROUNDS:
             return
         if time.monotonic() > deadline:
-            raise HostRefused("conflict", "the command could not be stopped while its sandbox moved")
+            raise HostRefused("conflict", "the command could not be stopped while its sandbox ran")
         await asyncio.sleep(_POLL_S)
 
 
@@ -98,12 +98,12 @@ def _stopping(pid: int) -> set[str]:
     try:
         return freezing.stop(pid)
     except PermissionError:
-        # It became another user's, as by sudo.
+        # It now runs as another user, as by sudo.
         return {"?"}
 
 
 def _kill_below(pid: int) -> None:
-    """Kill all that is below a stopped process; that one lives to collect them."""
+    """Kill all descendants of a stopped process, which itself lives on to reap them."""
     for one in freezing.below(pid):
         if one.pid != pid:
             try:

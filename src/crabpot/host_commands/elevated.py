@@ -1,4 +1,4 @@
-"""One command that leaves its sandbox: planned, agreed to, written down, and run while nothing moves in its folder."""
+"""Run an elevated command: plan it, get approval, record it, and freeze the sandboxes of its folder while it runs."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     # Takes a plan and its time limit in seconds.
     Launch = Callable[[Plan, float], Awaitable[Reply]]
 
-# Looking at a repository takes processes and time of the host, under no limit of the sandbox that asks.
+# Examining a repository uses the host's processes and time, which the sandbox's limits do not cover.
 _PLANS_AT_ONCE = 4
 _TAKES = frozenset({"command", "cwd", "timeout"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElevatedCommands:
-    """The way out of one gateway's sandboxes. Whatever is refused here is blocked: it runs nowhere instead."""
+    """Runs the elevated commands of one gateway. Whatever is refused here is blocked: it does not run elsewhere."""
 
     desk: Desk
     audit: AuditLog
     execution: Execution
-    # Made for the first command that leaves: most gateways see none.
+    # Created for the first elevated command: most gateways see none.
     host: Callable[[], Host]
     _planning: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
     @contextmanager
     def attended(self, streams: Streams | None, placed: Placement) -> Iterator[None]:
-        """While a call lasts, whoever made it is asked about what its sandbox asks for."""
+        """Attach the caller's approver to its sandbox's requests for as long as its call lasts."""
         if streams is None or streams.approver is None or placed.scope_key is None:
             yield
             return
@@ -79,7 +79,7 @@ class ElevatedCommands:
         *,
         launch: Launch | None = None,
     ) -> ToolResult:
-        """Take one command out, if it may. `run` is how, where it is not for the door that called."""
+        """Run one command on the host, if approved. `launch` replaces the usual start, for commands of shims."""
         try:
             timeout_s = _checked(call, agent)
             plan = await self._plan(call, agent, placed, verdict)
@@ -113,7 +113,7 @@ class ElevatedCommands:
         from crabpot.host_commands import run  # noqa: PLC0415  as `host`
 
         sink = None if streams is None else streams.sink
-        # Git that is relayed works with the sandbox's own, and reads nothing of the folder.
+        # Relayed git works with the sandbox's git, and reads nothing of the folder.
         async with self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(plan.folder.path)):
             return await run.run(
                 plan,
@@ -126,7 +126,7 @@ class ElevatedCommands:
         assert placed.scope_key is not None
         spec, _ = self.execution.describe(agent, placed.scope_key)
         if spec.private:
-            # Its folder on the host is made with the sandbox.
+            # Opening the sandbox creates its folder on the host.
             await self.execution.acquire(agent, placed, call)
         turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
         async with turn:
@@ -153,13 +153,13 @@ class ElevatedCommands:
 
 
 def _checked(call: ToolCall, agent: AgentSettings) -> float:
-    # Those that keep a command in are not here any more, but by the value that means none.
+    # Arguments that keep a command in the sandbox can only be unset here.
     odd = sorted(name for name, value in call.args.items() if name not in _TAKES and value not in (None, False))
     if odd:
         raise InvalidCall(f"on the host a command takes no {', '.join(odd)}; it takes command, cwd?, timeout?")
     if not isinstance(call.args.get("cwd"), str | None):
         raise InvalidCall("cwd must be text")
-    # Installing and building take longer than what an agent does inside, and a person agreed to it.
+    # Installing and building take longer than an agent's commands inside, and a person agreed to it.
     return agent.sandbox.limits.time_ceiling if call.args.get("timeout") is None else time_limit(call.args, agent)
 
 

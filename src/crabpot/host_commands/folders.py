@@ -1,4 +1,4 @@
-"""From the working folder that a command has inside to the host's own, held open from the request to the start."""
+"""Map a command's working folder inside to the host's own, held open from the request to the start."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _HELD = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A folder of the host, held open: whatever takes its name later, `fd` is the one that was shown."""
+    """A folder of the host, held open: whatever takes its name later, `fd` is the folder that was shown."""
 
     inside: str
     path: str
     root: str
-    """The folder of the host that is mounted inside, and in which this one lies."""
+    """The folder of the host that is mounted inside and contains this one."""
     dev: int
     ino: int
     fd: int
 
     def as_json(self) -> dict[str, Any]:
-        """Give the shape that a request and a lease keep."""
+        """Return the shape that a request and a lease store."""
         return {"path": self.path, "dev": self.dev, "ino": self.ino}
 
     @property
     def entry(self) -> str:
-        """A path that enters the held folder itself, for a process that starts with our descriptors."""
+        """A path to the held folder itself, for a process that inherits our descriptors."""
         return f"/proc/self/fd/{self.fd}"
 
     def close(self) -> None:
-        """Let go of it; once."""
+        """Close the descriptor; call it once."""
         os.close(self.fd)
 
 
 def hold(spec: SandboxSpec, cwd: str | None) -> Folder:
-    """Find the host's folder behind the one inside, beneath what is mounted there, and hold it."""
+    """Open the host's folder for the one inside, beneath its mount, and hold it."""
     inside = normal(os.path.join(hardening.WORKSPACE, cwd or ""))
     target, source = _mounted(spec, inside)
     relative = inside[len(target) :].strip("/")
@@ -56,7 +56,7 @@ def hold(spec: SandboxSpec, cwd: str | None) -> Folder:
     except OSError as error:
         raise HostRefused("not_found", f"{source}, which is {target} inside: {error.strerror}") from None
     try:
-        # Links are read as the sandbox would: an absolute one is about the inside, and none leads out.
+        # Links are resolved as in the sandbox: an absolute one is relative to the inside, and none leads out.
         anchor = Anchor(os.fsencode(target), root, confined=True)
         fd = Opener().open(anchor, os.fsencode(relative), _HELD)
     except OSError as error:
@@ -69,7 +69,7 @@ def hold(spec: SandboxSpec, cwd: str | None) -> Folder:
 
 
 def check(folder: Folder) -> None:
-    """Refuse a folder that is not where it was shown any more."""
+    """Refuse a folder that is no longer where it was shown."""
     try:
         found = os.stat(folder.path, follow_symlinks=False)
     except OSError:
@@ -82,7 +82,7 @@ def _mounted(spec: SandboxSpec, inside: str) -> tuple[str, str]:
     found = [(target, source) for target, source in _mounts(spec) if inside == target or is_under(inside, target)]
     if not found:
         shown = ", ".join(target for target, _ in _mounts(spec))
-        raise HostRefused("outside", f"{inside} is the sandbox's own; on the host a command starts in one of: {shown}")
+        raise HostRefused("outside", f"{inside} is not on the host; a command starts there in one of: {shown}")
     return max(found, key=lambda one: len(one[0]))
 
 

@@ -1,4 +1,4 @@
-"""Say, where a guarded command failed for want of a place, which places it has and the setting that adds one."""
+"""Hints for a guarded command that failed for lack of access: what it has, and the setting that adds more."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _PATH = re.compile(r"/[^\s'\"`:,;()]+")
 
 
 class Listening:
-    """A sink that remembers the end of a command's errors, which nobody else keeps while it streams."""
+    """A sink that keeps the end of a command's stderr, which nothing else keeps while it streams."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._errors = b""
 
     async def __call__(self, stream: str, data: bytes) -> None:
-        """Pass it on."""
+        """Pass the output on."""
         if stream == "stderr":
             self._errors = (self._errors + data)[-_LONGEST_READ:]
         await self._sink(stream, data)
 
     @property
     def errors(self) -> str:
-        """The end of what it complained about."""
+        """The end of the command's stderr."""
         return self._errors.decode("utf-8", "replace")
 
 
 async def told(reply: Reply, plan: Plan, sink: Listening | None) -> Reply:
-    """Return the reply with the hint behind its errors, where there is one to give."""
+    """Return the reply with a hint appended to its stderr, if there is one."""
     errors = reply.stderr[-_LONGEST_READ:] if sink is None else sink.errors
     said = None if reply.success else hint(errors, plan)
     if said is None:
@@ -53,7 +53,7 @@ async def told(reply: Reply, plan: Plan, sink: Listening | None) -> Reply:
 
 
 def hint(errors: str, plan: Plan) -> str | None:
-    """Say what a failure has to do with the guard; None if nothing speaks for it."""
+    """Return how the guard may have caused a failure; None if nothing suggests it."""
     if plan.guard is None:
         return None
     view, source = plan.guard.view, plan.source

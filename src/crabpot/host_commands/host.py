@@ -45,14 +45,14 @@ _UNCONFINED = 'fix that, or write confine: "host" in the pattern, which runs it 
 
 @dataclass(slots=True, kw_only=True)
 class Host:
-    """The gateway's own machine and user, seen from an elevated command."""
+    """The gateway's own machine and user, on which elevated commands run."""
 
     settings: Settings
     around: Surroundings
     environ: Mapping[str, str]
     _bwrap: Candidate | None = None
 
-    async def prepare(  # noqa: PLR0913  a command, whose it is, and how it leaves
+    async def prepare(  # noqa: PLR0913  a command, whose it is, and the rule that elevates it
         self,
         argv: Sequence[str],
         agent: AgentSettings,
@@ -64,7 +64,7 @@ class Host:
     ) -> Plan:
         """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run.
 
-        `inside` is the way to that sandbox's own git.
+        `inside` returns the wire to that sandbox's own git.
         """
         words = tuple(argv)
         if not words or any("\0" in word for word in words):
@@ -85,7 +85,7 @@ class Host:
                 return Plan(
                     argv=words, binary=binary, folder=folder, env=env, dangers=dangers, source=rule.source, relay=relay
                 )
-            # In a thread: it looks at hundreds of places, and the first time starts a program.
+            # In a thread: it examines hundreds of paths, and the first time starts a program.
             guard = None if free else await asyncio.to_thread(self._guard, words, rule, spec, env)
             if guard is not None:
                 env = await self._within(words, rule, env)
@@ -109,7 +109,7 @@ class Host:
             folder.close()
             raise
 
-    async def _relay(  # noqa: PLR0913  all that an operation stands on
+    async def _relay(  # noqa: PLR0913  everything that an operation depends on
         self,
         operation: Operation,
         agent: AgentSettings,
@@ -123,7 +123,7 @@ class Host:
     ) -> Prepared:
         limits = agent.sandbox.limits
         clock = Clock(limit_s=limits.time_ceiling)
-        ground = GitContext(
+        context = GitContext(
             state=self.around.state,
             inside=Inside(wire=wire, cwd=cwd, clock=clock),
             git=git,
@@ -135,19 +135,19 @@ class Host:
             bounds=Bounds(disk=limits.disk, memory=max(limits.memory, _LEAST_MEMORY)),
             clock=clock,
         )
-        return await relays.prepare(operation, ground)
+        return await relays.prepare(operation, context)
 
     def _guard(self, argv: tuple[str, ...], rule: ElevationRule, spec: SandboxSpec, env: Mapping[str, str]) -> Guard:
         if self._bwrap is None:
             found = guards.find()
             if isinstance(found, str):
-                raise HostRefused("denied", f"this machine can keep no guard: {found}; {_UNCONFINED} ({rule.source})")
+                raise HostRefused("denied", f"this machine cannot make a guard: {found}; {_UNCONFINED} ({rule.source})")
             self._bwrap = found
         seen = places.view(argv, rule, spec, self.around, env=env, programs=env["PATH"].split(":"))
         return Guard(view=seen, bwrap=self._bwrap)
 
     async def _within(self, argv: tuple[str, ...], rule: ElevationRule, env: dict[str, str]) -> dict[str, str]:
-        """Return the environment of a guarded command: no socket that it cannot reach, and who commits."""
+        """Return the environment of a guarded command: no socket that it cannot reach, and the committer for git."""
         given = dict(env)
         if "ssh" not in rule.credentials:
             given.pop("SSH_AUTH_SOCK", None)
@@ -156,8 +156,8 @@ class Host:
         return given
 
     def environment(self, agent: AgentSettings, path: str) -> dict[str, str]:
-        """Return all that a host command finds: a few variables of the gateway's own, and the trusted PATH."""
-        # Another user has a home of their own, and no access to the gateway's agent.
+        """Return the environment of a host command: a few of the gateway's own variables, and the trusted PATH."""
+        # Another user has their own home, and no access to the gateway's ssh agent.
         own = _PASSED if agent.sandbox.host_user is None else ("LANG",)
         given = {name: self.environ[name] for name in (*own, *agent.tools.elevated.pass_env) if name in self.environ}
         home = {"HOME": self.around.home} if agent.sandbox.host_user is None else {}
@@ -191,5 +191,5 @@ def _dangers(
     if guard is None and hop is None and not relayed:
         found.append('unconfined: the pattern says confine: "host", so it may do whatever the gateway\'s user may')
     if guard is not None and "docker" in (*rule.credentials, *known_programs.needs(argv).credentials):
-        found.append("it is given the docker engine's socket, and with it the whole host")
+        found.append("it gets the docker engine's socket, and with it the whole host")
     return list(dict.fromkeys(one for one in found if one is not None))

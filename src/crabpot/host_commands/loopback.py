@@ -1,4 +1,4 @@
-"""Run a command as another user of this machine, over ssh to the loopback: the words for ssh, and what they rest on."""
+"""Run a command as another user of this machine, over ssh to the loopback: ssh's arguments, and the checks before."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from crabpot.host_commands.folders import Folder
 
 HOST, PORT = "127.0.0.1", 22
-# Inherited by all that the command starts, and so the way to find it again.
+# Inherited by all processes that the command starts, so that they can be found again.
 MARK = "CRABPOT_RUN"
 
 _ACCOUNT = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,31})(?::([0-9]{1,5}))?", re.ASCII)
 _HIGHEST_PORT = 65535
-# From here on any user of the machine can be the first who listens.
+# From this port on, any user of the machine can listen.
 _FIRST_OPEN_PORT = 1024
 
 _OPTIONS = (
@@ -51,7 +51,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """The way to another user: ssh's own program, whom it becomes, and the keys of both sides."""
+    """How to reach another user: the ssh program, the user, and the keys of both sides."""
 
     ssh: Identity
     user: str
@@ -61,8 +61,8 @@ class Hop:
     mark: str = field(default_factory=lambda: secrets.token_hex(16), compare=False)
 
     def words(self, script: str) -> tuple[str, ...]:
-        """Give the argv that has a POSIX shell of that user run a script, whatever shell the user logs in with."""
-        # Where only root can listen, the first key is written down, and never again another.
+        """Return the argv that runs a script in a POSIX shell as that user, whatever the user's login shell is."""
+        # Where only root can listen, the first key seen is recorded and no other is ever accepted.
         checking = "accept-new" if self.port < _FIRST_OPEN_PORT else "yes"
         options = (
             *_OPTIONS,
@@ -72,7 +72,7 @@ class Hop:
             f"Port={self.port}",
         )
         flags = [flag for option in options for flag in ("-o", option)]
-        # No configuration of anybody's: it could name programs, or another machine.
+        # No configuration file: it could name programs, or another machine.
         return (
             "ssh",
             "-F",
@@ -87,7 +87,7 @@ class Hop:
         )
 
     def start(self, argv: Sequence[str], binary: Identity, folder: Folder, env: Mapping[str, str]) -> str:
-        """Give the script that enters the very folder and becomes the command."""
+        """Return the script that enters exactly the shown folder and executes the command."""
         given = [f"{name}={value}" for name, value in {**env, MARK: self.mark}.items()]
         command = shlex.join([*given, binary.path, *argv[1:]])
         lost = "echo 'crabpot: the folder is not the one that was shown' >&2; exit 125"
@@ -95,7 +95,7 @@ class Hop:
         return f'{here} || {{ {lost}; }}; exec env -i HOME="$HOME" USER="$USER" {command}'
 
     def signal(self, name: str) -> str:
-        """Give the script that sends a signal to all of the command."""
+        """Return the script that signals every process of the command."""
         wanted = shlex.quote(f"{MARK}={self.mark}")
         return (
             f"for one in /proc/[0-9]*; do grep -qsxzF {wanted} $one/environ && kill -{name} ${{one#/proc/}}; done; true"
@@ -103,7 +103,7 @@ class Hop:
 
 
 def parse_user(text: str) -> tuple[str, int]:
-    """Read `name` or `name:port`; ValueError says what would be right."""
+    """Parse `name` or `name:port`, or raise ValueError with what would be right."""
     match = _ACCOUNT.fullmatch(text)
     port = PORT if match is None or match[2] is None else int(match[2])
     if match is None or not 0 < port <= _HIGHEST_PORT:
@@ -111,10 +111,10 @@ def parse_user(text: str) -> tuple[str, int]:
     return match[1], port
 
 
-def find(  # noqa: PLR0913  all that it rests on
+def find(  # noqa: PLR0913  everything it depends on
     *, host_user: str, ssh_key: str, home: str, path: str, state: str, shown: Sequence[str]
 ) -> Hop:
-    """Check the key and find ssh. `shown` lists the folders that sandboxes see: no key lies there."""
+    """Check the key and find ssh. `shown` lists the folders that sandboxes see: the key must not be in one."""
     user, port = parse_user(host_user)
     key = expand(ssh_key, home)
     _check_key(key, shown)
@@ -124,7 +124,7 @@ def find(  # noqa: PLR0913  all that it rests on
 
 
 def _check_server(port: int, known_hosts: str) -> None:
-    """Refuse a server that anybody could have started, unless the operator noted its key."""
+    """Refuse a server that anybody could have started, unless the operator recorded its key."""
     name = f"[{HOST}]:{port} "
     if port < _FIRST_OPEN_PORT:
         return
@@ -137,13 +137,13 @@ def _check_server(port: int, known_hosts: str) -> None:
     note = f"ssh-keyscan -p {port} {HOST} >> {shlex.quote(known_hosts)}"
     raise HostRefused(
         "denied",
-        f"any user can listen on port {port} (sandbox.hostUser), and its key is not noted; check it, then: {note}",
+        f"any user can listen on port {port} (sandbox.hostUser), and its key is not recorded; check it, then: {note}",
     )
 
 
 def _check_key(key: str, shown: Sequence[str]) -> None:
     if not os.path.isfile(key):
-        raise HostRefused("not_found", f"there is no key {key} (sandbox.sshKey)")
+        raise HostRefused("not_found", f"the key {key} does not exist (sandbox.sshKey)")
     problem = problem_with_key(key, shown)
     if problem is not None:
         raise HostRefused("denied", f"the key {key} (sandbox.sshKey) {problem}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The confinement of one command: what it sees, and the bwrap that makes it so."""
+    """The confinement of one command: its view of the host, and the bwrap that creates it."""
 
     view: View
     bwrap: Candidate
@@ -33,30 +33,30 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One command on the host, as it is shown and as it will run. It holds its folder: close it."""
+    """One command on the host, as it is shown and as it will run. It holds its folder open: close it."""
 
     argv: tuple[str, ...]
     binary: Identity
     folder: Folder
     env: Mapping[str, str] = field(repr=False)
     executes: tuple[str, ...] = ()
-    """What the program would run or obey of the agent's folder."""
+    """What the program would run or obey from the agent's folder."""
     dangers: tuple[str, ...] = ()
-    """What is handed over beyond what the words seem to."""
+    """What agreeing hands over beyond what the command seems to."""
     guard: Guard | None = None
-    """Its confinement; None where the pattern says `confine: "host"`, another user runs it, or git is relayed."""
+    """Its confinement; None if the pattern says `confine: "host"`, another user runs it, or git is relayed."""
     relay: Prepared | None = field(default=None, repr=False)
-    """What git does from a repository of the gateway's own, where it needs a network or credentials."""
+    """The relayed git operation, if git needs a network or credentials."""
     source: str = ""
-    """Where the pattern is written that let it out."""
+    """Where the pattern that elevated it is written."""
     hop: Hop | None = None
-    """The way to another user, where the configuration names one; else it runs as the gateway's."""
+    """How to reach the other user, if one is configured; else it runs as the gateway's user."""
     obeyed: tuple[str, ...] = field(default=(), repr=False)
-    """Of that, the files that are looked at again."""
+    """The entries of `executes` that are checked again before the start."""
 
     @property
     def started(self) -> tuple[tuple[str, ...], Identity, Mapping[str, str]]:
-        """What the gateway itself starts: the command, or the ssh that does; its program, and its environment."""
+        """What the gateway itself starts, the command or ssh: its argv, program and environment."""
         if self.hop is None:
             return self.argv, self.binary, self.env
         script = self.hop.start(self.argv, self.binary, self.folder, self.env)
@@ -64,22 +64,22 @@ class Plan:
 
     @property
     def confined(self) -> str:
-        """Say in one word how far it is confined: `guarded`, `git`, `host`, or `user` where another user runs it."""
+        """Return how it is confined, in one word: `guarded`, `git`, `host`, or `user` if another user runs it."""
         if self.relay is not None:
             return "git"
         return "user" if self.hop is not None else "host" if self.guard is None else "guarded"
 
     def close(self) -> None:
-        """Let go of the folder; once."""
+        """Close the folder; call it once."""
         self.folder.close()
 
 
 async def check(plan: Plan) -> None:
-    """Refuse a plan whose program, folder or obeyed files are not what was shown."""
+    """Refuse a plan whose program, folder or obeyed files are no longer what was shown."""
     if identify(plan.binary.path) != plan.binary:
         raise HostRefused("conflict", f"{plan.binary.path} was replaced after it was shown; ask again")
     if plan.hop is not None and identify(plan.hop.ssh.path) != plan.hop.ssh:
         raise HostRefused("conflict", f"{plan.hop.ssh.path} was replaced after it was shown; ask again")
     folders.check(plan.folder)
     if plan.relay is None and programs.executes(plan.argv, plan.folder.fd) != plan.obeyed:
-        raise HostRefused("conflict", f"what {plan.argv[0]} would run of {plan.folder.path} changed; ask again")
+        raise HostRefused("conflict", f"what {plan.argv[0]} would run from {plan.folder.path} has changed; ask again")

@@ -1,4 +1,4 @@
-"""What well-known programs would execute from the folder that they start in, told by its content."""
+"""Find what well-known programs would execute from the folder they start in, by the folder's content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_SHOWN = 20
 
 
 def executes(argv: tuple[str, ...], folder: int) -> tuple[str, ...]:
-    """List what a program would run or obey of the folder, as far as the program is known."""
+    """List what a known program would run or obey from the folder."""
     obeyed = [name for name in EXECUTES.get(argv[0], ()) if _is_there(name, folder)]
     found = [f"{name} ({argv[0]} runs what it says; {_content(name, folder)})" for name in obeyed]
     if argv[0] in USES_GIT:
@@ -40,14 +40,14 @@ def _is_there(name: str, folder: int) -> bool:
 
 
 def _open(name: str, folder: int, flags: int) -> int:
-    """Open something of the agent's beneath the folder: no link leads out, and no pipe holds the gateway."""
+    """Open a file of the agent's beneath the folder: no link leads out, and no pipe blocks the gateway."""
     anchor = Anchor(b"/", folder, confined=True)
     unblocked = 0 if flags & os.O_PATH else os.O_NONBLOCK
     return Opener().open(anchor, os.fsencode(name), flags | unblocked | os.O_CLOEXEC)
 
 
 def _content(name: str, folder: int) -> str:
-    """Tell what a file says from whatever it says later: an answer is not for another content."""
+    """Return a description that changes whenever the file does: an answer is valid for one content only."""
     try:
         fd = _open(name, folder, os.O_RDONLY)
     except OSError:
@@ -60,12 +60,12 @@ def _content(name: str, folder: int) -> str:
         return "not readable"
     finally:
         os.close(fd)
-    # The agent can set the times of a file, but not the moment of its last change.
+    # The agent can set a file's mtime, but not its ctime.
     return f"inode {found.st_ino}, changed {found.st_ctime_ns}"
 
 
 def _read(fd: int, most: int) -> bytes:
-    """Read a file that may grow while it is read."""
+    """Read a file that may be growing, up to a limit."""
     pieces, size = [], 0
     while size <= most and (piece := os.read(fd, 1 << 16)):
         pieces.append(piece)
@@ -74,7 +74,7 @@ def _read(fd: int, most: int) -> bytes:
 
 
 def _scripts(folder: int) -> list[str]:
-    """Read the scripts of a package.json, which the agent may have filled with anything."""
+    """Return the scripts of a package.json, which may contain anything."""
     try:
         fd = _open("package.json", folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""Run one planned command on the host: a runner of its own, in its guard and folder, that ends with the command."""
+"""Run one planned command on the host, in its guard and folder, by a runner that ends with the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDS = ("INT", "TERM", "HUP", "QUIT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A program inside that waits for the command: it gets all of the output, at its own pace, and sends signals."""
+    """A program inside that waits for the command: it gets all the output, at its own pace, and sends signals."""
 
     signals: Signals
     turns: Alternation | None
@@ -45,9 +45,9 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
     source: Source | None = None,
     caller: Caller | None = None,
 ) -> Reply:
-    """Look again whether all is as it was shown, then run it to its end; HostRefused if it is not.
+    """Check that everything is still as shown, then run the command to its end; HostRefused if not.
 
-    Output is kept or streamed, limited and cut as inside a sandbox. Cancelled, it leaves no process behind.
+    Output is kept or streamed, limited and cut as in a sandbox. When cancelled, no process is left behind.
     """
     await check(plan)
     if plan.relay is not None:
@@ -93,7 +93,7 @@ def _start(plan: Plan, output_limit: int) -> HostRunner:
 
 
 async def _connect(runner: HostRunner) -> RunnerWire:
-    """Greet the runner; a guard is looked at from outside before it is told what to run."""
+    """Connect to the runner; a guard is checked from outside before it learns what to run."""
     try:
         wire = await RunnerWire.connect(runner.channel, runner.hello, timeout_s=_START_S)
     except SandboxError:
@@ -110,7 +110,7 @@ def _signals(plan: Plan, caller: Caller | None) -> Signals | None:
 
 
 def _company(plan: Plan, caller: Caller | None, pid: int) -> Coroutine[Any, Any, None] | None:
-    """Give what goes on beside a command: its sandbox's turns, or signals that ssh itself does not carry."""
+    """Return what runs alongside a command: the turns of its sandbox, or signals that ssh itself does not carry."""
     if caller is None:
         return None
     if plan.hop is not None:
@@ -129,7 +129,7 @@ async def _accompanied(called: asyncio.Future[Reply], company: Coroutine[Any, An
             beside.result()
         return await called
     finally:
-        # First, so that the command can be ended: what is stopped answers nobody.
+        # First, so that the command can be ended: a stopped process does not respond.
         beside.cancel()
         await asyncio.gather(beside, return_exceptions=True)
         called.cancel()
@@ -148,7 +148,7 @@ async def _signal_over(hop: Hop, signals: Signals) -> None:
 
 
 async def _end(plan: Plan, runner: HostRunner, *, whole: bool) -> None:
-    """End the runner, and over ssh what does not end with it."""
+    """End the runner, and over ssh also the processes that do not end with it."""
     await runner.close()
     if plan.hop is not None and not whole:
         await _ssh(plan.hop, plan.hop.signal("KILL"))

@@ -1,4 +1,4 @@
-"""Host commands: what a program inside asks for by a shim passes the way out like any command that leaves."""
+"""Host commands: a program inside calls a shim, and the command is elevated like any other."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 _PASSED_ON = frozenset({"INT", "TERM", "HUP", "QUIT", "USR1", "USR2"})
 _ENDS = frozenset({"INT", "TERM", "HUP", "QUIT"})
 _MANY_SIGNALS = 64
-# No argument list is longer on Linux, and no person reads as much before agreeing.
+# Linux allows no longer argument list, and nobody reads that much before agreeing.
 _MOST_WORDS, _LONGEST = 4096, 128 * 1024
-# Of one sandbox: each may wait for a person for minutes, with all its words in the gateway's memory.
+# Per sandbox: each may wait minutes for a person, with its whole argv in the gateway's memory.
 AT_ONCE = 32
 
 
@@ -49,19 +49,19 @@ def _name_calls() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCommands:
-    """Answers the upcalls that shims begin."""
+    """Answers the upcalls of shims."""
 
     elevated: ElevatedCommands
     _ids: Iterator[str] = field(default_factory=_name_calls)
 
     def answers(self, scope: Scope) -> Answers:
-        """Give what a scope's sandbox may ask for: nothing, unless host commands are listed."""
+        """Return the upcalls that a scope's sandbox may make: none, unless host commands are listed."""
         waiting: set[Upcall] = set()
         return {"run": partial(self._answer_in_turn, scope, waiting)} if scope.agent.sandbox.host_commands else {}
 
     async def _answer_in_turn(self, scope: Scope, waiting: set[Upcall], upcall: Upcall) -> None:
         if len(waiting) >= AT_ONCE:
-            message = f"{AT_ONCE} host commands of this sandbox are under way; try again when one has ended"
+            message = f"{AT_ONCE} host commands of this sandbox are already running; try again when one has ended"
             upcall.reply(error={"code": "process_limit", "message": message})
             return
         waiting.add(upcall)
@@ -82,7 +82,7 @@ class HostCommands:
         verdict = elevation.decide_host_command(argv, scope.agent)
         link = _Link(upcall)
         if verdict.answer.decision is Decision.SANDBOXED:
-            result = call.failed("denied", f"{argv[0]} does not leave: {verdict.because} ({verdict.source})")
+            result = call.failed("denied", f"{argv[0]} may not run on the host: {verdict.because} ({verdict.source})")
         else:
             result = await self._elevate(scope, link, call, verdict)
         self.elevated.audit.record(of_call(call, scope.agent.id, result, verdict, link.streamed))
@@ -114,8 +114,8 @@ class HostCommands:
         link.started = True
 
         def stands_still(live: Live) -> bool:
-            # What runs as another user cannot be stopped, so that its caller could not take turns with it.
-            # Git that is relayed works with the caller's own, and reads nothing of the folder.
+            # A command of another user cannot be stopped, so its caller could not take turns with it.
+            # Relayed git works with the caller's git, and reads nothing of the folder.
             moves = plan.relay is not None or (live is caller and plan.hop is not None)
             return live.can_reach(plan.folder.path) and not moves
 
@@ -131,7 +131,7 @@ class HostCommands:
 
 
 def _turns(caller: Live, plan: Plan, link: _Link) -> Alternation | None:
-    """Let the sandbox that waits move by turns with its command, if it could change the folder."""
+    """Return the turns of the waiting sandbox with its command, if it could change the folder."""
     if plan.hop is not None or plan.relay is not None or not caller.can_reach(plan.folder.path):
         return None
     return Alternation(caller, lambda: check(plan), waits=lambda: link.behind > 0)
@@ -148,7 +148,7 @@ class _Link:
         self._heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def sink(self, stream: str, data: bytes) -> None:
-        """Pass output on, at the pace of whoever reads it inside."""
+        """Pass output on, at the pace of its reader inside."""
         self.behind += 1
         try:
             await self.upcall.write(data, stream)
@@ -156,12 +156,12 @@ class _Link:
             self.behind -= 1
 
     async def source(self) -> AsyncIterator[bytes]:
-        """Give its input."""
+        """Yield the shim's input."""
         while data := await self.upcall.read():
             yield data
 
     async def hear(self, running: asyncio.Future[Any]) -> None:
-        """Take signals: one that comes before the command runs ends the waiting for it."""
+        """Receive signals: one that comes before the command runs cancels it."""
         async for name in self.upcall.signals():
             if self.started and name in _PASSED_ON and self._heard.qsize() < _MANY_SIGNALS:
                 self._heard.put_nowait(name)
@@ -169,17 +169,17 @@ class _Link:
                 running.cancel()
 
     async def signals(self) -> AsyncIterator[str]:
-        """Give those for the command."""
+        """Yield the signals for the command."""
         while True:
             yield await self._heard.get()
 
 
 def _asked(upcall: Upcall) -> tuple[tuple[str, ...], str | None]:
-    """Read what a shim said; anything inside may have said it."""
+    """Parse a shim's request, which any program inside may have sent."""
     said = upcall.question
     if not said.count(b"\0"):
-        raise ValueError("argv has no word")
-    # Counted before it is taken apart: an empty word is one byte of the question, and fifty in memory.
+        raise ValueError("argv is empty")
+    # Counted before it is split: an empty word is one byte of the request, and fifty in memory.
     if said.count(b"\0") > _MOST_WORDS or len(said) - said.index(b"\0") > _LONGEST:
         raise ValueError("argv is too long for one command")
     cwd, *argv = said.decode("utf-8", "surrogateescape").split("\0")

@@ -209,7 +209,7 @@ async def test_no_more_than_a_few_wait_at_once(opened: Any) -> None:
         many = f"n=0; while [ $n -lt {AT_ONCE + 3} ]; do n=$((n+1)); tool $n 2>> err & done; "
         many += "until [ $(/usr/bin/cat err | wc -l) -ge 3 ]; do sleep 0.1; done; /usr/bin/cat err; kill $(jobs -p)"
         result = await desk.exec(many)
-        assert result.stdout.count("are under way; try again") == 3, result
+        assert result.stdout.count("are already running; try again") == 3, result
         assert len(desk.person.asked) <= AT_ONCE
 
 

@@ -1,5 +1,5 @@
-"""Git that needs a network or credentials, by a clean repository of the gateway's own.
+"""Git that needs a network or credentials, relayed through a clean repository of the gateway's own.
 
-The sandbox's own git makes and takes packs. They pass, checked, through a bare repository that the gateway made
-(`store`), and the host's git works there with the operator's keys. No program of the host reads the agent's `.git`.
+The sandbox's own git creates and reads packs. They pass, checked, through a bare repository that the gateway created
+(`store`), where the host's git works with the operator's keys. No program of the host reads the agent's `.git`.
 """

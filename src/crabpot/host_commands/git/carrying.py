@@ -1,4 +1,4 @@
-"""Two gits that speak to each other over two wires: the sandbox's own, and the host's in the gateway's repository."""
+"""Connect two gits over two wires: the sandbox's own, and the host's in the gateway's repository."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
-from crabpot.host_commands.git.inside import CONVERSATION
+from crabpot.host_commands.git.inside import FD_REMOTE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from crabpot.host_commands.git.outside import Outside
     from crabpot.wire.in_flight import Sink
 
-# In pieces of at most a frame: what is under way between the two, at most.
+# The most that may be in transit between the two, in pieces of at most a frame.
 _PIECES = 16
 
 
 class _Pipe:
-    """Carries bytes one way at the pace of whoever takes them."""
+    """Carries bytes one way at the pace of its reader."""
 
     def __init__(self, judge: Callable[[bytes], bytes] | None = None) -> None:
         self._pieces: deque[bytes] = deque()
@@ -30,7 +30,7 @@ class _Pipe:
         self._ended = self._abandoned = False
 
     async def put(self, data: bytes) -> None:
-        """Take bytes; wait while there are many that nobody took."""
+        """Add bytes; wait while too many are unread."""
         passed = data if self._judge is None else self._judge(data)
         while len(self._pieces) >= _PIECES and not self._abandoned:
             self._room.clear()
@@ -40,18 +40,18 @@ class _Pipe:
             self._filled.set()
 
     def end(self) -> None:
-        """No more comes."""
+        """Mark EOF."""
         self._ended = True
         self._filled.set()
 
     def abandon(self) -> None:
-        """Nobody reads it any more: whoever waits to put something is let go."""
+        """Mark that nobody reads any more, and release whoever waits to put bytes."""
         self._abandoned = True
         self._pieces.clear()
         self._room.set()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Give them in order."""
+        """Yield the bytes in order."""
         while True:
             while self._pieces:
                 piece = self._pieces.popleft()
@@ -63,7 +63,7 @@ class _Pipe:
             await self._filled.wait()
 
 
-async def converse(  # noqa: PLR0913  who speaks, in which words, and who listens
+async def connect(  # noqa: PLR0913  both gits, their arguments, and who gets the output
     inside: Inside,
     inside_words: tuple[str, ...],
     outside: Outside,
@@ -73,9 +73,9 @@ async def converse(  # noqa: PLR0913  who speaks, in which words, and who listen
     url: str | None = None,
     judge: Callable[[bytes], bytes] | None = None,
 ) -> int:
-    """Let them speak to the end of both; give the exit code of the one inside, whose messages go to `tell`.
+    """Run both gits to their end; return the exit code of the one inside, whose messages go to `tell`.
 
-    Where git inside would speak to `url`, it speaks to us. `judge` sees what comes from inside first. Where one of them
+    Git inside speaks to the gateway in place of `url`. `judge` sees first what comes from inside. If one of them
     fails or is cancelled, so is the other.
     """
     outward, inward = _Pipe(judge), _Pipe()
@@ -85,7 +85,7 @@ async def converse(  # noqa: PLR0913  who speaks, in which words, and who listen
         if stream == "stdout":
             await outward.put(data)
         else:
-            await tell(stream, data.replace(f"{CONVERSATION}/".encode(), b""))
+            await tell(stream, data.replace(f"{FD_REMOTE}/".encode(), b""))
 
     async def from_outside(stream: str, data: bytes) -> None:
         if stream == "stdout":
@@ -95,7 +95,7 @@ async def converse(  # noqa: PLR0913  who speaks, in which words, and who listen
 
     async def run_inside() -> int:
         try:
-            reply = await inside.converse(*inside_words, env=_rewriting(url), source=inward.read(), sink=from_inside)
+            reply = await inside.connect(*inside_words, env=_rewriting(url), source=inward.read(), sink=from_inside)
         finally:
             outward.end()
             inward.abandon()
@@ -120,8 +120,8 @@ async def converse(  # noqa: PLR0913  who speaks, in which words, and who listen
 
 
 def _rewriting(url: str | None) -> dict[str, str]:
-    """Give the configuration by which git inside speaks to us; what stands behind the slash is for its messages."""
+    """Return the configuration that connects git inside to the gateway; the text after the slash is for messages."""
     if url is None:
         return {}
-    key = f"url.{CONVERSATION}/{url}.insteadOf"
+    key = f"url.{FD_REMOTE}/{url}.insteadOf"
     return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": key, "GIT_CONFIG_VALUE_0": url}

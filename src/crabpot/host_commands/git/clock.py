@@ -1,4 +1,4 @@
-"""How long an operation may still take: it has several steps, and one time limit."""
+"""The time limit of an operation, shared by its several steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crabpot.errors import HostRefused
 
 @dataclass(slots=True, kw_only=True)
 class Clock:
-    """Runs down while an operation works, and not while a person is asked."""
+    """Runs while an operation works, but not while a person is asked."""
 
     limit_s: float
     _deadline: float = field(init=False)
@@ -19,11 +19,11 @@ class Clock:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Start the time limit again."""
         self._deadline = time.monotonic() + self.limit_s
 
     def left_s(self) -> float:
-        """Give the seconds that are left; HostRefused where there are none."""
+        """Return the seconds left; HostRefused if there are none."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise HostRefused("timeout", f"the time limit of {self.limit_s:g} s was reached")

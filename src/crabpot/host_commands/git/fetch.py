@@ -1,4 +1,4 @@
-"""Fetch, pull, clone and ls-remote: the host's git asks the remote, and the sandbox's own takes what came from us."""
+"""Fetch, pull, clone and ls-remote: the host's git asks the remote, and the sandbox's git fetches from the gateway."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git import outside, store
-from crabpot.host_commands.git.carrying import converse
+from crabpot.host_commands.git.carrying import connect
 from crabpot.host_commands.git.names import fetched, is_name, is_ref, shown
 from crabpot.host_commands.git.prepared import Prepared
 
@@ -28,31 +28,31 @@ _MOST_TAGS, _TAGS_AT_ONCE = 100_000, 500
 _SYMREF = re.compile(r"ref: (refs/heads/[^\t]+)\tHEAD")
 
 
-def prepare(operation: Operation, ground: GitContext, at: Remote, known: Repository | None, name: str) -> Prepared:
-    """Say what would be asked of the remote; nothing is asked yet."""
+def prepare(operation: Operation, context: GitContext, at: Remote, known: Repository | None, name: str) -> Prepared:
+    """Prepare what will be asked of the remote, without contacting it yet."""
     sources = _sources(operation, known, name)
     url = _written(operation, at, known, name)
 
     async def run(telling: Telling) -> int:
         async with store.held(
-            ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk
+            context.state, store.name(context.root, at.url), context.clock, largest=context.bounds.disk
         ) as own:
             async with outside.as_operator(
-                ground.git, own, ground.clock, ground.env, path=at.path, bounds=ground.bounds
+                context.git, own, context.clock, context.env, path=at.path, bounds=context.bounds
             ) as git:
                 code = await _fetch(operation, sources, at, git, telling, whole=known is None or not known.shallow)
-            await asyncio.to_thread(store.check, own, largest=ground.bounds.disk)
+            await asyncio.to_thread(store.check, own, largest=context.bounds.disk)
             if code != 0:
                 return code
             words = _clone_words(operation, url) if known is None else _fetch_words(operation, own, name)
-            async with outside.local(ground.git, own, ground.clock, ground.bounds) as local:
-                code = await converse(ground.inside, words, local, _SERVE, tell=telling, url=url)
+            async with outside.local(context.git, own, context.clock, context.bounds) as local:
+                code = await connect(context.inside, words, local, _SERVE, tell=telling, url=url)
                 if code == 0 and known is not None and not operation.tags:
-                    code = await _follow_tags(ground, local, name, url, telling)
+                    code = await _follow_tags(context, local, name, url, telling)
         if known is not None:
-            await ground.inside.forget_conversation()
+            await context.inside.restore_fetch_head()
         if code == 0 and operation.kind == "pull" and known is not None:
-            return await _integrate(operation, ground, known, telling)
+            return await _integrate(operation, context, known, telling)
         return code
 
     wanted = shown(", ".join(sources))
@@ -63,21 +63,25 @@ def prepare(operation: Operation, ground: GitContext, at: Remote, known: Reposit
         dangers=at.marks,
         bound=(operation.kind, at.url, *sources),
         _run=run,
-        _clock=ground.clock,
+        _clock=context.clock,
     )
 
 
-def prepare_listing(operation: Operation, ground: GitContext, at: Remote) -> Prepared:
-    """Prepare ls-remote, whose answer is its output."""
+def prepare_listing(operation: Operation, context: GitContext, at: Remote) -> Prepared:
+    """Prepare ls-remote, whose result is its output."""
     if any(not pattern or not pattern.isprintable() for pattern in operation.names):
-        raise HostRefused("invalid_arguments", "a pattern that is empty or has characters that do not print")
+        raise HostRefused("invalid_arguments", "a pattern is empty or has unprintable characters")
     wanted = {"--heads": operation.heads, "--tags": operation.tags, "--refs": operation.refs_only}
     options = [option for option, given in wanted.items() if given]
 
     async def run(telling: Telling) -> int:
         async with (
-            store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
-            outside.as_operator(ground.git, own, ground.clock, ground.env, path=at.path, bounds=ground.bounds) as git,
+            store.held(
+                context.state, store.name(context.root, at.url), context.clock, largest=context.bounds.disk
+            ) as own,
+            outside.as_operator(
+                context.git, own, context.clock, context.env, path=at.path, bounds=context.bounds
+            ) as git,
         ):
             reply = await git.run("ls-remote", *options, "--", at.url, *operation.names, sink=telling)
         return 1 if reply.exit_code is None else reply.exit_code
@@ -88,12 +92,12 @@ def prepare_listing(operation: Operation, ground: GitContext, at: Remote) -> Pre
         dangers=at.marks,
         bound=("ls-remote", at.url, *options, *operation.names),
         _run=run,
-        _clock=ground.clock,
+        _clock=context.clock,
     )
 
 
 def _sources(operation: Operation, known: Repository | None, name: str) -> tuple[str, ...]:
-    """List what the remote is asked for: names, full refs, or patterns of refs."""
+    """List what to ask the remote for: names, full refs, or patterns of refs."""
     words = list(operation.names)
     if known is None:
         branch = operation.branch
@@ -114,17 +118,17 @@ def _sources(operation: Operation, known: Repository | None, name: str) -> tuple
 
 
 def _written(operation: Operation, at: Remote, known: Repository | None, name: str) -> str:
-    """Give the URL as it stands inside, which git there is to take from us."""
+    """Return the URL as written inside, which git there must fetch from the gateway instead."""
     if known is not None:
         return known.url_of(name, pushes=False)
-    # A path that is not there, which this one is not inside, git clones only as a URL.
+    # Git clones a path that does not exist, as this one does not inside, only if it is a URL.
     return (operation.remote or "") if at.path is None else f"file://{at.path}"
 
 
-async def _fetch(  # noqa: PLR0913  what, from where, and who is told
+async def _fetch(  # noqa: PLR0913  what, from where, and who gets the output
     operation: Operation, sources: tuple[str, ...], at: Remote, git: Outside, telling: Telling, *, whole: bool
 ) -> int:
-    """Bring what was asked for into the gateway's repository."""
+    """Fetch what was asked for into the gateway's repository."""
     refs, code = await _located(sources, at, git, telling)
     if code != 0:
         return code
@@ -141,7 +145,7 @@ async def _fetch(  # noqa: PLR0913  what, from where, and who is told
 
 
 async def _located(sources: tuple[str, ...], at: Remote, git: Outside, telling: Telling) -> tuple[list[str], int]:
-    """Give full refs for names, as the remote has them; and where its HEAD is, to the gateway's repository."""
+    """Return the remote's full refs for names, and set the gateway's HEAD to the remote's."""
     plain = [source for source in sources if not source.startswith("refs/")]
     refs = [source for source in sources if source.startswith("refs/")]
     if not plain and _TAGS not in sources and "refs/heads/*" not in sources:
@@ -185,7 +189,7 @@ def _clone_words(operation: Operation, url: str) -> tuple[str, ...]:
 
 
 def _humanish(url: str) -> str:
-    """Name the folder of a clone as git does: the last part of the URL, without `.git`."""
+    """Return the folder of a clone as git names it: the last part of the URL, without `.git`."""
     last = re.split(r"[/:]", url.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
     if not last or last in (".", ".."):
         raise HostRefused("invalid_arguments", f"{url} gives a clone no name; name the folder: git clone URL FOLDER")
@@ -194,10 +198,10 @@ def _humanish(url: str) -> str:
 
 def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]:
     return (
-        # A submodule has a remote of its own, which nobody was asked about.
+        # A submodule has its own remote, which nobody was asked about.
         *("fetch", "--no-recurse-submodules"),
         *(["--prune"] if operation.prune else []),
-        # Tags that follow along git would ask for in a second conversation, which it cannot have with us.
+        # Git would ask for the tags that follow along in a second connection, which the gateway does not offer.
         "--tags" if operation.tags else "--no-tags",
         *([f"--depth={operation.depth}"] if operation.depth is not None else []),
         *(["--update-shallow"] if own.is_shallow else []),
@@ -205,13 +209,13 @@ def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]
     )
 
 
-async def _follow_tags(ground: GitContext, local: Outside, name: str, url: str, telling: Telling) -> int:
-    """Bring in the new tags of what the sandbox has now, as git does."""
+async def _follow_tags(context: GitContext, local: Outside, name: str, url: str, telling: Telling) -> int:
+    """Fetch the new tags of what the sandbox has now, as git does."""
     format_ = "--format=%(refname) %(objectname) %(*objectname)"
     listed = await local.ask("for-each-ref", format_, "refs/tags")
-    have = await ground.inside.tags(most=_MOST_TAGS) if listed else {}
+    have = await context.inside.tags(most=_MOST_TAGS) if listed else {}
     tagged = await asyncio.to_thread(_new_tags, listed, have)
-    there = await ground.inside.existing(set(tagged.values()))
+    there = await context.inside.existing(set(tagged.values()))
     new = [tag for tag, target in tagged.items() if target in there]
     for at in range(0, len(new), _TAGS_AT_ONCE):
         specs = (f"{tag}:{tag}" for tag in new[at : at + _TAGS_AT_ONCE])
@@ -225,27 +229,27 @@ async def _follow_tags(ground: GitContext, local: Outside, name: str, url: str, 
             name,
             *specs,
         )
-        code = await converse(ground.inside, words, local, _SERVE, tell=telling, url=url)
+        code = await connect(context.inside, words, local, _SERVE, tell=telling, url=url)
         if code != 0:
             return code
     return 0
 
 
 def _new_tags(listed: str, have: Mapping[str, str]) -> dict[str, str]:
-    """Give what each tag of a list points to, of those that are not there yet."""
+    """Return what each tag of a list points to, without those that already exist."""
     split = (line.split(" ") for line in listed.splitlines())
     return {tag: peeled or itself for tag, itself, peeled in split if tag not in have and is_ref(tag)}
 
 
-async def _integrate(operation: Operation, ground: GitContext, known: Repository, telling: Telling) -> int:
-    """Do inside what a pull does after its fetch; hooks and drivers run there, where the agent is."""
+async def _integrate(operation: Operation, context: GitContext, known: Repository, telling: Telling) -> int:
+    """Do what a pull does after its fetch, in the sandbox, where hooks and drivers run as the agent."""
     rebase = operation.rebase
     if rebase is None and not operation.ff_only:
         says = known.first(f"branch.{known.branch}.rebase") or known.first("pull.rebase")
         rebase = None if says is None else says != "false"
     fast = operation.ff_only or (rebase is None and known.first("pull.ff") in (None, "only"))
     words = ("rebase", "FETCH_HEAD") if rebase else ("merge", *(["--ff-only"] if fast else []), "FETCH_HEAD")
-    reply = await ground.inside.run(*words, sink=telling)
+    reply = await context.inside.run(*words, sink=telling)
     if reply.exit_code != 0 and fast and not operation.ff_only:
         await telling.say("hint: the branches may have diverged; say how to join them: --rebase or --rebase=false")
     return 1 if reply.exit_code is None else reply.exit_code

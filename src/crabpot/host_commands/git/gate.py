@@ -1,7 +1,7 @@
-"""What git inside may say before its pack: the very tips that were resolved, and no other ref.
+"""Check what git inside sends before its pack: the very tips that were resolved, and no other ref.
 
-It is the agent's own word that follows to `git receive-pack`. Each tip is named by its own id, so that a name there
-never means another object; and nobody makes a million refs in the gateway's repository.
+The agent controls what `git receive-pack` gets. Each tip is named by its own id, so that a name there never means
+another object; and nobody creates a million refs in the gateway's repository.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHALLOW = re.compile(rb"shallow [0-9a-f]{40}\n?")
 
 
 class Gate:
-    """Lets a push through once its commands are read; what comes after them is the pack."""
+    """Passes a push on once its commands are checked; what follows them is the pack."""
 
     def __init__(self, tips: Iterable[str]) -> None:
         self._tips = {tip.encode() for tip in tips}
@@ -32,11 +32,11 @@ class Gate:
         self._open = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """Take what came, and give what may go on; HostRefused where a command is not one that was asked for."""
+        """Return the bytes that may pass; HostRefused if a command is not one that was asked for."""
         if self._open:
             return data
         self._waiting += data
-        # What was read is not read again: bytes that come one by one would cost their square.
+        # Bytes are not parsed twice: arriving one by one, they would take quadratic time.
         while len(self._waiting) >= (at := self._read) + _HEAD:
             size = self._size(at)
             if size == 0:
@@ -65,8 +65,8 @@ class Gate:
             return
         command = _COMMAND.fullmatch(line)
         if command is None or command[1] != command[2] or command[1] not in self._tips:
-            raise _lie("a ref that was not asked for")
+            raise _lie("a ref that was not requested")
 
 
 def _lie(what: str) -> HostRefused:
-    return HostRefused("denied", f"git inside the sandbox sent {what}; nothing of it was taken")
+    return HostRefused("denied", f"git inside the sandbox sent {what}; all of it was refused")

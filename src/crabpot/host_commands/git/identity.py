@@ -1,4 +1,4 @@
-"""Who commits: the operator's name and address for git in a guard, where the operator's own configuration is absent."""
+"""The committer: the operator's name and address for git in a guard, where the operator's configuration is absent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 5.0
 _LONGEST = 256
-# Confined as it is, git may work in a folder that is another user's, as an agent's is for root.
+# Confined as it is, git may work in another user's folder, as root does in an agent's.
 _FIXED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_CONFIG_COUNT": "1",
@@ -22,7 +22,7 @@ _FIXED = {
 
 
 async def variables(env: Mapping[str, str], home: str) -> dict[str, str]:
-    """Return git's own variables; without a name or address, git says itself what is missing."""
+    """Return git's variables for the committer; without a name or address, git itself reports what is missing."""
     git = trusted.find("git", env["PATH"], ()).path
     name, address = [await _configured(git, key, env, home) for key in ("user.name", "user.email")]
     given = {"NAME": name, "EMAIL": address}
@@ -31,7 +31,7 @@ async def variables(env: Mapping[str, str], home: str) -> dict[str, str]:
 
 
 async def _configured(git: str, key: str, env: Mapping[str, str], home: str) -> str | None:
-    """Read one value of the operator's own configuration: no repository is looked for."""
+    """Return one value of the operator's own configuration, without looking for a repository."""
     process = await asyncio.create_subprocess_exec(
         *(git, "config", "--global", "--get", key),
         stdin=asyncio.subprocess.DEVNULL,

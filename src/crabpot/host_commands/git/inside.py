@@ -1,4 +1,4 @@
-"""The sandbox's own git, over its wire. All that it says is the agent's word: bounded, and held to git's own rules."""
+"""The sandbox's own git, over its wire. The agent controls its output, which is bounded and checked by git's rules."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from crabpot.wire.in_flight import Sink
     from crabpot.wire.replies import Reply
 
-# By absolute paths, so that no shim and no program of the agent's is taken for git.
+# Absolute paths, so that no shim and no program of the agent is taken for git.
 _PLACES = ("/usr/bin/git", "/usr/local/bin/git", "/bin/git")
-# LFS would ask a server that is out of reach, and fail the whole checkout.
+# LFS would contact a server that is out of reach, and fail the whole checkout.
 _ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_OPTIONAL_LOCKS": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
-# The far end of a conversation is on these two; git's own input and output are nobody's and the messages'.
+# The other git is on these two descriptors; git's own stdin is empty, and its stdout carries messages.
 _WIRED = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >&2'
-CONVERSATION = "fd::3,4"
-# All of it is read on the gateway's one loop, before anybody is asked: what an agent can make git say there is kept
-# small, so that no agent holds up the others.
+FD_REMOTE = "fd::3,4"
+# All of it is read on the gateway's one loop, before anybody is asked: how much an agent can make git print is limited,
+# so that no agent holds up the others.
 _MOST_TEXT = 64 << 10
 _MOST_CONFIG, _MOST_ENTRIES = 256 << 10, 5000
 _LONGEST_TAG, _MOST_TAGGED = 600, 16 << 20
@@ -38,27 +38,27 @@ _KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """What the agent's repository says of itself."""
+    """What the agent's repository reports about itself."""
 
     config: Mapping[str, tuple[str, ...]]
     branch: str | None
     shallow: bool
 
     def first(self, key: str) -> str | None:
-        """Give the first value of a key."""
+        """Return the first value of a key."""
         return self.config.get(key, (None,))[0]
 
     def remote_of(self, name: str | None) -> str:
-        """Name the remote that is meant where the words name none."""
+        """Return the remote that git would use if none is named."""
         return name or self.first(f"branch.{self.branch}.remote") or "origin"
 
     def url_of(self, remote: str, *, pushes: bool) -> str:
-        """Give the URL behind a remote's name, or what is a URL itself."""
+        """Return the URL of a named remote, or a URL as it is."""
         pushed = self.first(f"remote.{remote}.pushurl") if pushes else None
         return pushed or self.first(f"remote.{remote}.url") or remote
 
     def is_named(self, remote: str) -> bool:
-        """Tell whether a remote is configured by this name."""
+        """Return whether a remote of this name is configured."""
         return is_name(remote) and f"remote.{remote}.url" in self.config
 
 
@@ -72,13 +72,13 @@ class Inside:
     _git: str | None = field(default=None, init=False)
 
     def below(self, folder: str) -> Inside:
-        """Give the same for what `-C` says."""
+        """Return the same for a folder of `-C`."""
         if not folder:
             return self
         return Inside(wire=self.wire, cwd=os.path.join(self.cwd or "", folder), clock=self.clock)
 
     async def repository(self) -> Repository:
-        """Look at the repository, and refuse the kinds that cannot be carried."""
+        """Read the repository's configuration, and refuse the kinds that cannot be relayed."""
         await self.ask("rev-parse", "--git-dir")
         shallow = (await self.ask("rev-parse", "--is-shallow-repository")).strip() == "true"
         head = (await self.ask("symbolic-ref", "-q", "HEAD", fails=True)).strip()
@@ -90,12 +90,12 @@ class Inside:
                 "clone it whole, or with --depth",
             )
         if config.get("extensions.objectformat", ("sha1",))[-1] != "sha1":
-            raise HostRefused("denied", "this repository names objects by SHA-256, which is not carried yet; use SHA-1")
+            raise HostRefused("denied", "this repository names objects by SHA-256, which is not supported; use SHA-1")
         branch = head.removeprefix("refs/heads/") if is_ref(head) and head.startswith("refs/heads/") else None
         return Repository(config=config, branch=branch, shallow=shallow)
 
     async def resolve(self, name: str) -> str | None:
-        """Give the id of what a name means in the agent's repository, or None."""
+        """Return the id of what a name means in the agent's repository, or None."""
         found = (await self.ask("rev-parse", "--verify", "-q", "--end-of-options", name, fails=True)).strip()
         if found and not is_id(found):
             raise _odd("an object id")
@@ -109,7 +109,7 @@ class Inside:
         return await asyncio.to_thread(_tags, listed, most)
 
     async def existing(self, ids: set[str]) -> set[str]:
-        """Tell which objects the repository has."""
+        """Return which of these objects the repository has."""
         if not ids:
             return set()
         text = "".join(f"{one}\n" for one in sorted(ids))
@@ -117,14 +117,14 @@ class Inside:
         return await asyncio.to_thread(lambda: ids & set(said.split("\n")))
 
     async def ask(self, *words: str, fails: bool = False, text: str | None = None, most: int = _MOST_TEXT) -> str:
-        """Run git for what it prints; HostRefused with its own words where it fails and must not, or says too much."""
+        """Run git and return its output; HostRefused with its message if it fails and must not, or prints too much."""
         kept = {"stdout": bytearray(), "stderr": bytearray()}
 
         async def keep(stream: str, data: bytes) -> None:
             if stream in kept:
                 kept[stream].extend(data)
             if sum(map(len, kept.values())) > most:
-                raise HostRefused("denied", f"git {words[0]} inside the sandbox says more than {most} bytes")
+                raise HostRefused("denied", f"git {words[0]} inside the sandbox printed more than {most} bytes")
 
         reply = await self._call(await self._argv(*words), None if text is None else _once(text), keep)
         printed = kept["stdout"].decode("utf-8", "surrogateescape")
@@ -137,20 +137,20 @@ class Inside:
         """Run git to its end."""
         return await self._call(await self._argv(*words), None, sink)
 
-    async def forget_conversation(self) -> None:
-        """Leave the URL alone in FETCH_HEAD, from which git takes the text of a merge."""
+    async def restore_fetch_head(self) -> None:
+        """Reduce FETCH_HEAD's source to the URL, from which git takes the text of a merge."""
         script = 'file=$("$0" "$@" rev-parse --git-path FETCH_HEAD) && sed -i "s#fd::3,4/##" "$file"'
         await self._call(["/bin/sh", "-c", script, *await self._argv()], None, _drop)
 
-    async def converse(self, *words: str, env: Mapping[str, str], source: Source, sink: Sink) -> Reply:
-        """Run git with the far end of a conversation: its bytes are `source` and stdout, its messages stderr."""
+    async def connect(self, *words: str, env: Mapping[str, str], source: Source, sink: Sink) -> Reply:
+        """Run git connected to another git: that one's bytes are `source` and stdout, the messages stderr."""
         argv = ["/bin/sh", "-c", _WIRED, *await self._argv("-c", "protocol.fd.allow=always", *words)]
         return await self._call(argv, source, sink, env)
 
     async def _argv(self, *words: str) -> list[str]:
         if self._git is None:
             self._git = await self._find()
-        # The folder may belong to another user than the sandbox's; whatever it could run, it runs inside.
+        # The folder may belong to a user other than the sandbox's; whatever git runs for it, it runs inside.
         return [self._git, "-c", "safe.directory=*", "-c", "gc.auto=0", "-c", "maintenance.auto=false", *words]
 
     async def _find(self) -> str:
@@ -161,8 +161,8 @@ class Inside:
             if reply.exit_code == 0:
                 return place
             if reply.error is not None and "'run'" in reply.error[1]:
-                raise HostRefused("denied", "a runner on a socket of its own makes and takes no packs for the gateway")
-        raise HostRefused("not_found", f"the sandbox has no git: it was looked for at {', '.join(_PLACES)}")
+                raise HostRefused("denied", "the socket backend cannot relay git")
+        raise HostRefused("not_found", f"the sandbox has no git; looked for {', '.join(_PLACES)}")
 
     async def _call(
         self, argv: list[str], source: Source | None, sink: Sink, env: Mapping[str, str] | None = None
@@ -179,7 +179,7 @@ async def _once(text: str) -> AsyncIterator[bytes]:
 
 
 async def _drop(_stream: str, _data: bytes) -> None:
-    """What is said there is of no interest."""
+    """Discard the output."""
 
 
 def _pairs(listed: str) -> dict[str, tuple[str, ...]]:
@@ -199,7 +199,7 @@ def _pairs(listed: str) -> dict[str, tuple[str, ...]]:
 def _tags(listed: str, most: int) -> dict[str, str]:
     lines = listed.splitlines()
     if len(lines) > most:
-        raise HostRefused("denied", f"the repository has more than {most} tags; name those that are meant")
+        raise HostRefused("denied", f"the repository has more than {most} tags; name the tags to fetch")
     found = {}
     for line in lines:
         object_id, _, name = line.partition(" ")
@@ -210,4 +210,4 @@ def _tags(listed: str, most: int) -> dict[str, str]:
 
 
 def _odd(what: str) -> HostRefused:
-    return HostRefused("denied", f"git inside the sandbox gave what is not {what}")
+    return HostRefused("denied", f"git inside the sandbox printed something that is not {what}")

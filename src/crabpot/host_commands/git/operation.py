@@ -1,4 +1,4 @@
-"""The words of git commands that need a network or credentials; options that are not listed are refused by name."""
+"""Parse git commands that need a network or credentials; options that are not listed are refused by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["push", "fetch", "pull", "clone", "ls-remote"]
 
-# The options of each command by what they mean here. A value of None takes nothing; a text names what it takes.
+# The options of each command. None means the option takes no value; a text names its value.
 _QUIET: Mapping[str, str] = dict.fromkeys(("-q", "--quiet", "-v", "--verbose", "--progress", "--no-progress"), "")
 _FLAGS: Mapping[Kind, Mapping[str, str]] = {
     "push": {
@@ -64,11 +64,11 @@ _DEEPEST = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One git command that speaks to a remote: what it does, to whom, and about what, as the words say."""
+    """One git command that contacts a remote: what it does, to which remote, with which refs, as written."""
 
     kind: Kind
     folder: str = ""
-    """From the working folder on: what `-C` says."""
+    """The folder of `-C`, relative to the working folder."""
     remote: str | None = None
     """A configured name, a URL or a path."""
     names: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Operation:
 
 
 def read(argv: Sequence[str]) -> Operation | None:
-    """Read `git …`, or give None where its command needs neither network nor credentials."""
+    """Parse `git …`; return None if its command needs neither network nor credentials."""
     words, folder = list(argv[1:]), ""
     refused: str | None = None
     while words and words[0].startswith("-"):
@@ -101,14 +101,14 @@ def read(argv: Sequence[str]) -> Operation | None:
             folder = os.path.join(folder, words.pop(0))
         elif refused is None:
             refused = option
-            # Those with a value of their own: what follows is not the command.
+            # Options with a separate value: what follows is not the command.
             if option in ("-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env") and words:
                 words.pop(0)
     if not words or words[0] not in _FLAGS:
         return None
     kind = cast("Kind", words[0])
     if refused is not None:
-        raise _refusal(kind, refused, "stands before the command, where only -C may")
+        raise _refusal(kind, refused, "is before the command, where only -C is supported")
     return _checked(_read(Operation(kind=kind, folder=folder), words[1:]))
 
 

@@ -1,7 +1,7 @@
-"""The host's git in a repository of the gateway's own: what it is told, and the walls around it.
+"""The host's git in a repository of the gateway's own: its configuration, and the walls around it.
 
-A program that takes the agent's packs (`local`) is told nothing of the operator and has no TCP. One that speaks to the
-remote has the operator's configuration, keys and helpers. Landlock limits the writes of both.
+Git that reads the agent's packs (`local`) has nothing of the operator's and no TCP. Git that contacts the remote has
+the operator's configuration, keys and helpers. Landlock limits the writes of both.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _START_S = 20.0
 _MOST_TEXT = 16 << 20
 _OUTPUT = 64 << 20
-# What histories that are pushed every day fail. What attacks a `.git` or a reader of paths is never among them.
+# Checks that everyday histories fail. Those that catch attacks on a `.git` or on path parsing are never among them.
 _TOLERATED = (
     *("badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail"),
     *("missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode"),
     *("badFilemode", "missingTaggerEntry", "badTagName", "nulInCommit"),
 )
-# Nothing of the operator's configuration starts a program beside the transport, or adds to what was shown.
+# Nothing in the operator's configuration may start a program besides the transport, or add to what was shown.
 _ALWAYS = {
     "protocol.allow": "never",
     "protocol.ssh.allow": "always",
@@ -54,9 +54,9 @@ _ALWAYS = {
     "gc.auto": "0",
     "maintenance.auto": "false",
     "transfer.bundleURI": "false",
-    # In packs, which are counted, however little comes.
+    # Always as packs, which are counted, however small.
     "fetch.unpackLimit": "1",
-    # A pack that unfolds without end fails at the limit of memory, instead of taking the machine's.
+    # A pack that inflates without end fails at its memory limit, instead of exhausting the machine's.
     "core.bigFileThreshold": "32m",
     "core.packedGitWindowSize": "32m",
     "core.packedGitLimit": "256m",
@@ -72,10 +72,10 @@ _LOCAL = {
     "uploadpack.hideRefs": "refs/namespaces",
 }
 
-# A replacement stands for a commit with other parents: what is counted and compared is what will be there.
+# A replacement would show a commit with other parents: what is counted and compared is what will be there.
 _ENV = {"GIT_NO_REPLACE_OBJECTS": "1"}
 
-# One that would listen for others has to make its socket where it may not write, and gives up altogether.
+# A helper that would listen for others needs a socket where it may not write, and gives up altogether.
 _SSH = "ssh -o ControlMaster=no"
 
 
@@ -87,13 +87,13 @@ class Bounds:
     memory: int
 
     def limits(self) -> dict[str, int]:
-        """Give them as the kernel keeps them."""
+        """Return the bounds as resource limits of the kernel."""
         return {"file_size": self.disk, "address_space": self.memory}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """Git of the host, ready to run in one store."""
+    """The host's git, ready to run in one store."""
 
     git: Identity
     wire: RunnerWire
@@ -102,13 +102,13 @@ class Outside:
     settings: Mapping[str, str]
 
     async def ask(self, *words: str, fails: bool = False, text: bytes | None = None) -> str:
-        """Run git for what it prints; HostRefused with its own words where it fails and must not."""
+        """Run git and return its output; HostRefused with git's message if it fails and must not."""
         kept: dict[str, bytearray] = {}
 
         async def keep(stream: str, data: bytes) -> None:
             kept.setdefault(stream, bytearray()).extend(data)
             if sum(map(len, kept.values())) > _MOST_TEXT:
-                raise HostRefused("output_limit", f"git {words[0]} said more than {_MOST_TEXT} bytes")
+                raise HostRefused("output_limit", f"git {words[0]} printed more than {_MOST_TEXT} bytes")
 
         reply = await self.run(*words, sink=keep, source=None if text is None else _once(text))
         if reply.exit_code != 0 and not fails:
@@ -129,7 +129,7 @@ class Outside:
 
 @asynccontextmanager
 async def local(git: Identity, store: Store, clock: Clock, bounds: Bounds) -> AsyncIterator[Outside]:
-    """Give a git that takes what the agent sends, and knows nothing of the operator."""
+    """Return a git that reads what the agent sends, and has nothing of the operator's."""
     env = {
         "PATH": "/usr/bin:/bin",
         "HOME": store.empty,
@@ -150,12 +150,12 @@ async def local(git: Identity, store: Store, clock: Clock, bounds: Bounds) -> As
 
 
 @asynccontextmanager
-async def as_operator(  # noqa: PLR0913  one program, whose it is, and what it may touch
+async def as_operator(  # noqa: PLR0913  one program, its owner, and what it may touch
     git: Identity, store: Store, clock: Clock, env: Mapping[str, str], *, path: str | None, bounds: Bounds | None
 ) -> AsyncIterator[Outside]:
-    """Give a git that speaks to the remote, as the operator; `path` is the remote where it is a folder.
+    """Return a git that contacts the remote as the operator; `path` is the remote if that is a folder.
 
-    `bounds` are for what comes from there. A push has none: it brings nothing, and hooks of a path may need much.
+    `bounds` limit what comes from the remote. A push has none: it brings nothing, and hooks of a path may need much.
     """
     given = {**env, "TMPDIR": store.scratch, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", **_ENV}
     writable = [store.path, store.scratch, "/dev/null", *([] if path is None else [path])]
@@ -177,7 +177,7 @@ async def _confined(  # noqa: PLR0913, PLR0917  one program and all that surroun
     if landlock.version() < landlock.OLDEST:
         raise HostRefused(
             "denied",
-            "this kernel has no Landlock (Linux 5.19, in the list of security modules), and git is not run on the host "
+            "this kernel has no Landlock (Linux 5.19, in the list of security modules), and git never runs on the host "
             "without it; `crabpot doctor` says more",
         )
     runner = start_in(store.empty, shown=store.empty, output_limit=_OUTPUT, environ=env, within=walls)

@@ -1,4 +1,4 @@
-"""What an operation shows before anybody agrees to it, and how it then runs."""
+"""A prepared git operation: what it shows before anybody agrees, and how it then runs."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitContext:
-    """What an operation stands on: the sandbox's git and the host's, and what surrounds both."""
+    """What the steps of an operation share: the sandbox's git and the host's, and their surroundings."""
 
     state: str
     inside: Inside
     git: Identity
     env: Mapping[str, str]
-    """What the operator's git finds in its environment."""
+    """The environment of the operator's git."""
     root: str
-    """The folder of the host that the sandbox has its own in."""
+    """The folder of the host that is mounted in the sandbox."""
     folder: str
     """The working folder on the host, for remotes that are relative paths."""
     written: tuple[str, ...]
     """The folders of the host that sandboxes may write."""
     secrets: tuple[str, ...]
-    """Places of credentials and Crabpot's own, which are no remotes."""
+    """Paths of credentials and Crabpot's own files, which are never remotes."""
     bounds: Bounds
     clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """An operation that only waits for a person's word."""
+    """An operation that is ready to run once a person agrees."""
 
     url: str
     lines: tuple[str, ...]
@@ -53,11 +53,11 @@ class Prepared:
     _clock: Clock = field(repr=False)
 
     async def carry_out(self, telling: Telling) -> int:
-        """Carry it out, within the time that is left; give the exit code."""
+        """Run the operation within the time left; return the exit code."""
         return await self._run(telling)
 
     async def run(self, *, timeout_s: float, output_limit: int, sink: Sink | None = None) -> Reply:
-        """Carry it out. Output is streamed to `sink`, or kept and cut at its limit."""
+        """Run the operation. Output is streamed to `sink`, or kept and cut at its limit."""
         self._clock.limit_s = timeout_s
         self._clock.restart()
         telling = Telling(output_limit, sink)
@@ -65,25 +65,25 @@ class Prepared:
 
 
 class Telling:
-    """What an operation says, as git would."""
+    """The output of an operation, in git's style."""
 
     def __init__(self, limit: int, sink: Sink | None) -> None:
         self._sink = sink
         self._kept = {name: BothEnds(limit) for name in ("stdout", "stderr")}
 
     async def __call__(self, stream: str, data: bytes) -> None:
-        """Take what a git wrote."""
+        """Add what a git wrote."""
         if self._sink is not None:
             await self._sink(stream, data)
         elif stream in self._kept:
             self._kept[stream].add(data)
 
     async def say(self, text: str) -> None:
-        """Say a line of our own."""
+        """Add a line of our own."""
         await self("stderr", f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def reply(self, exit_code: int, error: tuple[str, str] | None = None) -> Reply:
-        """Give the answer of the whole."""
+        """Return the reply for the whole operation."""
         texts: dict[str, Any] = {
             name: kept.rest().decode("utf-8", "replace") if self._sink is None else ""
             for name, kept in self._kept.items()

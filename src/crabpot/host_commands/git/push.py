@@ -1,4 +1,4 @@
-"""Push: the tips enter the gateway's own repository, are counted there, and leave from there by their ids."""
+"""Push: the tips enter the gateway's own repository, are checked there, and are pushed from there by their ids."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git import outside, store
-from crabpot.host_commands.git.carrying import converse
+from crabpot.host_commands.git.carrying import connect
 from crabpot.host_commands.git.gate import TIPS, Gate
-from crabpot.host_commands.git.inside import CONVERSATION
+from crabpot.host_commands.git.inside import FD_REMOTE
 from crabpot.host_commands.git.names import is_id, is_name, shown
 from crabpot.host_commands.git.prepared import Prepared
 from crabpot.host_commands.git.updates import resolve
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _MOST_TIPS = 200
 _PORCELAIN = re.compile(r"([ +\-*=!])\t([^\t]*):(refs/[^\t]+)\t(.*)")
-# A namespace, so that whatever the agent calls its refs, they are none of those by which the remote is remembered.
+# A namespace, so that whatever the agent calls its refs, they never replace those that record the remote.
 _RECEIVE = ("--namespace=made", "receive-pack")
-# What an agent's repository may have set for its pushes, and what the gateway's does not offer.
+# Push settings of an agent's repository that the gateway's repository does not support.
 _PLAIN = tuple(
     word
     for setting in ("gpgSign=false", "pushOption=", "recurseSubmodules=no", "followTags=false")
@@ -37,20 +37,20 @@ _PLAIN = tuple(
 )
 
 
-async def prepare(operation: Operation, ground: GitContext, at: Remote, known: Repository, name: str) -> Prepared:
-    """Bring the tips into the gateway's repository, and say what a push would do."""
-    updates = await resolve(operation, ground.inside, known, name)
+async def prepare(operation: Operation, context: GitContext, at: Remote, known: Repository, name: str) -> Prepared:
+    """Bring the tips into the gateway's repository, and return what a push would do."""
+    updates = await resolve(operation, context.inside, known, name)
     tips = tuple(dict.fromkeys(update.tip for update in updates if update.tip is not None))
     async with (
-        store.held(ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk) as own,
-        outside.local(ground.git, own, ground.clock, ground.bounds) as local,
+        store.held(context.state, store.name(context.root, at.url), context.clock, largest=context.bounds.disk) as own,
+        outside.local(context.git, own, context.clock, context.bounds) as local,
     ):
-        await _bring(ground.inside, local, tips)
-        await asyncio.to_thread(store.check, own, largest=ground.bounds.disk)
+        await _bring(context.inside, local, tips)
+        await asyncio.to_thread(store.check, own, largest=context.bounds.disk)
         lines = [await _line(local, update) for update in updates]
 
     async def run(telling: Telling) -> int:
-        return await _push(operation, ground, at, updates, telling, tracking=name if known.is_named(name) else None)
+        return await _push(operation, context, at, updates, telling, tracking=name if known.is_named(name) else None)
 
     marks = [
         *(f"FORCES {shown(one.target)}: what the remote has there may be lost" for one in updates if one.overwrites),
@@ -66,17 +66,17 @@ async def prepare(operation: Operation, ground: GitContext, at: Remote, known: R
         dangers=tuple(marks),
         bound=(kind, at.url, *bound, *flags),
         _run=run,
-        _clock=ground.clock,
+        _clock=context.clock,
     )
 
 
 async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
-    """Have git inside push the tips into the gateway's repository, where they are checked."""
+    """Make git inside push the tips into the gateway's repository, where they are checked."""
     if not tips:
         return
     kept = (await local.ask("for-each-ref", "--format=%(refname)", "refs/namespaces/made")).split()
     if len(kept) > _MOST_TIPS:
-        # They say which objects need not come again; the objects themselves stay.
+        # They say which objects need not be sent again; the objects themselves stay.
         await local.ask("update-ref", "--stdin", text="".join(f"delete {one}\n" for one in kept).encode())
     said = bytearray()
 
@@ -84,8 +84,8 @@ async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
         if len(said) < 1 << 16:
             said.extend(data)
 
-    words = (*_PLAIN, "push", "--no-verify", "--quiet", CONVERSATION, *(f"{tip}:{TIPS}{tip}" for tip in tips))
-    code = await converse(inside, words, local, _RECEIVE, tell=keep, judge=Gate(tips).pass_on)
+    words = (*_PLAIN, "push", "--no-verify", "--quiet", FD_REMOTE, *(f"{tip}:{TIPS}{tip}" for tip in tips))
+    code = await connect(inside, words, local, _RECEIVE, tell=keep, judge=Gate(tips).pass_on)
     listed = await local.ask("for-each-ref", "--format=%(objectname) %(refname)", f"refs/namespaces/made/{TIPS}")
     arrived = dict(line.split(" ", 1)[::-1] for line in listed.splitlines())
     missing = [tip for tip in tips if arrived.get(f"refs/namespaces/made/{TIPS}{tip}") != tip]
@@ -95,14 +95,14 @@ async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
 
 
 async def _line(local: Outside, update: Update) -> str:
-    """Say what becomes of one ref, by objects that were checked and by what was last seen of the remote."""
+    """Return what happens to one ref, by objects that were checked and by what was last seen of the remote."""
     target = shown(update.target)
     seen = (await local.ask("rev-parse", "--verify", "-q", update.target, fails=True)).strip()
     if update.tip is None:
         return f"DELETES {target}" + (f" ({seen[:8]} when last seen)" if is_id(seen) else "")
     counted = ("rev-list", "--count", update.tip, "--not", "--branches", "--tags")
     count = (await local.ask(*counted, fails=True)).strip() or "no"
-    # What is no name may hold anything, `HEAD^{/x → refs/heads/docs, 1 commit}` too: its commit is shown instead.
+    # What is not a name may hold anything, even `HEAD^{/x → refs/heads/docs, 1 commit}`: its commit is shown instead.
     name = update.source if is_name(update.source) else update.tip[:12]
     source = shown(name.removeprefix("refs/heads/").removeprefix("refs/tags/"))
     commits = f"{count} commit{'' if count == '1' else 's'}"
@@ -121,9 +121,9 @@ async def _movement(local: Outside, update: Update, seen: str) -> str:
     return f"{mark}NOT a fast-forward of what was last seen ({seen[:12]})"
 
 
-async def _push(  # noqa: PLR0913  the operation, and all that was prepared for it
+async def _push(  # noqa: PLR0913  the operation, and everything prepared for it
     operation: Operation,
-    ground: GitContext,
+    context: GitContext,
     at: Remote,
     updates: tuple[Update, ...],
     telling: Telling,
@@ -144,22 +144,22 @@ async def _push(  # noqa: PLR0913  the operation, and all that was prepared for 
         *(f"--force-with-lease={one.target}:{one.expected}" for one in updates if one.expected is not None),
     ]
     async with store.held(
-        ground.state, store.name(ground.root, at.url), ground.clock, largest=ground.bounds.disk
+        context.state, store.name(context.root, at.url), context.clock, largest=context.bounds.disk
     ) as own:
-        async with outside.as_operator(ground.git, own, ground.clock, ground.env, path=at.path, bounds=None) as git:
+        async with outside.as_operator(context.git, own, context.clock, context.env, path=at.path, bounds=None) as git:
             words = [one.word for one in updates]
             reply = await git.run("push", "--no-verify", "--porcelain", *options, "--", at.url, *words, sink=hear)
         done = await _report(updates, said.decode("utf-8", "replace"), at, telling)
         if not operation.dry_run and done:
-            async with outside.local(ground.git, own, ground.clock, ground.bounds) as local:
+            async with outside.local(context.git, own, context.clock, context.bounds) as local:
                 await local.ask("update-ref", "--stdin", text=_commands(done, "").encode(), fails=True)
     if not operation.dry_run and done and tracking is not None:
-        await _track(operation, ground.inside, done, tracking, telling)
+        await _track(operation, context.inside, done, tracking, telling)
     return 1 if reply.exit_code is None else reply.exit_code
 
 
 async def _report(updates: tuple[Update, ...], said: str, at: Remote, telling: Telling) -> list[Update]:
-    """Say what became of each ref as git does, by the names of the sandbox; give those that the remote has now."""
+    """Report the result of each ref as git does, by the sandbox's names; return the refs that the remote has now."""
     by_target, done = {update.target: update for update in updates}, []
     shown = [match for line in said.splitlines() if (match := _PORCELAIN.fullmatch(line))]
     if shown:
@@ -178,7 +178,7 @@ async def _report(updates: tuple[Update, ...], said: str, at: Remote, telling: T
 
 
 async def _track(operation: Operation, inside: Inside, done: list[Update], name: str, telling: Telling) -> None:
-    """Set inside what a push sets: where the remote's branches are now, and what a branch follows."""
+    """Update inside what a push updates: the remote-tracking branches, and what a branch follows."""
     commands = _commands(done, f"refs/remotes/{name}/")
     if commands:
         await inside.ask("update-ref", "--stdin", text=commands, fails=True)
@@ -195,7 +195,7 @@ async def _track(operation: Operation, inside: Inside, done: list[Update], name:
 
 
 def _commands(done: list[Update], into: str) -> str:
-    """Give what `update-ref --stdin` is to do, for the names themselves or for those of branches below another."""
+    """Return the commands for `update-ref --stdin`, for the refs themselves or for branches below another prefix."""
     lines = []
     for update in done:
         target = update.target

@@ -1,7 +1,7 @@
-"""Judge where a remote is: ssh, https, or a folder of this machine that is nobody's secret and no sandbox's to write.
+"""Judge where a remote is: ssh, https, or a folder of this machine that is no secret and that no sandbox may write.
 
-A URL that two programs could read in two ways is refused, not guessed: git, ssh and curl each have a parser of their
-own, and the one that was asked about must be the one that is spoken to.
+An ambiguous URL is refused, not guessed: git, ssh and curl each have their own parser, and the remote that was shown
+must be the one that is contacted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
-# Without %, ?, #, @ and \, of which git, ssh and curl each think something else.
+# Without %, ?, #, @ and \, which git, ssh and curl each treat differently.
 _WORD = r"[A-Za-z0-9._~+-]"
 _USER, _HOST, _SIX, _PORT = f"{_WORD}+", r"[A-Za-z0-9._-]+", r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", r"[0-9]{1,5}"
 # host:path, [host]:path and [host:port]:path, each with or without user@.
@@ -38,33 +38,33 @@ _AUTHORITY = re.compile(
     rf"(?:(?P<user>{_USER})(?P<password>:{_WORD}*)?@)?(?:(?P<name>{_HOST})|\[(?P<six>{_SIX})\])(?::{_PORT})?(?P<path>/.*)?",
     re.DOTALL,
 )
-# Git looks for it in the whole of a URL, its path included, and takes all before it and the bracket for user and host.
+# Git looks for it in the whole URL, its path included, and takes all before it and the bracket for user and host.
 _BRACKET = "@["
 _LONGEST = 2048
 _THIS_MACHINE = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
-# What git makes of a path before it takes the repository there.
+# The suffixes that git tries on a path to find the repository.
 _FORMS = ("", "/.git", ".git", ".git/.git")
-# Judged as written, too: where a link of /proc leads is an answer about the host.
+# Judged as written, too: where a link in /proc leads would reveal something about the host.
 _SYSTEM = ("/proc", "/sys", "/dev", "/run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """A remote that may be spoken to."""
+    """A remote that may be contacted."""
 
     url: str
     path: str | None = None
-    """The folder, where it is one of this machine."""
+    """The folder, if the remote is one of this machine."""
     marks: tuple[str, ...] = ()
 
 
 def judge(url: str, *, folder: str, written: Sequence[str], secrets: Sequence[str]) -> Remote:
-    """Judge a URL, where a relative path is the host's `folder` and what follows.
+    """Judge a URL; a relative path starts at the host's `folder`.
 
-    `written` is what sandboxes may write, `secrets` what no command of an agent's sees.
+    `written` is what sandboxes may write, `secrets` what no command of an agent may see.
     """
     if not url or len(url) > _LONGEST or not url.isprintable() or any(mark.isspace() for mark in url):
-        raise HostRefused("denied", f"{url[:80]!r} is no URL that git is given on the host")
+        raise HostRefused("denied", f"{url[:80]!r} is not a URL for git on the host")
     if url.startswith("-"):
         raise HostRefused("denied", f"{url} reads as an option, not as a remote")
     helper, scheme = _HELPER.match(url), _SCHEME.fullmatch(url)
@@ -72,7 +72,7 @@ def judge(url: str, *, folder: str, written: Sequence[str], secrets: Sequence[st
         raise _refused_kind(url, f"{helper[1]}::")
     if scheme is not None and scheme[1] != "file":
         return _with_scheme(url, scheme[1], scheme[2])
-    # As git has it: a slash before the first colon makes it a path.
+    # As in git: a slash before the first colon makes it a path.
     if scheme is None and ":" in url.partition("/")[0]:
         return _at_host(url, _SCP.fullmatch(url))
     path = url if scheme is None else unquote(scheme[2])
@@ -94,8 +94,8 @@ def _at_host(url: str, parts: re.Match[str] | None) -> Remote:
     if parts is None:
         raise HostRefused(
             "denied",
-            f"{url}: where it leads cannot be told for sure; a host is letters, digits, dots and dashes or an address "
-            "in brackets, a user the same with _ ~ +, and neither holds %, ?, #, or another @",
+            f"{url}: where it leads is not certain; a host is letters, digits, dots and dashes or an address "
+            "in brackets, a user the same with _ ~ +, and neither contains %, ?, #, or another @",
         )
     found = parts.groupdict()
     user, path = found["user"] or "", unquote(found["path"] or "/")
@@ -104,7 +104,7 @@ def _at_host(url: str, parts: re.Match[str] | None) -> Remote:
     if user.startswith("-") or host.startswith("-") or path.startswith(("-", "/-")):
         raise HostRefused("denied", f"{url}: a user, host or path that begins with - reads as an option")
     if not path.isprintable() or _BRACKET in path:
-        raise HostRefused("denied", f"{url}: its path holds {_BRACKET} or characters that do not print")
+        raise HostRefused("denied", f"{url}: its path contains {_BRACKET} or unprintable characters")
     marks = (f"{host} is this machine",) if is_this_machine(host) else ()
     return Remote(url=url, marks=marks)
 
@@ -113,7 +113,7 @@ def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]
     forms = [f"{path}{form}" for form in _FORMS]
     trees = (*_SYSTEM, *secrets, *written)
     try:
-        # As written first: nothing is looked up in a place that is refused.
+        # As written first: nothing is looked up in a refused place.
         if not _touches(map(normal, forms), map(normal, trees)):
             closed = [form for tree in trees for form in (normal(tree), os.path.realpath(tree))]
             resolved = os.path.realpath(path)
@@ -122,7 +122,7 @@ def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]
                 return Remote(url=resolved, path=resolved, marks=(f"{shown(resolved)} is a folder of this machine",))
     except (OSError, ValueError):
         pass
-    # One message for all: which it was would tell an agent what the host has, before anybody is asked.
+    # One message for all cases: the reason would tell an agent what the host has, before anybody is asked.
     raise HostRefused(
         "denied",
         f"{url} as a remote: either it is no folder of the host, or a sandbox may write it, or it touches a place of "
@@ -131,15 +131,15 @@ def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]
 
 
 def _touches(paths: Iterable[str], trees: Iterable[str]) -> bool:
-    """Tell whether a path is, lies in or holds one of the trees."""
+    """Return whether a path is, is in, or contains one of the trees."""
     against = list(trees)
     return any(path == tree or is_under(path, tree) or is_under(tree, path) for path in paths for tree in against)
 
 
 def is_this_machine(host: str, *, hosts: str = "/etc/hosts", resolver: str = "/etc/resolv.conf") -> bool:
-    """Tell whether a host's name or address, in any spelling, is known to mean the machine that this runs on.
+    """Return whether a host's name or address, in any spelling, is known to be this machine.
 
-    By files and the kernel alone: nobody is asked for a name before a person agreed.
+    By files and the kernel alone: no name is resolved before a person agrees.
     """
     name = host.lower().rstrip(".")
     if name in _THIS_MACHINE or name.endswith(".localhost"):
@@ -173,7 +173,7 @@ def _address(text: str) -> Address | None:
     try:
         return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        # 127.1, 2130706433 and 0x7f.1, which resolvers take.
+        # 127.1, 2130706433 and 0x7f.1, which resolvers accept.
         with suppress(OSError, ValueError):
             return ipaddress.ip_address(socket.inet_aton(text))
         return None
@@ -185,7 +185,7 @@ def _is_own(address: Address) -> bool:
     if found.is_loopback or found.is_unspecified:
         return True
     family = socket.AF_INET if found.version == 4 else socket.AF_INET6  # noqa: PLR2004  IPv4
-    # The kernel's own word: it lets nobody have an address that no interface of this machine has. Nothing is sent.
+    # Only the kernel knows: bind() fails for an address that is not this machine's. Nothing is sent.
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((str(found), 0))
         return True
@@ -193,4 +193,4 @@ def _is_own(address: Address) -> bool:
 
 
 def _refused_kind(url: str, kind: str) -> HostRefused:
-    return HostRefused("denied", f"{url}: {kind} is not spoken for a sandbox; use ssh:// (or host:path) or https://")
+    return HostRefused("denied", f"{url}: {kind} is not supported; use ssh:// (or host:path) or https://")

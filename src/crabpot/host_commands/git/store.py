@@ -1,7 +1,7 @@
-"""The gateway's own bare repositories, one for each folder and URL: made, locked, bounded, and removed when unused.
+"""The gateway's own bare repositories, one for each folder and URL: created, locked, bounded, and removed when unused.
 
-Each is a cache. `refs/heads` and `refs/tags` are what was last seen of the remote; tips that came from inside lie in a
-namespace of their own. What is lost is moved again.
+Each is a cache. `refs/heads` and `refs/tags` are what was last seen of the remote; tips from inside are in a namespace
+of their own. What is lost is transferred again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _UNUSED_S = 30 * 86400
 _MOST = 100
 _MOST_PACKS = 64
 _POLL_S = 0.02
-# Written by us whole: nothing else in a store says what git does there.
+# We write the whole file: nothing else in a store configures git.
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\tlogAllRefUpdates = false\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """One repository while it is held, and two private folders: one to start in, one for temporary files."""
+    """One locked repository, and two private folders: one to start in, one for temporary files."""
 
     path: str
     empty: str
@@ -44,12 +44,12 @@ class Store:
 
     @property
     def is_shallow(self) -> bool:
-        """Whether parts of the history are missing on purpose."""
+        """Whether the repository is a shallow clone."""
         return os.path.exists(f"{self.path}/shallow")
 
 
 def name(root: str, url: str) -> str:
-    """Name the store of a folder of the host and a URL; nothing that an agent says is in it but the URL."""
+    """Return the name of the store for a folder of the host and a URL, a hash of both."""
     return f"{_owner(root)}-{_digest(url)}"
 
 
@@ -64,7 +64,7 @@ def _digest(text: str) -> str:
 
 @asynccontextmanager
 async def held(state: str, digest: str, clock: Clock, *, largest: int) -> AsyncIterator[Store]:
-    """Hold a store alone, made if it is not there, or begun anew where it grew beyond its bounds."""
+    """Lock a store, created if missing and emptied if it outgrew its bounds."""
     home = f"{state}/{_FOLDER}"
     make_own(home)
     handle = await _lock(f"{home}/{digest}.lock", clock)
@@ -85,12 +85,12 @@ async def held(state: str, digest: str, clock: Clock, *, largest: int) -> AsyncI
 
 
 async def _lock(path: str, clock: Clock) -> int:
-    """Take the lock, which is also how two gateways over one state folder keep apart."""
+    """Take the lock, which also keeps apart two gateways on one state folder."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # One that was pruned between its opening and the lock holds nothing.
+            # A store pruned between opening and locking is empty.
             if os.fstat(handle).st_nlink:
                 return handle
         except BlockingIOError:
@@ -106,7 +106,7 @@ async def _lock(path: str, clock: Clock) -> int:
 def _ready(path: str, largest: int) -> None:
     packs = f"{path}/objects/pack"
     if os.path.isdir(packs):
-        # What a pack that was refused or interrupted left.
+        # Left over from a pack that was refused or interrupted.
         for entry in os.listdir(packs):
             if entry.startswith("tmp_"):
                 os.unlink(f"{packs}/{entry}")
@@ -115,7 +115,7 @@ def _ready(path: str, largest: int) -> None:
             return
     with suppress(FileNotFoundError):
         remove_tree(path)
-    # By hand, as git itself would from an empty template: a repository is these folders and two files.
+    # Created by hand, as git would from an empty template: a repository is these folders and two files.
     for folder in ("", "/objects", "/objects/pack", "/objects/info", "/refs", "/refs/heads", "/refs/tags"):
         os.mkdir(f"{path}{folder}", 0o700)
     for file, text in (("config", _CONFIG), ("HEAD", "ref: refs/heads/main\n")):
@@ -124,21 +124,21 @@ def _ready(path: str, largest: int) -> None:
 
 
 def check(own: Store, *, largest: int) -> None:
-    """Refuse what came where the store is larger than it may be now, or was cut off there, and remove it all."""
+    """Refuse what came if the store has reached its limit, and remove all of it."""
     if _size(own.path) < largest:
         return
     remove_tree(own.path)
     raise HostRefused(
         "denied",
-        f"what came and what was kept before reached the disk limit of {largest} bytes, and all of it was removed; "
+        f"the received data and the cache reached the disk limit of {largest} bytes, and all of it was removed; "
         "ask again, for less (--depth 1, one branch), or raise sandbox.limits.disk",
     )
 
 
 def prune(state: str, root: str, *, largest: int, now: float | None = None) -> list[str]:
-    """Remove stores that were long unused, the oldest beyond a number, and those of a folder beyond its disk limit.
+    """Remove long unused stores, the oldest beyond a number, and those of a folder beyond its disk limit.
 
-    Packs come in before anybody is asked: an agent with many URLs must fill no more of the host's disk than it may.
+    Packs arrive before anybody is asked: an agent with many URLs must not exceed its share of the host's disk.
     """
     home = f"{state}/{_FOLDER}"
     try:
@@ -157,7 +157,7 @@ def prune(state: str, root: str, *, largest: int, now: float | None = None) -> l
 
 
 def _size(path: str) -> int:
-    """Count what a store takes of the disk, whatever is in it: packs, their beginnings, and refs by the million."""
+    """Return a store's disk usage, whatever is in it: packs, partial packs, and refs by the million."""
     total = 0
     for folder, _, files in os.walk(path):
         for name in (".", *files):
@@ -168,7 +168,7 @@ def _size(path: str) -> int:
 
 
 def _removed(lock: str) -> bool:
-    """Remove one that nobody holds."""
+    """Remove a store that nobody has locked; return whether that succeeded."""
     handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a push changes at the remote, from its words: every name resolved by the sandbox's own git."""
+"""Work out what a push changes at the remote: every name is resolved by the sandbox's own git."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _MOST_TAGS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """One ref of the remote and what it is to become; a tip of None deletes it."""
+    """One ref of the remote and its new value; a tip of None deletes it."""
 
     source: str
     tip: str | None
     target: str
     forced: bool
     expected: str | None = None
-    """What the remote must have there, for a lease."""
+    """What the remote must have there, for --force-with-lease."""
 
     @property
     def word(self) -> str:
-        """The refspec that the host's git is given."""
+        """The refspec for the host's git."""
         return f"{'+' if self.forced else ''}{self.tip or ''}:{self.target}"
 
     @property
     def overwrites(self) -> bool:
-        """Whether what the remote has there may be lost; a lease asks only that it be what was seen."""
+        """Whether what the remote has there may be lost; a lease only requires it to be what was seen."""
         return self.tip is not None and (self.forced or self.expected is not None)
 
 
 async def resolve(operation: Operation, inside: Inside, known: Repository, name: str) -> tuple[Update, ...]:
-    """Give what a push would change, each ref once; names mean what they mean in the agent's repository."""
+    """Return what a push would change, each ref once; names mean what they mean in the agent's repository."""
     words, found = list(operation.names), []
     if not words and not operation.tags:
         if known.branch is None:
@@ -62,21 +62,21 @@ async def resolve(operation: Operation, inside: Inside, known: Repository, name:
 
 async def _update(word: str, operation: Operation, inside: Inside, known: Repository, name: str) -> Update:
     spec = refspec(word)
-    # A lease is what makes it safe to force: git forces no more than that, and neither do we.
+    # With a lease, git forces only what the lease allows, and so do we.
     forced = operation.force or spec.forced
     if not spec.source:
         return Update(source="", tip=None, target=await _deleted(spec.target or "", inside, name), forced=False)
     full, tip = await _resolved(spec.source, inside, known)
     target = spec.target if spec.target is not None else full
     if target is None:
-        raise HostRefused("invalid_arguments", f"{spec.source} is no branch or tag; write {spec.source}:BRANCH")
+        raise HostRefused("invalid_arguments", f"{spec.source} is not a branch or tag; write {spec.source}:BRANCH")
     if not target.startswith("refs/"):
         target = f"refs/tags/{target}" if full is not None and full.startswith("refs/tags/") else f"refs/heads/{target}"
     return Update(source=full or spec.source, tip=tip, target=pushed(target), forced=forced)
 
 
 async def _deleted(target: str, inside: Inside, name: str) -> str:
-    """Give the full name of what is to be deleted: a branch, unless the sandbox knows it as a tag alone."""
+    """Return the full name of the ref to delete: a branch, unless the sandbox knows it only as a tag."""
     if target.startswith("refs/"):
         return pushed(target)
     branches = (f"refs/heads/{target}", f"refs/remotes/{name}/{target}")
@@ -86,7 +86,7 @@ async def _deleted(target: str, inside: Inside, name: str) -> str:
 
 
 async def _resolved(source: str, inside: Inside, known: Repository) -> tuple[str | None, str]:
-    """Give the full name of a source, if it has one, and its id; both as the sandbox's git says."""
+    """Return the full name of a source, if it has one, and its id, both by the sandbox's git."""
     if source in ("HEAD", "@") and known.branch is not None:
         source = f"refs/heads/{known.branch}"
     if is_name(source):
@@ -108,6 +108,6 @@ async def _leased(update: Update, inside: Inside, known: Repository, name: str) 
         seen = await inside.resolve(f"refs/remotes/{name}/{update.target.removeprefix('refs/heads/')}")
     if seen is None:
         raise HostRefused(
-            "invalid_arguments", f"--force-with-lease: nothing was seen yet of {update.target}; fetch it first"
+            "invalid_arguments", f"--force-with-lease: {update.target} has not been seen yet; fetch it first"
         )
     return replace(update, expected=seen, forced=False)

@@ -1,4 +1,4 @@
-"""What this machine makes of each promise of a guard: enforced, degraded (and how), or refused."""
+"""How this machine keeps each clause of a guard: enforced, degraded (and how), or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = tuple[str, "State", str]
 
 
 def clauses(*, host_user: str | None = None) -> tuple[Clause, ...]:
-    """Return the table that `explain` shows; another user, where one is configured, is the wall instead."""
+    """Return the clauses that `explain` shows; where another user is configured, that user is the wall instead."""
     if host_user is not None:
         how = f"everything runs as the user {host_user}, over ssh to this machine; there is no guard"
         return (Clause(name="guard", state="enforced", how=how),)
@@ -35,7 +35,7 @@ def _rows() -> tuple[Row, ...]:
     return (
         ("guard.files", "enforced", f"read-only but for what is named, in a mount namespace of its own ({found.path})"),
         _secrets(),
-        ("guard.sockets", "enforced", "no Unix socket can be made, unless the catalogue or `credentials` names one"),
+        ("guard.sockets", "enforced", "no Unix socket can be created, unless the catalogue or `credentials` names one"),
         ("guard.processes", "enforced", "pid and ipc namespaces and a /proc of its own"),
         (
             "guard.privileges",
@@ -48,10 +48,10 @@ def _rows() -> tuple[Row, ...]:
 
 
 def _secrets() -> Row:
-    how = "places of credentials, Crabpot's own files and /run are absent"
+    how = "credentials, Crabpot's own files and /run are absent"
     if landlock.version() >= landlock.OLDEST:
-        return "guard.secrets", "enforced", f"{how}, also those that come to be while it runs (Landlock)"
-    return "guard.secrets", "degraded", f"{how}; without Landlock, one that is replaced while it runs shows"
+        return "guard.secrets", "enforced", f"{how}, including those created while it runs (Landlock)"
+    return "guard.secrets", "degraded", f"{how}; without Landlock, one that is replaced while it runs is visible"
 
 
 def _landlock() -> Row:

@@ -1,4 +1,4 @@
-"""The system call filter of a guard: a sandbox's own, without sockets that reach services and without setuid files."""
+"""The system call filter of a guard: a sandbox's, minus sockets that reach services and minus setuid files."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000
 
 _F_SETLEASE, _UNCHANGED = 1024, 0xFFFF_FFFF
-# Which argument of each is the user; the group follows.
+# Which argument of each call is the user; the group follows.
 _CHOWNS = {"chown": 1, "lchown": 1, "fchown": 1, "fchownat": 2}
 _O_CREAT, _O_TMPFILE = 0o100, 0o20000000
 
-# Which argument of each is the mode. openat2 has its own in memory, where no filter can look: programs fall back.
+# Which argument of each call is the mode. openat2 passes it in memory, where no filter can look: programs fall back.
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-# The same for those that have a mode only where their flags say so; without it anything may lie in the register.
+# The same for calls whose flags say whether they have a mode; without one, the register may hold anything.
 _OPENS = {"open": 2, "openat": 3}
 
 
-def _no_set_id(index: int, *flags: Bits) -> Condition:
-    """Refuse a file that runs as its owner: an agent's Makefile must not leave root's in the agent's folder."""
+def _no_set_id(index: int, *flags: Bits) -> Guard:
+    """Refuse setuid and setgid files: an agent's Makefile must not leave one of root's in the agent's folder."""
     arms = [
         Arm(when=(*([flag] if flag else []), Bits(index=index, mask=bit, value=bit)), answer=Answer.EPERM)
         for flag in flags or (None,)
@@ -38,8 +38,8 @@ def _makes(index: int) -> tuple[Bits, ...]:
     return tuple(Bits(index=index, mask=flag, value=flag) for flag in (_O_CREAT, _O_TMPFILE))
 
 
-def _pairs_only() -> dict[str, Condition]:
-    """Refuse Unix sockets, but for pairs that reach nobody else: a datagram's can be sent to any address."""
+def _pairs_only() -> dict[str, Guard]:
+    """Refuse Unix sockets, except pairs that reach nobody else: a datagram socket can send to any address."""
     family = Bits(index=0, value=AF_UNIX)
     others = RULES.conditional["socket"]
     kinds = (_STREAM, _SEQPACKET)
@@ -54,8 +54,8 @@ def _pairs_only() -> dict[str, Condition]:
     }
 
 
-def _given_to(owner: tuple[int, int], index: int) -> Condition:
-    """Let files be given to the folder's own owner alone: the next sandbox runs as whoever owns the agent's folder."""
+def _given_to(owner: tuple[int, int], index: int) -> Guard:
+    """Allow chown only to the folder's owner: the next sandbox runs as whoever owns the agent's folder."""
     users, groups = ((_UNCHANGED, one) for one in owner)
     arms = [
         Arm(when=(Bits(index=index, value=user), Bits(index=index + 1, value=group)), answer=Answer.ALLOW)
@@ -65,14 +65,14 @@ def _given_to(owner: tuple[int, int], index: int) -> Condition:
     return Condition(arms=tuple(arms), otherwise=Answer.EPERM)
 
 
-def _without_leases() -> Condition:
-    """Refuse a lease: on a file that can only be read, it makes every program of the host wait that opens the file."""
-    before = RULES.conditional["fcntl"]
+def _without_leases() -> Guard:
+    """Refuse file leases: even on a read-only file, one blocks every program of the host that opens the file."""
+    before = RULES.guarded["fcntl"]
     return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Answer.EPERM), *before.arms))
 
 
 def rules(*, sockets: bool, owner: tuple[int, int] | None = None) -> Rules:
-    """Return the rules: `sockets` where the pattern or the catalogue names one, `owner` where the guard is root's."""
+    """Return the rules: `sockets` if the pattern or the catalogue names one, `owner` if the guard runs as root."""
     chowns = {} if owner is None else {name: _given_to(owner, index) for name, index in _CHOWNS.items()}
     modes = {name: _no_set_id(index) for name, index in _MODES.items()}
     modes |= {name: _no_set_id(index, *_makes(index - 1)) for name, index in _OPENS.items()}

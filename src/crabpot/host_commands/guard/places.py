@@ -1,4 +1,4 @@
-"""Which places of this machine a guarded command sees, may write, and must not see: from settings to a view."""
+"""Work out the view of a guarded command: which paths of this machine it sees, may write, and must not see."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
 
-# Where the sockets of the host's services lie, the user's own bus among them.
+# Where the sockets of the host's services are, including the user's own bus.
 _RUN = ("/run", "/var/run", "/run/user")
 _DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 
-# What the guard's own runner is started from.
+# What the guard's own runner needs to start.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(crabpot.runner.__file__)))
 
 
-def view(  # noqa: PLR0913  all that it depends on
+def view(  # noqa: PLR0913  everything it depends on
     argv: tuple[str, ...],
     rule: ElevationRule,
     spec: SandboxSpec,
@@ -40,7 +40,7 @@ def view(  # noqa: PLR0913  all that it depends on
     env: Mapping[str, str],
     programs: Iterable[str],
 ) -> View:
-    """Describe the guard of one command. `programs` are folders that it is found in, wherever they lie."""
+    """Return the view of one command. `programs` are the folders of the PATH, visible wherever they are."""
     needs = known_programs.needs(argv)
     credentials = (*needs.credentials, *rule.credentials)
     wanted = [*needs.shows, *_shown(credentials, around, env)]
@@ -70,7 +70,7 @@ def view(  # noqa: PLR0913  all that it depends on
 
 
 def _apart_from(secrets: Iterable[str]) -> list[str]:
-    """List all folders and files of the host that are no secret, hold none, and would hold none that comes to be."""
+    """List all folders and files of the host that are not secret and contain no secret, existing or future."""
     kept = {form for path in secrets for form in (os.path.normpath(path), os.path.realpath(path))}
     holding = {above for path in kept for above in _above(path)}
     found: list[str] = []
@@ -82,7 +82,7 @@ def _apart_from(secrets: Iterable[str]) -> list[str]:
             continue
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                # What a link leads to is readable where it lies, or not at all.
+                # A link's target is readable at its own path, or not at all.
                 if entry.path not in kept and not entry.is_symlink():
                     (todo if entry.is_dir(follow_symlinks=False) else found).append(entry.path)
     return found
@@ -117,7 +117,7 @@ def _granted(paths: Iterable[str], around: Surroundings) -> Iterator[Mount]:
 
 
 def _names() -> tuple[str, ...]:
-    """List the file that names of hosts are looked up by; it is often a link into /run."""
+    """List the file for looking up host names; it is often a link into /run."""
     return (os.path.realpath("/etc/resolv.conf"),)
 
 
@@ -128,7 +128,7 @@ def _covered(path: str, covered: Iterable[str]) -> Mount | None:
 
 
 def _find(path: str) -> Mount | None:
-    """Resolve a place; None if there is none."""
+    """Return a path resolved, or None if it does not exist."""
     real = os.path.realpath(path)
     try:
         return Mount(path=real, folder=stat.S_ISDIR(os.stat(real).st_mode))
@@ -144,7 +144,7 @@ def _must_find(path: str) -> Mount:
 
 
 def _has_socket(path: str) -> bool:
-    """Tell whether a place is a socket, or holds one at its top."""
+    """Return whether a path is a socket, or a folder that directly contains one."""
     try:
         if stat.S_ISSOCK(os.stat(path).st_mode):
             return True

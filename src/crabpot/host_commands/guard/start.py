@@ -1,4 +1,4 @@
-"""Start a runner in a guard, or refuse: what the kernel says of it is read from outside before it hears a word."""
+"""Start a runner in a guard, or refuse: the kernel's facts about it are checked from outside before it is used."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _LONGEST_REPORT = 65536
 _PROBE_S = 20.0
 _LONGEST_REASON = 400
-# What a guard never shares with the gateway.
+# The namespaces that a guard never shares with the gateway.
 _APART = ("mnt", "pid", "ipc")
 _CAPABILITIES = {"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3}
 
 
 def find() -> Candidate | str:
-    """Return the bwrap that guards are made with, or why there is none."""
+    """Return the bwrap to make guards with, or why there is none."""
     reasons = []
     for candidate in candidates.candidates():
         refusal = candidates.privileged(candidate.path) or _failure(candidate)
@@ -44,7 +44,7 @@ def find() -> Candidate | str:
 
 
 def _failure(candidate: Candidate) -> str | None:
-    """Make the smallest guard that has all of its namespaces; say why that fails, or None."""
+    """Try the smallest guard with all its namespaces; return why that fails, or None."""
     bare = View(hides=(), shows=(), writes=(), root=os.geteuid() == 0)
     with Fds() as fds:
         given = _descriptors(bare, fds.open("/dev/null", os.O_WRONLY), fds)
@@ -67,7 +67,7 @@ def _failure(candidate: Candidate) -> str | None:
 
 
 class _Heard(NamedTuple):
-    """What bwrap says of a guard, by descriptors that are closed with it."""
+    """What bwrap reports about a guard, on descriptors that are closed with it."""
 
     errors: int
     report: int
@@ -75,7 +75,7 @@ class _Heard(NamedTuple):
 
 
 class Guarded(HostRunner):
-    """A runner in a guard. It ends with its stream, and takes all that it runs with it."""
+    """A runner in a guard. When its stream closes, it ends with everything it runs."""
 
     def __init__(
         self, channel: Channel, hello: Mapping[str, Any], process: subprocess.Popen[bytes], view: View, heard: _Heard
@@ -85,7 +85,7 @@ class Guarded(HostRunner):
         self._heard = heard
 
     def check(self) -> None:
-        """Refuse a guard that is not what it should be, by what the kernel says of its first process."""
+        """Refuse a guard whose first process does not look as it should to the kernel."""
         wrong = self._missed()
         if wrong:
             raise HostRefused("denied", f"the guard is not what it should be ({', '.join(wrong)}); nothing runs in it")
@@ -93,7 +93,7 @@ class Guarded(HostRunner):
     def _missed(self) -> list[str]:
         try:
             pid = int(json.loads(os.read(self._heard.report, _LONGEST_REPORT))["child-pid"])
-            # A number may have been given away again since it was reported; a child of our own process is ours.
+            # The pid may have been reused since it was reported; a child of our own process is ours.
             if owner.parent(pid) != self.pid:
                 return ["it ended"]
             with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
@@ -105,13 +105,13 @@ class Guarded(HostRunner):
         return [name for name, value in wanted.items() if said.get(name) != value] + apart
 
     def reason(self) -> str:
-        """Return what bwrap or the runner printed last, where the guard could not be made."""
+        """Return what bwrap or the runner printed last, if the guard could not be made."""
         os.set_blocking(self._heard.errors, False)
         try:
             lines = os.read(self._heard.errors, _LONGEST_REPORT).decode("utf-8", "replace").strip().splitlines()
         except BlockingIOError:
             lines = []
-        return lines[-1][:_LONGEST_REASON] if lines else "it ended without a word"
+        return lines[-1][:_LONGEST_REASON] if lines else "it ended without any output"
 
     async def close(self) -> None:
         """End the guard and everything in it."""
@@ -122,7 +122,7 @@ class Guarded(HostRunner):
 
 
 def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, environ: Mapping[str, str]) -> Guarded:
-    """Start a runner in a guard, in the command's folder; HostRefused if that cannot be done at all."""
+    """Start a runner in a guard, in the command's folder; HostRefused if bwrap cannot be started."""
     hello = greeting(folder, output_limit=output_limit, environ=environ)
     hello |= {"contained": True, "writable": list(writable(view)), "readable": list(view.readable)}
     kept = Fds()

@@ -1,4 +1,4 @@
-"""What a guarded command sees of the host, as data, and the words for bwrap that make it so. Pure."""
+"""What a guarded command sees of the host, as data, and the bwrap arguments that make it so. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from crabpot.spec.binds import is_under
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Each is empty, private and writable. Programs of the host unpack and run things there.
-PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  mounted anew
+# Each is empty, private and writable. Programs of the host unpack and run files there.
+PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  a new mount
 TMP_BYTES = 1 << 30
 
-# For files of an agent, which belong to another user: root's own guard has no user namespace.
+# For an agent's files, which belong to another user: root's guard has no user namespace.
 KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A folder or file of the host, its links resolved."""
+    """A folder or file of the host, with links resolved."""
 
     path: str
     folder: bool = True
@@ -30,45 +30,45 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All that one guarded command sees otherwise than the host: later lists lie over earlier ones."""
+    """Where a guarded command's view differs from the host: later lists are mounted over earlier ones."""
 
     hides: tuple[Mount, ...]
-    """Absent: an empty folder or an empty file stands there."""
+    """Hidden behind an empty folder or an empty file."""
     shows: tuple[Mount, ...]
-    """Read-only in spite of that."""
+    """Read-only, even inside a writable folder."""
     writes: tuple[Mount, ...]
     sockets: bool = False
-    """Whether one of those shown is a socket, so that sockets can be made at all."""
+    """Whether a shown path is a socket, so that the filter allows sockets at all."""
     network: bool = True
     root: bool = False
     readable: tuple[str, ...] = ("/",)
-    """All whose files can be read, for Landlock: a mount that hides a file goes when the host replaces that file."""
+    """The readable paths, for Landlock: a mount that hides a file disappears when the host replaces that file."""
     owner: tuple[int, int] | None = None
-    """Whose the agent's folder is, where the guard is root's: its files are given to nobody else."""
+    """The owner of the agent's folder, if the guard runs as root: files can be chowned to nobody else."""
     fixed: tuple[str, ...] = ()
-    """Files of /proc that only reading is safe of."""
+    """Files of /proc that are safe to read only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptors:
-    """What bwrap takes by number: the filter, where to report, and an empty file for each that is hidden."""
+    """The descriptors that bwrap takes: the filter, where to report, and an empty file for each hidden one."""
 
     filter: int
     report: int
     empty: tuple[int, ...] = ()
 
     def all(self) -> tuple[int, ...]:
-        """List them."""
+        """List all the descriptors."""
         return (self.filter, self.report, *self.empty)
 
 
 def hidden_files(view: View) -> int:
-    """Count the files that are hidden."""
+    """Return the number of hidden files."""
     return sum(not place.folder for place in view.hides)
 
 
 def arguments(view: View, given: Descriptors, *, folder: str) -> list[str]:
-    """Return bwrap's arguments, up to the program that it is to start."""
+    """Return bwrap's arguments, up to the program to start."""
     return [
         *_namespaces(view),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -88,7 +88,7 @@ def _namespaces(view: View) -> Iterator[str]:
     yield from ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
     if not view.network:
         yield "--unshare-net"
-    # Without a controlling terminal there is none to type into (CVE-2017-5226).
+    # Without a controlling terminal, a command cannot type into one (CVE-2017-5226).
     yield from ("--new-session", "--die-with-parent", "--as-pid-1")
 
 
@@ -114,13 +114,13 @@ def _hidden(view: View, given: Descriptors) -> Iterator[str]:
 def _mounted(view: View) -> Iterator[str]:
     for place in _outer_first(view.shows):
         yield from ("--ro-bind", place.path, place.path)
-    # Last, and nothing is mounted below them: an agent may have planted a link there (CVE-2026-87766).
+    # Last, and with no mount below them: an agent may have planted a link there (CVE-2026-87766).
     for place in _outer_first(view.writes):
         yield from ("--bind", place.path, place.path)
 
 
 def _sealed(view: View) -> Iterator[str]:
-    """Make what stands in for a hidden folder read-only: what is written there would be lost without a word."""
+    """Return arguments that make the substitutes of hidden folders read-only: writes to them would be silently lost."""
     for place in view.hides:
         if place.folder:
             yield from ("--remount-ro", place.path)
@@ -133,19 +133,19 @@ def _privileges(view: View) -> Iterator[str]:
 
 
 def reaches(view: View, path: str) -> bool:
-    """Tell whether a path is the host's own there, to read: neither hidden nor covered by a private folder."""
+    """Return whether a path shows the host's own file: neither hidden nor covered by a private folder."""
     covered = [place.path for place in view.hides] + list(PRIVATE)
     shown = [place.path for place in (*view.shows, *view.writes)]
     return not _within(path, covered) or _within(path, shown)
 
 
 def writable(view: View) -> tuple[str, ...]:
-    """List what Landlock lets a guarded command write: the same once more, should a mount ever be wrong."""
+    """List what Landlock lets a guarded command write: the same paths again, in case a mount is ever wrong."""
     return (*(place.path for place in view.writes), *PRIVATE, *hardening.WRITABLE)
 
 
 def outermost(places: Iterable[Mount]) -> tuple[Mount, ...]:
-    """Leave out what lies in another one: a mount inside what an agent writes is never made."""
+    """Return the mounts that are not inside another: nothing is ever mounted inside what an agent may write."""
     unique = list(dict.fromkeys(places))
     return tuple(one for one in unique if not any(is_under(one.path, other.path) for other in unique))
 

@@ -268,7 +268,7 @@ async def test_without_a_bwrap_that_works_nothing_runs_and_the_setting_is_named(
     machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guards.candidates, "candidates", lambda: iter(()))
-    with pytest.raises(HostRefused, match=r'can keep no guard: no bwrap.*confine: "host"'):
+    with pytest.raises(HostRefused, match=r'cannot make a guard: no bwrap.*confine: "host"'):
         await machine.plan("true")
     assert (await machine.run("true", way=OPEN)).exit_code == 0
 
