@@ -146,7 +146,7 @@ def test_the_exercise_left_alone_is_denied_at_its_deadline(leaving, pane):
     pane.run("exec", "--", "touch made")
     pane.shows(PROMPT)
     shown = pane.shows("ended=126")
-    assert "the time is over: denied" in shown
+    assert "time is up: denied" in shown
     assert "approval_timeout" in shown
     assert not (program.workspace / "made").exists()
 
@@ -300,8 +300,8 @@ def test_without_a_terminal_it_says_at_once_what_waits_and_takes_the_answer_from
         assert ended(started)[0] == 0
     assert (program.workspace / "made").exists()
     again = program("approvals", "deny", request_id)
-    assert (again.code, "waits no longer" in again.said()) == (1, True)
-    assert program("approvals", "list").out == "nothing waits for an answer\n"
+    assert (again.code, "is no longer pending" in again.said()) == (1, True)
+    assert program("approvals", "list").out == "no pending requests\n"
 
 
 def test_a_denial_from_elsewhere_reaches_the_agent_with_its_reason(leaving):
@@ -317,10 +317,10 @@ def test_a_denial_from_elsewhere_reaches_the_agent_with_its_reason(leaving):
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
-        (["approvals", "allow", "ffffffff"], 1, "no request is called"),
-        (["approvals", "deny", "' OR 1=1 --"], 1, "no request is called"),
-        (["approvals", "show", "x"], 1, "no request is called"),
-        (["approvals", "allow", "x", "--keep"], 2, "--keep is for what lasts"),
+        (["approvals", "allow", "ffffffff"], 1, "no request has the id"),
+        (["approvals", "deny", "' OR 1=1 --"], 1, "no request has the id"),
+        (["approvals", "show", "x"], 1, "no request has the id"),
+        (["approvals", "allow", "x", "--keep"], 2, "--keep needs a lease"),
         (["approvals", "allow", "x", "--minutes", "99999999"], 2, "at most"),
         (["approvals", "allow", "x", "--minutes", "0"], 2, ""),
         (["approvals", "allow", "x", "--once", "--session"], 2, ""),

@@ -93,6 +93,6 @@ def test_a_token_that_reaches_the_host_is_named_with_what_comes_of_it(crabpot: A
     assert [line.split("tokens ")[1].split(":")[0] for line in lines] == ["bot", "trusted", "wide", "wide"]
     assert "the main session of the agent ops" in lines[0]
     assert "such calls are denied" in lines[0]
-    assert "was made for that" in lines[1]
+    assert "--allow-host permits" in lines[1]
     assert "every session of the agent dev" in lines[3]
     assert "may run on the host" in crabpot("tokens", "list").out

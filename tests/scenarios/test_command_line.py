@@ -127,8 +127,8 @@ def test_a_command_line_that_asks_for_nothing_there_is(arguments: tuple[str, ...
         (("render", "docker-rum"), 2, 'did you mean "docker-run"?'),
         (("mcp", "--print-config", "claude"), 2, 'did you mean "claude-code"?'),
         (("serve", "--listen", "0.0.0.0:80"), 2, "is not the loopback"),
-        (("serve", "--listen", "8080"), 2, '"8080" is no address of this machine\'s loopback; write 127.0.0.1:8080'),
-        (("tokens", "add", "bot"), 2, "an agent's token is for sessions: --session KEY"),
+        (("serve", "--listen", "8080"), 2, '"8080" is not a loopback address; write 127.0.0.1:8080'),
+        (("tokens", "add", "bot"), 2, "an agent's token needs sessions: --session KEY"),
         (("call", "raed"), 126, 'did you mean \\"read\\"?'),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_working_directory_that_is_gone_is_told(crabpot: Any) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.decode() == "crabpot: the working directory is gone; change to another one\n"
+    assert done.stderr.decode() == "crabpot: the working directory no longer exists; change to another one\n"
 
 
 def test_a_terminal_gets_colour_and_a_person_can_say_no(crabpot: Any) -> None:

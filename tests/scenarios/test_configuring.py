@@ -37,7 +37,7 @@ def test_init_leaves_a_file_alone_that_is_there(crabpot: Any) -> None:
     file = crabpot.configure(TEXT)
     ended = crabpot("init")
     assert ended.code == 1
-    assert "is already there" in ended.said()
+    assert "already exists" in ended.said()
     assert file.read_text() == TEXT
 
 

@@ -140,10 +140,10 @@ def test_where_exec_is_denied_files_are_copied_and_what_is_not_is_told(placed, i
     ended = placed("cp", str(tmp_path / "src"), inside("dst"))
     assert ended.code == 0
     assert "empty folders were not copied" in ended.err
-    assert "permissions to execute were not copied" in ended.err
+    assert "execute permissions were not copied" in ended.err
     ended = placed("cp", inside("dst"), str(tmp_path / "back"))
     assert (ended.code, listing(tmp_path / "back")) == (0, {"tool": b"x"})
-    assert "permissions to execute are not copied" in ended.err
+    assert "execute permissions are not copied" in ended.err
 
 
 # --- links ---------------------------------------------------------------------------------------------------------------

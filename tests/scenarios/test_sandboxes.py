@@ -33,7 +33,7 @@ def rows(program):
 
 def test_without_any_the_list_says_how_one_comes_about(crabpot):
     ended = crabpot("sandboxes", "list")
-    assert (ended.code, ended.out) == (0, "no sandboxes; one is made by a session's first call\n")
+    assert (ended.code, ended.out) == (0, "no sandboxes; a session's first call opens one\n")
     assert crabpot("sandboxes", "list", "--json").json == []
 
 
@@ -44,7 +44,7 @@ def test_one_that_is_not_named_or_not_there_is_told(crabpot, action):
     assert "sandboxes list" in ended.said()
     ended = crabpot("sandboxes", action, "nothing")
     assert ended.code == 1
-    assert "no sandbox is called 'nothing'" in ended.said()
+    assert "no sandbox 'nothing'" in ended.said()
 
 
 def test_what_a_sandbox_wrote_is_kept_and_listed(sandboxed):

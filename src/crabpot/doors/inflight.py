@@ -1,4 +1,4 @@
-"""The calls of a door's clients, each in a task of its own: whoever leaves cancels its call; every end is awaited."""
+"""The calls of a door's clients, each in its own task: a disconnect cancels the call, and every end is awaited."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Answer = TypeVar("Answer")
 
 
 class ClientGone(Exception):
-    """The call was cancelled: nobody is left to answer, or the door closes."""
+    """The call was cancelled: its client is gone, or the door is closing."""
 
 
 class Calls:
-    """What is running for clients, until it has ended.
+    """The calls running for clients.
 
-    A task of its own, because frameworks cancel again and again while a request ends: a call that is cancelled must
-    first see its process tree gone.
+    Each has its own task, because frameworks cancel again and again while a request ends: a cancelled call must first
+    see its process tree gone.
     """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
-        """Begin one that may outlive the request that began it."""
+        """Start a call that may outlive the request that started it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -36,11 +36,11 @@ class Calls:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Whoever waits is told; asking once keeps asyncio from logging a failure that nobody waited for.
+            # Whoever waits gets the exception; retrieving it once keeps asyncio from logging it.
             task.exception()
 
     async def finish(self, task: asyncio.Task[Answer], gone: asyncio.Event | None = None) -> Answer:
-        """Wait for the answer. If the client goes first, or we are told to stop, the call is cancelled."""
+        """Wait for the result. If the client disconnects first, or this is cancelled, the call is cancelled."""
         leaving = None if gone is None else asyncio.create_task(gone.wait())
         try:
             await asyncio.wait({task} if leaving is None else {task, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -53,14 +53,14 @@ class Calls:
                 leaving.cancel()
 
     async def run(self, work: Coroutine[Any, Any, Answer], gone: asyncio.Event | None = None) -> Answer:
-        """Do both."""
+        """Start a call and wait for its result."""
         return await self.finish(self.start(work), gone)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     async def close(self, *, grace_s: float) -> None:
-        """Let what runs finish within the grace, cancel the rest, and wait for its end."""
+        """Let calls finish within the grace period, cancel the rest, and wait for their end."""
         tasks = set(self._tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)

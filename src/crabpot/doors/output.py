@@ -1,4 +1,4 @@
-"""A command's output on its way to a client: as text while it runs, and whole in the result."""
+"""A command's output for a client: as text while it runs, and complete in the result."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def streams(tool: str, args: Mapping[str, Any]) -> bool:
-    """Tell whether a call has output to show while it runs. With a terminal there would be no end of it to keep."""
+    """Return whether a call's output can be streamed. With a terminal there would be no end of it to keep."""
     return canonical(tool) == "exec" and not args.get("tty")
 
 
 class Output:
-    """Tells of each piece, and keeps all of it; limits.output bounds how much that can be."""
+    """Streams each chunk and keeps all of them; limits.output bounds how much that is."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._kept = {"stdout": bytearray(), "stderr": bytearray()}
         make = codecs.getincrementaldecoder("utf-8")
-        # A character may come in two pieces.
+        # A character may be split over two chunks.
         self._decoders = {name: make("replace") for name in self._kept}
 
     async def sink(self, stream: str, data: bytes) -> None:
-        """Take a piece, at the pace of whoever is told."""
+        """Pass a chunk on, at the pace of its receiver."""
         kept = self._kept.get(stream)
         if kept is None:
             return
@@ -42,6 +42,6 @@ class Output:
             await self._tell(stream, text)
 
     def whole(self, result: ToolResult) -> ToolResult:
-        """Put the output into the result, as if nobody had listened."""
+        """Return the result with the output in it, as if it had not been streamed."""
         stdout, stderr = (bytes(self._kept[name]).decode("utf-8", "replace") for name in ("stdout", "stderr"))
         return replace(result, stdout=result.stdout or stdout, stderr=result.stderr or stderr)

@@ -1,4 +1,4 @@
-"""The sandboxes as doors show them: those that live, joined with the folders that are kept."""
+"""The sandboxes as doors show them: live ones, joined with private folders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
-    """List what lives."""
+    """List the live sandboxes."""
     return [_shown(one) for one in gateway.execution.fleet.listed()]
 
 
@@ -38,27 +38,27 @@ def _shown(one: Live) -> dict[str, Any]:
 
 
 def used(living: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add what each uses now. For a thread: it reads a few files for every process."""
+    """Add the current resource usage. Run it in a thread: it reads a few files for every process."""
     return [row | {"usage": None if row["pid"] is None else asdict(usage.of(row["pid"]))} for row in living]
 
 
 async def stop(gateway: Gateway, scope_key: str) -> bool:
-    """End the sandbox of a scope; tell whether there was one."""
+    """Stop the sandbox of a scope; return whether there was one."""
     return await gateway.execution.fleet.stop((Place.SANDBOX, scope_key))
 
 
 async def sweep(gateway: Gateway) -> list[str]:
-    """End idle and aged sandboxes, then drop the private folders that nobody came back to."""
+    """Stop idle and old sandboxes, then remove expired private folders."""
     now = time.time()
     await gateway.execution.reap(now)
-    # In a thread: what an agent left may take long to remove, and calls go on.
+    # In a thread: an agent's files may take long to remove, and calls go on.
     state = gateway.execution.around.state
     pruned = await asyncio.to_thread(private_folders.prune, state, gateway.settings, now=now)
     return [kept.name for kept in pruned]
 
 
 def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join what is kept and what lives: a sandbox without a private folder only lives."""
+    """Join private folders and live sandboxes; a sandbox may have no private folder."""
     found: dict[str, dict[str, Any]] = {
         kept.scope_key: {
             "name": kept.name,
@@ -86,9 +86,9 @@ def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def find(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Give the row of a name or scope key."""
+    """Return the row of a name or scope key."""
     found = next((row for row in listed if name in (row["name"], row["scope_key"])), None)
     if found is None:
         names = ", ".join(row["name"] for row in listed) or "none"
-        raise CrabpotError(f"no sandbox is called {name!r}; there are: {names}")
+        raise CrabpotError(f"no sandbox {name!r}; there are: {names}")
     return found

@@ -1,4 +1,4 @@
-"""One tool as a client sees it, and the shape of every tool's result."""
+"""One tool as a client sees it, and the schema of every tool's result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool. The hints let a client render it; nothing is decided by them."""
+    """One tool. The hints are for a client's display; nothing is decided by them."""
 
     name: str
     title: str
@@ -30,21 +30,21 @@ class Tool:
     open_world: bool = False
 
     def input_schema(self) -> Schema:
-        """Give the schema of its arguments."""
+        """Return the schema of its arguments."""
         made: Schema = {"type": "object", "properties": dict(self.properties)}
         if self.required:
             made["required"] = list(self.required)
         return made | {"additionalProperties": False} if self.closed else made
 
     def output_schema(self) -> Schema:
-        """Give the schema of its result."""
+        """Return the schema of its result."""
         if not self.data:
             return RESULT
         found: Schema = {"type": ["object", "null"], "properties": dict(self.data)}
         return {**RESULT, "properties": {**RESULT["properties"], "data": found}}
 
     def as_json(self) -> dict[str, Any]:
-        """Give what another process needs to offer it."""
+        """Return what another process needs to offer the tool."""
         return {
             "name": self.name,
             "title": self.title,

@@ -69,7 +69,7 @@ _ALL = (
         description="Create or replace a file, or add to its end; missing folders are made.",
         properties={
             "path": _PATH,
-            "content": _said(_TEXT, "what the file shall hold"),
+            "content": _said(_TEXT, "the new content of the file"),
             "encoding": _ENCODING,
             "append": _said(_FLAG, "add to the end instead"),
         },
@@ -79,11 +79,11 @@ _ALL = (
     Tool(
         name="edit",
         title="Edit a file",
-        description="Replace text in a file. It must stand there exactly once, unless all is true.",
+        description="Replace text in a file. It must occur exactly once, unless all is true.",
         properties={
             "path": _PATH,
-            "old": _said(_TEXT, "the text to replace, exactly as it stands, white space too", minLength=1),
-            "new": _said(_TEXT, "what stands there afterwards"),
+            "old": _said(_TEXT, "the text to replace, exactly as in the file, including white space", minLength=1),
+            "new": _said(_TEXT, "the replacement"),
             "all": _said(_FLAG, "replace every occurrence"),
         },
         required=("path", "old", "new"),
@@ -94,7 +94,7 @@ _ALL = (
         title="Apply a patch",
         description=(
             "Change several files at once. The patch starts with *** Begin Patch and ends with *** End Patch; between "
-            "them stand *** Add File: PATH, *** Update File: PATH and *** Delete File: PATH with their lines. "
+            "them are *** Add File: PATH, *** Update File: PATH and *** Delete File: PATH with their lines. "
             "Either all of it applies or nothing does."
         ),
         properties={"patch": _said(_TEXT, "the whole patch")},
@@ -106,12 +106,12 @@ _ALL = (
         title="Search in files",
         description="Find lines by a regular expression, in files that are neither ignored, hidden nor binary.",
         properties={
-            "pattern": _said(_TEXT, "a regular expression, as Python has them"),
+            "pattern": _said(_TEXT, "a regular expression in Python's syntax"),
             "path": _path("a file, or the folder to look in; default: the workspace"),
             "glob": _said(_TEXT, "only files whose path matches, such as *.py"),
             "context": _said(_COUNT, "lines to show before and after", minimum=0, maximum=20),
-            "ignore_case": _said(_FLAG, "upper and lower case are the same"),
-            "limit": _said(_COUNT, "at most so many matches (100)", minimum=1, maximum=1000),
+            "ignore_case": _said(_FLAG, "ignore case"),
+            "limit": _said(_COUNT, "the maximum number of matches (100)", minimum=1, maximum=1000),
         },
         required=("pattern",),
         data={
@@ -135,7 +135,7 @@ _ALL = (
         properties={
             "pattern": _said(_TEXT, "* within a folder, ** across folders; a / at the end finds folders", minLength=1),
             "path": _FOLDER,
-            "limit": _said(_COUNT, "at most so many paths (1000)", minimum=1, maximum=10_000),
+            "limit": _said(_COUNT, "the maximum number of paths (1000)", minimum=1, maximum=10_000),
         },
         required=("pattern",),
         data={"paths": {"type": "array", "items": _TEXT}, "truncated": _FLAG},
@@ -147,7 +147,7 @@ _ALL = (
         name="ls",
         title="List a folder",
         description="List the entries of a folder by name.",
-        properties={"path": _FOLDER, "all": _said(_FLAG, "hidden ones too")},
+        properties={"path": _FOLDER, "all": _said(_FLAG, "include hidden entries")},
         data={
             "entries": _list_of(name=_TEXT, type=_TEXT, size=_COUNT, modified={"type": "number"}),
             "truncated": _FLAG,
@@ -163,10 +163,10 @@ _ALL = (
         properties={
             "command": _said(_TEXT, "shell text", pattern="^[^\\u0000]*$"),
             "cwd": _path("the folder to start in; default: the workspace"),
-            "timeout": _said({"type": "number"}, "seconds until it is ended", exclusiveMinimum=0),
-            "env": _said({"type": "object", "additionalProperties": _TEXT}, "variables to add"),
+            "timeout": _said({"type": "number"}, "the time limit in seconds", exclusiveMinimum=0),
+            "env": _said({"type": "object", "additionalProperties": _TEXT}, "environment variables to add"),
             "stdin": _said(_TEXT, "its standard input"),
-            "background": _said(_FLAG, "answer at once with a process for the tool `process`"),
+            "background": _said(_FLAG, "return at once with a process for the tool `process`"),
             "tty": {
                 "description": "give it a terminal",
                 "anyOf": [
@@ -188,8 +188,8 @@ _ALL = (
     ),
     Tool(
         name="process",
-        title="Look after a background command",
-        description="List background commands, ask for new output, write to one, end it, or wait for its end.",
+        title="Manage a background command",
+        description="List background commands, poll for new output, write to one, end it, or wait for its end.",
         properties={
             "action": _said(_TEXT, "what to do", enum=["list", "poll", "write", "kill", "wait"]),
             "id": _said(_TEXT, "which one; for every action but list"),
@@ -204,20 +204,20 @@ BUILT_IN: dict[str, Tool] = {tool.name: tool for tool in _ALL}
 
 
 def offered(gateway: Gateway, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
-    """Describe the tools that the session's policy leaves, and only those."""
+    """Describe the tools that the session's policy allows, and only those."""
     left = gateway.tools(session, host_allowed=host_allowed)
     return [describe(name, function).as_json() for name, function in left.items()]
 
 
 def describe(name: str, function: Callable[..., Any] | None) -> Tool:
-    """Describe a tool: one of ours, or a host tool by its signature and the first line of its docstring."""
+    """Describe a built-in tool, or a host tool by its signature and the first line of its docstring."""
     if name in BUILT_IN or function is None:
         return BUILT_IN[name]
     said = (inspect.getdoc(function) or f"The host tool {name}.").split("\n", 1)[0]
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
-        # Written in C without a signature: it takes what it takes.
+        # Written in C without a signature: its arguments are unknown.
         return Tool(name=name, title=name, description=said, closed=False, open_world=True)
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     return Tool(
@@ -235,7 +235,7 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list:
 
 
 def _annotated(annotation: Any) -> Schema:
-    """Give the plain types a schema; anything else is left to the tool itself."""
+    """Return the schema of a plain type; anything else is left to the tool itself."""
     named = {kind.__name__: word for kind, word in _TYPES.items()}
     word = named.get(annotation) if isinstance(annotation, str) else _TYPES.get(annotation)
     return {} if word is None else {"type": word}

@@ -61,11 +61,11 @@ class Reached(NamedTuple):
 class WayOut:
     """The network access of one scope."""
 
-    def __init__(self, scope: Scope, ground: EgressContext) -> None:
+    def __init__(self, scope: Scope, context: EgressContext) -> None:
         self._scope = scope
-        self._ground = ground
+        self._context = context
         self._rules = rules(scope.agent)
-        self._questions = None if ground.desk is None else Questions(scope, ground.desk, ground.record)
+        self._questions = None if context.desk is None else Questions(scope, context.desk, context.record)
 
     async def reach(self, destination: Destination) -> Reached:
         """Connect, or raise Refused or Failed; every outcome is recorded."""
@@ -88,9 +88,9 @@ class WayOut:
         if destination.address is not None:
             addresses: tuple[Address, ...] = (destination.address,)
         else:
-            addresses = await self._ground.resolver.resolve(destination.host)
+            addresses = await self._context.resolver.resolve(destination.host)
         for address in addresses:
-            wrong = await asyncio.to_thread(self._rules.forbid, address, destination.port, self._ground.is_own)
+            wrong = await asyncio.to_thread(self._rules.forbid, address, destination.port, self._context.is_own)
             if wrong is not None:
                 led = "" if destination.address is not None else f"{destination.host} leads to {address}, and "
                 listing = replace(destination, host=str(address), address=address)
@@ -110,7 +110,7 @@ class WayOut:
             if not any(rule.text == str(destination) for rule in self._rules.listed):
                 added = rule_for(str(destination), f"agents.entries.{agent}.sandbox.network.allow")
                 self._rules = replace(self._rules, listed=(*self._rules.listed, added))
-                await asyncio.to_thread(write_down, self._ground.config, agent, destination)
+                await asyncio.to_thread(write_down, self._context.config, agent, destination)
         return f"allowed by {answer.by}"
 
     def refuse(self, destination: Destination, why: str) -> NoReturn:
@@ -127,7 +127,7 @@ class WayOut:
             if destination.port not in listed.ports or not listed.names(destination):
                 continue
             try:
-                value = await self._ground.secrets.value(rule.value_from)
+                value = await self._context.secrets.value(rule.value_from)
             except SecretUnavailable as error:
                 where = self._scope.agent.source(f"sandbox.network.inject[{index}]")
                 # Only the operator may learn where a secret is; an agent would go and look for it.
@@ -141,7 +141,7 @@ class WayOut:
     def _record(self, destination: Destination, answer: str, because: str, **more: str) -> None:
         scope = self._scope
         more = {"scope": scope.key, "because": because, **more}
-        self._ground.record(of_connection(scope.session, scope.agent.id, str(destination), answer, **more))
+        self._context.record(of_connection(scope.session, scope.agent.id, str(destination), answer, **more))
 
 
 def _remedy(destination: Destination, found: Rules) -> str:

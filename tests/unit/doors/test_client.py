@@ -116,9 +116,9 @@ async def test_a_result_is_read_whole(tmp_path):
 async def test_a_result_of_another_shape_is_told_not_believed(tmp_path, wrong):
     async with server(str(tmp_path), {"id": "ID", **RESULT, **wrong}):
         remote = await connect(str(tmp_path))
-        with pytest.raises(CrabpotError, match="went away"):
+        with pytest.raises(CrabpotError, match="gateway is gone"):
             await remote.call(S, "ls")
-        with pytest.raises(CrabpotError, match="went away"):
+        with pytest.raises(CrabpotError, match="gateway is gone"):
             await remote.inquire("live")
         await remote.close()
 

@@ -386,7 +386,7 @@ async def test_a_client_that_vanishes_takes_its_calls_along(bench):
         task = asyncio.create_task(one.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
         pid = await until(lambda: pid_in(made))
         await one.close()
-        with pytest.raises(CrabpotError, match="went away"):
+        with pytest.raises(CrabpotError, match="gateway is gone"):
             await task
         await until(lambda: not os.path.exists(f"/proc/{pid}"))
         assert (await other.call(S, "exec", {"command": "echo on"})).stdout == "on\n"

@@ -1,4 +1,4 @@
-"""What every command has around it: the two options that may stand anywhere, exit codes, and errors as sentences."""
+"""What all commands share: the two global options, exit codes, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 OK, FAILED, USAGE = 0, 1, 2
 TIMEOUT, OWN_FAILURE, DENIED = 124, 125, 126
-# As a program that the signal of a closed pipe, or Ctrl-C, had ended.
+# The exit codes of a program ended by SIGPIPE or Ctrl-C.
 CLOSED_PIPE, INTERRUPTED = 141, 130
 
-# Their other codes belong to what they run.
+# Their other exit codes belong to the command that they run.
 _RUNNING = ("exec", "call")
 _ANYWHERE = ("--config", "--state")
 
 
 class UsageError(CrabpotError):
-    """A command line that asks for nothing that there is."""
+    """An invalid command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The options that belong to every command."""
+    """The options of every command."""
 
     config: str | None
     state: str | None
 
     def app(self) -> App:
-        """Wire the program; say so if a configuration in the working directory was left alone."""
+        """Wire the app; print a note if a configuration in the working directory is ignored."""
         from crabpot import app  # noqa: PLC0415  --help needs none of it
         from crabpot.config.places import planted  # noqa: PLC0415
 
@@ -45,7 +45,7 @@ class Frame:
             here = os.getcwd()
             wired = app.start(config=self.config, state=self.state, environ=os.environ)
         except FileNotFoundError:
-            raise UsageError("the working directory is gone; change to another one") from None
+            raise UsageError("the working directory no longer exists; change to another one") from None
         stray = planted(here)
         if stray and wired.config != stray:
             note(f"{stray} is not read: an agent may have put it there. If it is yours: --config {stray}")
@@ -53,14 +53,14 @@ class Frame:
 
 
 def shell_text(words: list[str]) -> str:
-    """Join what stands after `--`: one argument is shell text, several are quoted."""
+    """Join the arguments after `--`: one is shell text, several are quoted."""
     from shlex import join  # noqa: PLC0415  --help needs none of it
 
     return words[0] if len(words) == 1 else join(words)
 
 
 def hoisted(arguments: list[str]) -> list[str]:
-    """Move --config and --state to the front, wherever they stand before `--`."""
+    """Return the arguments with --config and --state moved to the front from anywhere before `--`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     front: list[str] = []
     rest: list[str] = []
@@ -77,7 +77,7 @@ def hoisted(arguments: list[str]) -> list[str]:
 
 
 def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Run a command and turn every error that we know into a sentence and a code."""
+    """Run a command, and turn every expected error into a sentence and an exit code."""
     _occupy_standard_streams()
     _never_fail_to_encode()
     failed, usage = (OWN_FAILURE, OWN_FAILURE) if command_of(arguments) in _RUNNING else (FAILED, USAGE)
@@ -95,7 +95,7 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
         complain(str(error))
         return failed
     except OSError as error:
-        # The reader of our output left, or its disk is full. Python would complain once more when it flushes at exit.
+        # The reader of our output is gone, or its disk is full. Python would complain again when it flushes at exit.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
@@ -107,7 +107,7 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def command_of(hoisted_arguments: list[str]) -> str | None:
-    """Name the command: the first word that is no option, all of which that may precede it have a value."""
+    """Return the command: the first word that is not an option; every option that may precede it has a value."""
     words = iter(hoisted_arguments)
     for word in words:
         if not word.startswith("--"):
@@ -118,27 +118,27 @@ def command_of(hoisted_arguments: list[str]) -> str | None:
 
 
 def _occupy_standard_streams() -> None:
-    """Leave none of 0, 1 and 2 free: the next file or socket would become what programs take for their input."""
+    """Occupy descriptors 0, 1 and 2: a file or socket opened later must not become a standard stream."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004  standard error
         os.set_inheritable(spare, True)
     os.close(spare)
 
 
 def _never_fail_to_encode() -> None:
-    """A session key may hold bytes that are no text, and a terminal may not know our arrows."""
+    """Escape what the streams cannot encode: keys may hold undecodable bytes, and terminals may lack our arrows."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def complain(text: str) -> None:
-    """Tell a person what went wrong."""
-    from crabpot.doors.cli.show import visible  # noqa: PLC0415  only an error pays for it
+    """Print an error."""
+    from crabpot.doors.cli.show import visible  # noqa: PLC0415  only needed for errors
 
     for line in text.split("\n"):
         print(f"crabpot: {visible(line)}", file=sys.stderr)
 
 
 def note(text: str) -> None:
-    """Tell a person something that changes nothing."""
+    """Print a note."""
     complain(f"note: {text}")

@@ -1,4 +1,4 @@
-"""`explain --live`: the facts of each session's sandbox beside what is promised of it."""
+"""`explain --live`: the kernel's facts about each session's sandbox, beside its clauses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_facts(app: App, answers: list[dict[str, Any]]) -> None:
-    """Open the sandbox of each answer's session and put what was found there into the answer, under `live`."""
+    """Open the sandbox of each answer's session, and add what was found there to the answer, under `live`."""
     asyncio.run(_add_facts(app, answers))
 
 

@@ -1,4 +1,4 @@
-"""The commands and their options. Bodies are imported when they run, so that --help is quick."""
+"""The commands and their options. Bodies are imported when they run, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ _COMMAND = "after --: one argument is shell text; several are quoted and joined"
 _GARBAGE_AFTER = 10_000
 
 _ELICIT = (
-    "ask this MCP client for approvals, by elicitation; only for one that asks its person, and does not answer itself"
+    "ask this MCP client for approvals, by elicitation; only for a client that asks its user and never answers itself"
 )
 
 
 def parser(command: str | None = None) -> Parser:
-    """Describe the command line: the part of it that has a command, or all of it where no such command is."""
+    """Return the parser: the part that has this command, or all of it if there is no such command."""
     top = Parser(prog="crabpot", description=_DESCRIPTION, epilog=EPILOG, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"crabpot {__version__}")
     top.add_argument("--config", metavar="FILE", help="the configuration to read")
-    top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, audit log and approvals")
+    top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, the audit log and approvals")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    # To describe all of them takes longer than many a command itself.
+    # Building all parsers takes longer than many commands.
     for describe in [part for part, names in _PARTS.items() if command in names] or _PARTS:
         describe(commands)
     return top
 
 
 def _calling(commands: Adder) -> None:
-    one = add(commands, "exec", "exec:execute", "run a command in the session's place; stdin passes through")
+    one = add(commands, "exec", "exec:execute", "run a command where the session is placed; stdin passes through")
     session(one)
     one.add_argument("--cwd", metavar="DIR", help="the folder to start in, as seen inside")
     one.add_argument("--timeout", type=float, metavar="SECONDS", help="the time limit, up to limits.timeCeiling")
     one.add_argument("--tty", action="store_true", help="give the command a terminal")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
-    session(add(commands, "shell", "exec:shell", "open an interactive shell in the session's place"))
+    session(add(commands, "shell", "exec:shell", "open an interactive shell where the session is placed"))
     one = add(commands, "call", "exec:call", "call one tool and print its result as JSON")
     one.add_argument("tool", metavar="TOOL", help="such as read, write, grep or exec")
     session(one)
     one.add_argument("--args", default="{}", metavar="JSON", help="the arguments as a JSON object; - reads stdin")
     one = add(commands, "cp", "cp:copy", "copy files and folders in and out; binary-safe")
     one.add_argument("source", metavar="SRC", help="a local path, or SESSION:/path")
-    one.add_argument("target", metavar="DST", help="the other of the two")
+    one.add_argument("target", metavar="DST", help="the other one")
 
 
 def _keeping(commands: Adder) -> None:
@@ -63,20 +63,20 @@ def _keeping(commands: Adder) -> None:
     one.add_argument("action", choices=("list", "stop", "recreate", "prune"), help=meaning)
     one.add_argument("name", nargs="?", metavar="NAME", help="for stop and recreate: its name or scope key")
     one.add_argument("--json", action="store_true", help="print JSON")
-    one = add(commands, "audit", "audit:audit", "show what happened, and whether the log is whole")
+    one = add(commands, "audit", "audit:audit", "show what happened, and verify the log")
     actions = one.add_subparsers(metavar="ACTION", required=True, dest="action")
     tail = actions.add_parser("tail", help="the last records")
     tail.add_argument("-n", dest="count", type=positive, default=20, help="how many (%(default)s)")
     tail.add_argument("--json", action="store_true", help="print JSON lines")
     tail.add_argument("--session", metavar="KEY", help="only those of one session")
-    show = actions.add_parser("show", help="one record, whole")
+    show = actions.add_parser("show", help="one record in full")
     show.add_argument("number", type=positive, help="its number in the log")
-    actions.add_parser("verify", help="look for removed or changed records")
+    actions.add_parser("verify", help="check for removed or changed records")
     export = actions.add_parser("export", help="every record as JSON lines, each with its number and hash")
-    export.add_argument("--after", type=positive, default=0, metavar="NUMBER", help="only those behind this one")
+    export.add_argument("--after", type=positive, default=0, metavar="NUMBER", help="only those after this number")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
     one = add(commands, "serve", "serve:serve", "keep sandboxes alive for many clients: command line, HTTP and MCP")
-    one.add_argument("--listen", metavar="127.0.0.1:PORT", help="HTTP on the loopback too, for those with a token")
+    one.add_argument("--listen", metavar="127.0.0.1:PORT", help="also serve HTTP on the loopback, with tokens")
     _tokens(commands)
     one = add(commands, "mcp", "mcp:mcp", "serve an MCP client on standard input and output")
     session(one)
@@ -91,35 +91,35 @@ def _keeping(commands: Adder) -> None:
 
 
 def _listening(commands: Adder) -> None:
-    text = "listen on a Unix socket and run listed commands and tools in some folders, for gateways and plain clients"
+    text = "listen on a Unix socket and run listed commands and tools in given folders, for gateways and plain clients"
     one = add(commands, "runner", "runner:run", text)
     text = "where to listen; the file is for the owner and the group"
     one.add_argument("--socket", required=True, metavar="PATH", help=text)
-    text = "the folders that can be reached; the first is where commands start"
+    text = "the folders that commands can reach; they start in the first"
     one.add_argument("--root", required=True, nargs="+", action="extend", metavar="DIR", help=text)
     text = "the commands that may run (runner.commands of the configuration)"
     one.add_argument("--allow", nargs="+", action="extend", metavar="NAME", help=text)
     text = "how long a client may be silent in the middle of a request (%(default)g)"
     one.add_argument("--patience", type=float, default=30.0, metavar="SECONDS", help=text)
-    text = "start also where the kernel has no Landlock, and without it: only in a container that shows the roots alone"
+    text = "start even if the kernel has no Landlock; only safe in a container that contains nothing but the roots"
     one.add_argument("--without-landlock", action="store_true", help=text)
 
 
 def _tokens(commands: Adder) -> None:
-    actions = group(commands, "tokens", "who may come in by HTTP on the loopback")
-    one = add(actions, "list", "tokens:list_tokens", "list the tokens; their secrets are kept nowhere")
+    actions = group(commands, "tokens", "who may use HTTP on the loopback")
+    one = add(actions, "list", "tokens:list_tokens", "list the tokens; their secrets are not stored")
     one.add_argument("--json", action="store_true", help="print JSON")
-    one = add(actions, "add", "tokens:add", "make a token and print its secret, once")
-    one.add_argument("name", metavar="NAME", help="how it is called in the audit log")
+    one = add(actions, "add", "tokens:add", "create a token and print its secret, once")
+    one.add_argument("name", metavar="NAME", help="its name in the audit log")
     one.add_argument("--role", choices=("operator", "agent", "observer"), default="agent", help="%(default)s")
     one.add_argument(
-        "--session", action="append", default=[], metavar="KEY", help="a session of an agent; * stands for anything"
+        "--session", action="append", default=[], metavar="KEY", help="a session of an agent; * matches anything"
     )
     one.add_argument("--sender", help="who an agent speaks for, for tools.elevated.allowFrom")
     one.add_argument("--elicit", action="store_true", help=_ELICIT)
     text = "let an agent's calls run on the host where its session is placed there; without it they are denied"
     one.add_argument("--allow-host", action="store_true", help=text)
-    for name, text in (("rotate", "give it a new secret; the old one ends at once"), ("remove", "let it open nothing")):
+    for name, text in (("rotate", "replace its secret; the old one ends at once"), ("remove", "remove a token")):
         one = add(actions, name, f"tokens:{name}", text)
         one.add_argument("name", metavar="NAME", help="its name")
 
@@ -134,39 +134,39 @@ def _deciding(commands: Adder) -> None:
         commands,
         "explain",
         "explain:explain",
-        "say which tools a session may use, where they run, and when a command may leave",
+        "show which tools a session may use, where they run, and which commands may run on the host",
     )
     one.add_argument("--session", action="append", default=[], metavar="KEY", help="a session key; may be repeated")
     one.add_argument("--agent", metavar="ID", help="only sessions of this agent")
     one.add_argument("--sender", help="who sends the command, for tools.elevated.allowFrom")
-    one.add_argument("--live", action="store_true", help="open its sandbox, and compare what the kernel says of it")
-    one.add_argument("--connect", metavar="HOST:PORT", help="say whether the session could connect there, and why")
+    one.add_argument("--live", action="store_true", help="open its sandbox, and compare the kernel's facts")
+    one.add_argument("--connect", metavar="HOST:PORT", help="show whether the session could connect there, and why")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("command", nargs="*", metavar="COMMAND", help=_COMMAND)
-    one = add(commands, "check", "explain:check", "look for what the configuration gives away, each with its fix")
-    one.add_argument("--strict", action="store_true", help="exit with 1 on warnings (errors exit with 2 always)")
+    one = add(commands, "check", "explain:check", "find what the configuration exposes, each with its fix")
+    one.add_argument("--strict", action="store_true", help="exit with 1 on warnings (errors always exit with 2)")
 
 
 def _approving(commands: Adder) -> None:
-    actions = group(commands, "approvals", "what waits for an operator's word, and giving it")
-    one = add(actions, "list", "approvals:list_requests", "what waits for an answer, of every gateway of this state")
+    actions = group(commands, "approvals", "list and answer requests for approval")
+    one = add(actions, "list", "approvals:list_requests", "the pending requests of every gateway of this state folder")
     one.add_argument("--json", action="store_true", help="print JSON")
-    one = add(actions, "show", "approvals:show_request", "one request, whole, as JSON")
+    one = add(actions, "show", "approvals:show_request", "one request in full, as JSON")
     one.add_argument("id", metavar="ID", help="its id, as listed")
-    one = add(actions, "allow", "approvals:allow", "agree, for this once unless more is said")
+    one = add(actions, "allow", "approvals:allow", "allow a request, once unless an option says more")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     lasting = one.add_mutually_exclusive_group()
-    lasting.add_argument("--once", action="store_true", help="this one alone")
-    lasting.add_argument("--session", action="store_true", help="the very same again, as long as the gateway runs")
-    lasting.add_argument("--minutes", type=positive, metavar="N", help="the very same again, for N minutes")
+    lasting.add_argument("--once", action="store_true", help="this request only (default)")
+    lasting.add_argument("--session", action="store_true", help="and the very same again, until the gateway ends")
+    lasting.add_argument("--minutes", type=positive, metavar="N", help="and the very same again, for N minutes")
     lasting.add_argument(
-        "--list", action="store_true", help="for a connection: and write it into the entry of its agent"
+        "--list", action="store_true", help="for a connection: and add it to the agent's entry in the configuration"
     )
-    one.add_argument("--keep", action="store_true", help="with --session or --minutes: also after a restart")
+    one.add_argument("--keep", action="store_true", help="with --session or --minutes: keep the lease after a restart")
     one = add(actions, "deny", "approvals:deny", "refuse")
     one.add_argument("id", metavar="ID", help="its id, as listed")
-    one.add_argument("--reason", metavar="TEXT", help="why; the agent is told")
-    actions = group(commands, "leases", "what was allowed for longer than once")
+    one.add_argument("--reason", metavar="TEXT", help="the reason, which the agent sees")
+    actions = group(commands, "leases", "list and revoke leases, the approvals that last")
     one = add(actions, "list", "approvals:list_leases", "the leases in force")
     one.add_argument("--json", action="store_true", help="print JSON")
     one = add(actions, "revoke", "approvals:revoke", "end a lease at once")
@@ -177,14 +177,14 @@ def _configuring(commands: Adder) -> None:
     add(commands, "init", "config:init", "write a commented configuration to start from")
     actions = group(commands, "config", "read or change one value of the configuration")
     one = add(actions, "get", "config:get", "print one value, as written or by default")
-    one.add_argument("path", metavar="PATH", help="such as agents.defaults.sandbox.mode or tools.deny[1]")
+    one.add_argument("path", metavar="PATH", help="a path such as agents.defaults.sandbox.mode or tools.deny[1]")
     one = add(
         actions,
         "set",
         "config:set_value",
-        "change one value in place; comments, order and neighbours stay; refused if the file would not load",
+        "change one value in place, keeping comments and order; refused if the file would not load",
     )
-    one.add_argument("path", metavar="PATH", help="such as tools.deny[1]; tools.deny[+] appends")
+    one.add_argument("path", metavar="PATH", help="a path such as tools.deny[1]; tools.deny[+] appends")
     one.add_argument("value", metavar="VALUE", help="JSON5, or a bare word")
 
 
@@ -201,11 +201,11 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
 
 
 def main() -> NoReturn:
-    """Run the program; no error of ours or of the user's ends in a traceback."""
-    # Nearly all that a start makes is kept until the end. By default it is searched for garbage a hundred times.
+    """Run the program; no expected error ends in a traceback."""
+    # Nearly every object made at start lives until the end. By default they would be collected a hundred times.
     gc.set_threshold(_GARBAGE_AFTER)
     code = run(_invoke, hoisted(sys.argv[1:]))
-    # Nor is it searched when the interpreter takes it all down.
+    # Nor when the interpreter shuts down.
     gc.freeze()
     sys.exit(code)
 

@@ -1,7 +1,7 @@
-"""What a gateway says on its own output while it serves, where nobody may be reading.
+"""Write to the gateway's own output while it serves, even if nobody reads it.
 
-A terminal that was stopped (Ctrl-S) or a pipe that nobody empties blocks whoever writes to it. So a thread of its own
-writes, what it cannot keep up with is counted, and the gateway goes on.
+A stopped terminal (Ctrl-S) or a full pipe blocks whoever writes to it. So a separate thread writes, what it cannot
+keep up with is counted, and the gateway goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_WAITING = 64
 
 
 class NonblockingOutput:
-    """One output, and as much as it takes."""
+    """Standard output, written by a separate thread."""
 
     def __init__(self) -> None:
         self._waiting: queue.Queue[str] = queue.Queue(_MOST_WAITING)
@@ -27,7 +27,7 @@ class NonblockingOutput:
         self._writer: threading.Thread | None = None
 
     def write(self, lines: Iterable[str]) -> None:
-        """Have it written, if the output takes it."""
+        """Queue lines to be written; if too many are waiting, only count them."""
         if self._writer is None:
             self._writer = threading.Thread(target=self._write_all, name="crabpot-output", daemon=True)
             self._writer.start()
@@ -45,4 +45,4 @@ class NonblockingOutput:
                 if missed:
                     print(f"{counted(missed, 'more request')} not shown here: crabpot approvals list", flush=True)
             except (OSError, ValueError):
-                continue  # Whoever read it has gone.
+                continue  # The reader is gone.

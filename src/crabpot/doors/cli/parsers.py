@@ -1,4 +1,4 @@
-"""The commands that print files, make images, and prove or measure what a sandbox is, with their options."""
+"""The parsers of the commands that print files, build images, and verify or measure sandboxes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def describe(commands: Adder) -> None:
-    """Add them."""
+    """Add the parsers."""
     _rendering(commands)
     _imaging(commands)
     _proving(commands)
@@ -41,20 +41,20 @@ def _rendering(commands: Adder) -> None:
 
 
 def _imaging(commands: Adder) -> None:
-    text = "make the image of docker sandboxes, or list those that were made"
+    text = "build the image of docker sandboxes, or list those that were built"
     actions = group(commands, "image", text)
-    one = add(actions, "build", "image:build", "make the image that the configuration names")
+    one = add(actions, "build", "image:build", "build the image that the configuration names")
     _contents(one)
     one.add_argument("--tag", metavar="IMAGE", help="another name for it")
-    text = "by mmdebstrap from Debian's packages, without any registry of images"
+    text = "with mmdebstrap from Debian packages, without an image registry"
     one.add_argument("--from-packages", action="store_true", help=text)
     one.add_argument(
         "--network", metavar="NAME", help="the network of the build: host, none or one of docker's (its bridge)"
     )
-    one.add_argument("--cache", metavar="DIR", help="with --from-packages: keep what was made there, and use it again")
-    one.add_argument("--again", action="store_true", help="make it anew, with today's packages")
-    one.add_argument("--anyway", action="store_true", help="also if memory or disk look too small")
-    one = add(actions, "list", "image:list_images", "list the images that Crabpot made")
+    one.add_argument("--cache", metavar="DIR", help="with --from-packages: cache the result there, and reuse it")
+    one.add_argument("--again", action="store_true", help="rebuild with today's packages")
+    one.add_argument("--anyway", action="store_true", help="even if memory or disk look too small")
+    one = add(actions, "list", "image:list_images", "list the images that Crabpot built")
     one.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -62,22 +62,22 @@ def _contents(one: Parser) -> None:
     session(one)
     groups, text = ("minimal", "docs", "media", "dev"), "a group of packages; may be repeated (as configured, else all)"
     one.add_argument("--group", action="append", default=[], choices=groups, metavar="GROUP", help=text)
-    text = "a further Debian package; may be repeated (as configured)"
+    text = "another Debian package; may be repeated (as configured)"
     one.add_argument("--package", action="append", default=[], metavar="NAME", help=text)
-    text = "whom sandboxes run as (as configured, else the workspace's owner, else you)"
+    text = "the user of the sandboxes (as configured, else the workspace's owner, else you)"
     one.add_argument("--user", metavar="UID:GID", help=text)
     one.add_argument("--base", metavar="IMAGE", help="the image to build on (debian:bookworm-slim)")
 
 
 def _container(one: Parser) -> None:
     session(one)
-    one.add_argument("--image", metavar="IMAGE", help="the image to wrap (the sandbox image, asleep)")
-    one.add_argument("--command", metavar="WORDS", help="what it runs, without a shell (what the image says)")
+    one.add_argument("--image", metavar="IMAGE", help="the image to wrap (the sandbox image, idle)")
+    one.add_argument("--command", metavar="WORDS", help="what it runs, without a shell (the image's command)")
     text = "host:container[:ro|rw[,nosuid,nodev,noexec]], ro unless written; may be repeated"
     one.add_argument("--volume", action="append", default=[], metavar="VOLUME", help=text)
     text = "port, host:container or 127.0.0.1:host:container, on the loopback only; may be repeated"
     one.add_argument("--port", action="append", default=[], metavar="PORT", help=text)
-    one.add_argument("--health", metavar="COMMAND", help="shell text that succeeds while the container is well")
+    one.add_argument("--health", metavar="COMMAND", help="shell text that succeeds while the container is healthy")
     one.add_argument("--name", default="crabpot-production", help="the container's name (%(default)s)")
     text = "the seccomp profile (Crabpot's own, written to the state folder; see: render seccomp)"
     one.add_argument("--seccomp", metavar="FILE", help=text)
@@ -88,23 +88,21 @@ def _proving(commands: Adder) -> None:
     one = add(commands, "verify", "verify:run", text)
     session(one)
     one.add_argument("--backend", choices=("bubblewrap", "docker"), help="attack this backend instead of the session's")
-    meaning = "only these claims or groups, where * stands for anything"
+    meaning = "only these claims or groups, where * matches anything"
     one.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help=meaning)
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("--junit", metavar="FILE", help="write JUnit XML")
-    one.add_argument("--html", metavar="FILE", help="write a page for an auditor")
-    one = add(commands, "doctor", "doctor:doctor", "examine this machine, and say what would mend it")
+    one.add_argument("--html", metavar="FILE", help="write an HTML page for an auditor")
+    one = add(commands, "doctor", "doctor:doctor", "examine this machine, and print what would fix it")
     one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _measuring(commands: Adder) -> None:
-    one = add(commands, "bench", "bench:bench", "measure on this machine, as ratios in one run")
+    one = add(commands, "bench", "bench:bench", "run the benchmark on this machine; figures are ratios within one run")
     one.add_argument("--full", action="store_true", help="everything: every tool and door, 500 sandboxes, 64 callers")
-    one.add_argument(
-        "--peers", action="store_true", help="install the peers first, each into an environment of its own"
-    )
+    one.add_argument("--peers", action="store_true", help="install the peers first, each into its own environment")
     one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
     one.add_argument("--guard", action="store_true", help="fail only where a figure is missed by far")
     one.add_argument("--json", action="store_true", help="print the raw results")
-    one.add_argument("--results", metavar="FILE", nargs="+", help="take results that were printed, measure nothing")
+    one.add_argument("--results", metavar="FILE", nargs="+", help="use results printed before, without measuring")
     one.add_argument("--docs", metavar="DIR", help="write results, page and plots into this folder")

@@ -1,4 +1,4 @@
-"""The words of the command line that every command is described with."""
+"""The building blocks of all command parsers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     Adder = argparse._SubParsersAction["Parser"]  # noqa: SLF001  argparse names no public type
 
 _USUAL_COLUMNS = 80
-EPILOG = "--config FILE and --state DIR may stand before or after the command."
+EPILOG = "--config FILE and --state DIR may come before or after the command."
 
 
 class _Help(argparse.HelpFormatter):
-    """As wide as the terminal. By default shutil measures it for every option, and every command imports that."""
+    """Help as wide as the terminal. By default, argparse imports shutil to measure the terminal for every option."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
@@ -32,17 +32,17 @@ def _columns() -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says which word was meant, and where a command of the user's own stands: of one, most unknown options are."""
+    """Suggests the closest word, and reminds of `--`: most unknown options belong to the user's own command."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(formatter_class=_Help, **more)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end."""
-        from crabpot.wording import closest  # noqa: PLC0415  only an error pays for it
+        """Print what is wrong, and exit."""
+        from crabpot.wording import closest  # noqa: PLC0415  only needed for errors
 
         if message.startswith("unrecognized arguments"):
-            message += "; a command of your own stands after --, as in: exec -- ls -l"
+            message += "; put your own command after --, as in: exec -- ls -l"
         wrong, _, known = message.partition(" (choose from ")
         if known:
             choices = known.strip(")").replace("'", "").split(", ")
@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def positive(text: str) -> int:
-    """Read a number from 1."""
+    """Parse a number from 1."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError("must be a number from 1")
     return int(text)
@@ -65,11 +65,11 @@ def add(commands: Adder, name: str, body: str, text: str) -> Parser:
 
 
 def group(commands: Adder, name: str, text: str, metavar: str = "ACTION") -> Adder:
-    """Add a command that is several."""
+    """Add a command with subcommands."""
     made = commands.add_parser(name, help=text, description=text, epilog=EPILOG, allow_abbrev=False)
     return made.add_subparsers(metavar=metavar, required=True)
 
 
 def session(one: Parser) -> None:
-    """Let a command be about one session."""
+    """Add the --session option."""
     one.add_argument("--session", default="agent:main:main", metavar="KEY", help="the session key (%(default)s)")

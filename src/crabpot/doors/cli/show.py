@@ -1,4 +1,4 @@
-"""Answers as lines that a person reads."""
+"""Format answers as lines for a person."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _PLACES = {"host": "yellow", "sandbox": "green", "blocked": "red"}
 
 
 def wants_colour(stream: IO[str] | None) -> bool:
-    """Colour a terminal, unless the person said not to (no-color.org)."""
+    """Return whether to use colour: on a terminal, unless the user said not to (no-color.org)."""
     return (
         stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
 
 
 class Pen:
-    """Writes words in colour, or as they are. What is written came from outside: nothing in it may move the cursor."""
+    """Writes text in colour, or plain. The text came from outside: nothing in it may move the cursor."""
 
     def __init__(self, *, colour: bool) -> None:
         self.colour = colour
 
     def __call__(self, style: str, text: str) -> str:
-        """Write it."""
+        """Return the text, in colour if wanted."""
         shown = visible(text)
         return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self.colour else shown
 
 
 def visible(text: str) -> str:
-    """Show every control, invisible or bidirectional character by its number."""
+    """Return a text with every control, invisible or bidirectional character shown by number."""
     return "".join(f"<{name_of(char)}>" if is_deceptive(char) else char for char in text)
 
 
 def explanation(answers: list[dict[str, Any]], explainer: Explainer, *, colour: bool) -> Iterator[str]:
-    """Show several sessions; what holds for all of an agent's sessions is said once."""
+    """Return the lines for several sessions; what holds for all of an agent's sessions appears once."""
     pen = Pen(colour=colour)
     agents = list(dict.fromkeys(answer["agent"] for answer in answers))
     for position, agent in enumerate(agents):
@@ -83,7 +83,7 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: Pen) -> Ite
 
 
 def _clauses(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
-    """Show how the promises are kept here: once for each backend, since an agent's sandboxes differ only in name."""
+    """Return the clauses on this machine, once for each backend: an agent's sandboxes differ only in name."""
     tables = {
         answer["sandbox"]["backend"]: answer["sandbox"]["clauses"] for answer in answers if answer["sandbox"]["name"]
     }
@@ -103,7 +103,7 @@ def _clauses(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
 
 
 def _live(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
-    """Show what the kernel says of sandboxes that live, where somebody asked for it."""
+    """Return the kernel's facts about live sandboxes, if asked for."""
     for answer in answers:
         live = answer.get("live")
         if live is None:
@@ -152,7 +152,7 @@ def _session(answer: dict[str, Any], pen: Pen) -> Iterator[str]:
         yield f"    {pen('dim', 'because ' + connect['because'])}"
 
 
-# What is usual goes without saying.
+# The default is not shown.
 _CONFINED = {"guarded": "", "host": ", UNCONFINED", "user": ", as another user"}
 
 
@@ -195,7 +195,7 @@ def _warnings(warnings: Iterable[str], pen: Pen) -> Iterator[str]:
 
 
 def findings(found: list[Finding], file: str | None, *, colour: bool) -> Iterator[str]:
-    """Show what `check` found."""
+    """Return the lines for the findings of `check`."""
     pen = Pen(colour=colour)
     for finding in found:
         style = "red" if finding.severity == "error" else "yellow"

@@ -1,4 +1,4 @@
-"""How a gateway that serves ends: in order at the first signal, and after a while even if a part of it is stuck."""
+"""Shut down a serving gateway: cleanly at the first signal, and after a grace period even if a part is stuck."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from crabpot.doors.cli.frame import FAILED, complain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Enough to remove many containers; less than a service manager waits before it kills.
+# Enough to remove many containers, and less than a service manager waits before it kills.
 GRACE_S = 30.0
 _LAST_WORDS_S = 2.0
 
 
 class Shutdown:
-    """Whether the end was asked for. From then on the process has `GRACE_S` to come to it."""
+    """Whether shutdown was requested. From then on the process has `GRACE_S` to end."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        # What is still to be written, where that is possible.
+        # Writes what must not be lost, if that is still possible.
         self.last_words: Callable[[], object] = lambda: None
         self._loop = asyncio.get_running_loop()
         self._timer: threading.Timer | None = None
 
     def listen(self) -> None:
-        """Take the signals that end a program. Not by way of the loop, which may itself be what is stuck."""
+        """Handle the signals that end a program. Not through the loop, which may itself be stuck."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._told)
 
     def _told(self, _number: int, _frame: Any) -> None:
-        with suppress(RuntimeError):  # The loop has come to its end already.
+        with suppress(RuntimeError):  # The loop has already ended.
             self._loop.call_soon_threadsafe(self.asked.set)
         if self._timer is None:
             self._timer = threading.Timer(GRACE_S, self._give_up)
@@ -43,8 +43,8 @@ class Shutdown:
             self._timer.start()
 
     def _give_up(self) -> None:
-        """End now. No sandbox outlives it: each ends with the stream to its gateway."""
-        complain(f"a part of the gateway is stuck: it ends without it, {GRACE_S:g} s after it was told to")
+        """End now. No sandbox outlives the gateway: each ends when the stream to its gateway closes."""
+        complain(f"a part of the gateway is stuck; ending anyway, {GRACE_S:g} s after the signal")
         writing = threading.Thread(target=self.last_words, daemon=True)
         writing.start()
         writing.join(_LAST_WORDS_S)

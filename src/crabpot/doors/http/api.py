@@ -1,4 +1,4 @@
-"""The application behind the HTTP door: the routes, and one shape for everything that is refused."""
+"""The application behind the HTTP door: the routes, and one shape for every refusal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def application(house: Context) -> FastAPI:
-    """Make it. The page that documents FastAPI's routes loads scripts from elsewhere, so there is none."""
+    """Return the application. FastAPI's documentation page loads scripts from elsewhere, so it is off."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
-    # Onto the application's own router: what is included is not found by who looks for a path's other methods.
+    # Onto the application's own router: the search for a path's other methods does not see included routers.
     calls.add_routes(app.router, house)
     operations.add_routes(app.router, house)
     app.router.routes += dashboard.routes()
@@ -50,11 +50,11 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        return Refusal(error.status_code, "not_found", "there is nothing here; see /openapi.json").response()
+        return Refusal(error.status_code, "not_found", "no such path; see /openapi.json").response()
     # A path may be several routes, one for each of its methods.
     found = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     methods = sorted({method for route in found for method in getattr(route, "methods", None) or ()})
-    told = f"{request.method} is not done here, but {', '.join(methods)}"
+    told = f"method {request.method} not allowed; use {', '.join(methods)}"
     return Refusal(error.status_code, "wrong_method", told, allow=", ".join(methods)).response()
 
 
@@ -63,7 +63,7 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=499)  # Nobody reads it.
+    return Response(status_code=499)  # The client is gone: nobody reads this.
 
 
 _HANDLERS: dict[type[Exception], Any] = {

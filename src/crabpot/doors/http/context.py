@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """What a client asks the gateway for, and on whose behalf."""
+    """A call to the gateway, and on whose behalf."""
 
     session: str
     tool: str
@@ -44,7 +44,7 @@ class Context:
     closing: bool = False
 
     async def call(self, asked: CallRequest, *, gone: asyncio.Event, streams: Streams | None = None) -> ToolResult:
-        """Take one call to the gateway; a client that goes cancels it."""
+        """Pass one call to the gateway; it is cancelled if the client disconnects."""
         if self.closing:
             raise _closing()
         work = self.gateway.call(
@@ -65,9 +65,9 @@ class Context:
         return result
 
     async def recorded(self) -> None:
-        """Wait until what was called is on disk: what a client has been told survives whatever happens to us.
+        """Wait until the call's record is on disk: what a client was told must survive a crash.
 
-        Many that wait share one commit. A log that cannot be written refuses what needs a record by itself.
+        Concurrent calls share one commit. If the log cannot be written, the gateway itself refuses what needs a record.
         """
         with suppress(AuditUnavailable):
             await self.gateway.audit.durable()
@@ -79,9 +79,9 @@ class Context:
 
 
 def _closing() -> Refusal:
-    return Refusal(503, "closing", "the gateway is ending", retry_after="5")
+    return Refusal(503, "closing", "the gateway is shutting down", retry_after="5")
 
 
 def as_json(value: Any, *, status: int = 200) -> Response:
-    """Give an answer. ASCII: a name that is not UTF-8 has no other spelling in JSON."""
+    """Return a JSON response in ASCII: a name that is not UTF-8 has no other spelling in JSON."""
     return Response(json.dumps(value), status_code=status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""The HTTP door of a gateway that serves, whole: the application, MCP, the metrics, and where it listens."""
+"""The complete HTTP door of a serving gateway: the application, MCP, metrics and listeners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = None) -> AsyncIterator[list[str]]:
-    """Open the door for as long as the context lasts; gives where it listens."""
+    """Open the door for the block, and yield the addresses where it listens."""
     house = Context(gateway=gateway, metrics=Metrics(gateway))
     tokens = Tokens(house.state)
     if at is not None:
@@ -34,5 +34,5 @@ async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = N
         async with mcp.manager.run(), listen(house, app, tokens, at, limits or Limits()) as where:
             yield where
     except ExceptionGroup as group:
-        # The manager runs in a task group, which wraps what ends it: a port that is taken must stay a sentence.
+        # The manager's task group wraps exceptions: a port in use must still be reported as a sentence.
         raise (group if len(group.exceptions) > 1 else group.exceptions[0]) from None

@@ -1,4 +1,4 @@
-"""Listen for HTTP: a Unix socket of the same user, and the loopback where that was asked for."""
+"""Listen for HTTP: on a Unix socket for the same user, and on the loopback if asked."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 SOCKET_NAME = "http.sock"
 
-# Calls that are about to end may; the others are cancelled.
+# Calls may end within this time; the others are cancelled.
 _GRACE_S = 3.0
 _LONGEST_HEADERS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen on the loopback; port 0 takes any that is free."""
+    """Where to listen on the loopback; port 0 means any free port."""
 
     host: str
     port: int
 
 
 def address(text: str) -> Address:
-    """Read HOST:PORT. Only the loopback: whoever wants more puts a proxy in front that knows who may come in."""
+    """Parse HOST:PORT. Only the loopback: for more, put a proxy with access control in front."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004  the highest port
-        raise CrabpotError(f'"{text}" is no address; write 127.0.0.1:PORT')
+        raise CrabpotError(f'"{text}" is not an address; write 127.0.0.1:PORT')
     try:
         loopback = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise CrabpotError(f'"{text}" is no address of this machine\'s loopback; write 127.0.0.1:{port}') from None
+        raise CrabpotError(f'"{text}" is not a loopback address; write 127.0.0.1:{port}') from None
     if not loopback.is_loopback:
         raise CrabpotError(f"{host} is not the loopback; Crabpot listens on 127.0.0.1 or ::1 only")
     return Address(host=str(loopback), port=int(port))
@@ -64,7 +64,7 @@ def address(text: str) -> Address:
 async def listen(
     house: Context, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
 ) -> AsyncIterator[list[str]]:
-    """Serve for as long as the context lasts; gives where. Leaving it, calls end before connections do."""
+    """Serve for the block, and yield the addresses. At its end, calls end before connections do."""
     _be_quiet()
     async with AsyncExitStack() as stack:
         strangers, connections = Limits(per_s=10, burst=50), Connections()
@@ -99,7 +99,7 @@ def _bracketed(host: str) -> str:
 
 
 def _bound(at: Address) -> socket.socket:
-    # The protocol is named: asyncio turns Nagle's algorithm off only for sockets that are TCP by name, and with it on
+    # The protocol is explicit: asyncio disables Nagle's algorithm only for sockets created as TCP, and with it on
     # every answer would wait 40 ms for the client's delayed acknowledgement.
     sock = socket.socket(socket.AF_INET6 if ":" in at.host else socket.AF_INET, proto=socket.IPPROTO_TCP)
     try:
@@ -115,7 +115,7 @@ def _bound(at: Address) -> socket.socket:
 async def _start(
     guard: Guard, sock: socket.socket, protocol: type[H11Protocol], connections: Connections
 ) -> uvicorn.Server:
-    """Start uvicorn's server in our loop, without its own signals, logs and ticking."""
+    """Start uvicorn's server in our loop, without its own signal handlers, logs and timer."""
     config = uvicorn.Config(
         guard,
         http=protocol,
@@ -135,24 +135,24 @@ async def _start(
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    # Each connection gets this, and puts itself there as well, where the guard finds both.
+    # Each connection gets this state and adds itself, so that the guard finds both.
     server.lifespan.state.update(connections=connections, request_s=guard.limits.request_s)
     await server.startup(sockets=[sock])
     return server
 
 
 def _be_quiet() -> None:
-    """Whatever a client sends, it does not write into our log: refusals are answers, and calls are in the audit log."""
+    """Silence uvicorn's log, which clients could fill: refusals are responses, and calls are in the audit log."""
     for name in ("uvicorn", "mcp"):
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
 
 
 class _Timely(H11Protocol):
-    """Cuts off a client that does not get a request across: it would hold its place for ever.
+    """Disconnects a client that does not complete a request: it would hold its connection for ever.
 
-    From the beginning, and from the end of each answer, the head of the next request must have come in time. What
-    comes meanwhile, a byte of it or the rest of a body that nobody reads any more, gives no more time.
+    From the start, and from the end of each response, the head of the next request must arrive in time. Partial data,
+    a byte of it or the rest of a body that nobody reads any more, does not extend the time.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -197,7 +197,7 @@ class _Timely(H11Protocol):
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP in the shape of every refusal."""
+        """Refuse what is not HTTP, in the shape of every refusal."""
         body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
         lines = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         self.transport.write(f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n".encode() + body)
@@ -210,7 +210,7 @@ class _Timely(H11Protocol):
 
 
 class _OwnUser(_Timely):
-    """Serves nobody but the gateway's own user, whatever the socket's permissions have become."""
+    """Serves only the gateway's own user, whatever the socket's permissions have become."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

@@ -1,4 +1,4 @@
-"""What a request asks for, read once and checked: its principal, session, sender and arguments."""
+"""Parse and check a request: its principal, session, sender and arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _decoded(encoded: str) -> str:
     return unquote(encoded, errors="surrogateescape")
 
 
-# The guard hands the paths of sessions on as they were sent, percent-encoded, whatever is in them.
+# The guard passes session paths on as they were sent, percent-encoded, whatever is in them.
 Key = Annotated[
     str,
     Path(min_length=1, max_length=3 * _LONGEST, description="the session key, percent-encoded as one segment"),
@@ -32,7 +32,7 @@ Key = Annotated[
 ]
 FilePath = Annotated[
     str,
-    Path(min_length=1, description="relative to /workspace; behind a second slash, absolute"),
+    Path(min_length=1, description="relative to /workspace; absolute after a second slash"),
     AfterValidator(_decoded),
 ]
 Sender = Annotated[
@@ -41,13 +41,13 @@ Sender = Annotated[
 
 
 def principal_of(request: Request) -> Principal:
-    """Give whom the guard let in."""
+    """Return the principal that the guard let in."""
     found: Principal = request.scope["state"]["principal"]
     return found
 
 
 def operator(request: Request) -> Principal:
-    """Give the operator, or refuse."""
+    """Return the principal if it is an operator, or refuse."""
     principal = principal_of(request)
     if not principal.operates:
         raise forbidden(f"this is for operators; the token {principal.name} is an {principal.role.value}'s")
@@ -55,7 +55,7 @@ def operator(request: Request) -> Principal:
 
 
 def user_of(request: Request, session: str) -> Principal:
-    """Give whoever may call tools in the session, or refuse."""
+    """Return the principal if it may call tools in the session, or refuse."""
     principal = principal_of(request)
     try:
         may = principal.may_use(session)
@@ -67,16 +67,16 @@ def user_of(request: Request, session: str) -> Principal:
 
 
 def sender_of(principal: Principal, stated: str | None) -> str | None:
-    """Give who the call is sent by: a token's own sender, or what an operator states."""
+    """Return the sender of the call: the token's own, or what an operator states."""
     if stated is None:
         return principal.sender
     if not principal.operates:
-        raise forbidden("only an operator states the sender; an agent's is part of its token")
+        raise forbidden("only an operator may state the sender; an agent's is part of its token")
     return stated
 
 
 async def object_of(request: Request) -> dict[str, Any]:
-    """Read a body of JSON; none at all is an empty object."""
+    """Parse a JSON body; no body is an empty object."""
     kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
     body = await request.body()
     if not body:
@@ -93,10 +93,10 @@ async def object_of(request: Request) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _number(text: str) -> float | int:
-    """Read 5.0 as JSON means it: a whole number."""
+    """Parse a number, with 5.0 as the whole number that JSON means."""
     value = float(text)
     return int(value) if value.is_integer() else value

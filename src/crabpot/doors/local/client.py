@@ -1,4 +1,4 @@
-"""The other end of `crabpot serve`: a gateway that lives in another process, called the same way."""
+"""The client of `crabpot serve`: a gateway in another process, called the same way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crabpot.wire.stream import GRACE_S
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The server keeps the limits; these only bound what one answer may hold here.
+# The server enforces the limits; these only bound the size of one answer here.
 _OUTPUT = 1 << 30
 _LONGEST_S = 30 * 24 * 3600.0
 _CONNECT_S = 5.0
@@ -34,14 +34,14 @@ class _ServeWire(Wire[ToolResult]):
         self.answerer = Answerer(self.send)
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
-        """Take a question, or a frame that belongs to a call."""
+        """Handle a question, or a frame that belongs to a call."""
         if header.get("op") in ("ask", "withdraw"):
             self.answerer.take(header, payload)
         else:
             super().take(header, payload)
 
     def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> ToolResult:
-        """Read a result."""
+        """Parse a result."""
         reply = check(header, payload, stdout, stderr)
         place, took = header.get("place", "none"), header.get("duration_ms", 0)
         if place not in tuple(Place) or type(took) not in (int, float):
@@ -61,13 +61,13 @@ class _ServeWire(Wire[ToolResult]):
 
 
 class RemoteGateway:
-    """Calls a gateway that serves."""
+    """A client of a serving gateway."""
 
     def __init__(self, wire: _ServeWire) -> None:
         self._wire = wire
 
     def decides_by(self, config: str | None) -> bool:
-        """Tell whether it runs on this very configuration, as it is written now."""
+        """Return whether it runs on this configuration as it is written now."""
         return self._wire.ready.get("config") == fingerprint(config)
 
     async def call(
@@ -80,7 +80,7 @@ class RemoteGateway:
         sender: str | None = None,
         streams: Streams | None = None,
     ) -> ToolResult:
-        """Take one call to the other process and wait for its result."""
+        """Pass one call to the other process and wait for its result."""
         more: dict[str, Any] = {"session": session} if sender is None else {"session": session, "sender": sender}
         given = streams or Streams()
         if given.approver is not None:
@@ -93,7 +93,7 @@ class RemoteGateway:
         return list(await self.inquire("tools", session=session))
 
     async def inquire(self, inquiry: str, **args: Any) -> Any:
-        """Ask what is not a tool call."""
+        """Make an inquiry that is not a tool call."""
         result = await self._call("", args, {"inquiry": inquiry}, Streams())
         if result.error is not None:
             raise CrabpotError(result.error.message)
@@ -111,16 +111,16 @@ class RemoteGateway:
                 more=more,
             )
         except SandboxLost as error:
-            raise CrabpotError(f"the gateway that serves went away: {error}") from None
+            raise CrabpotError(f"the serving gateway is gone: {error}") from None
 
     async def close(self) -> None:
-        """Leave; the gateway goes on."""
+        """Disconnect; the gateway goes on."""
         await self._wire.answerer.close()
         self._wire.lose("the client left")
 
 
 async def connect(state: str, *, timeout_s: float = _CONNECT_S) -> RemoteGateway | None:
-    """Reach the gateway that serves this state folder, or None."""
+    """Connect to the gateway that serves this state folder; return None if there is none."""
     path = os.path.join(state, SOCKET_NAME)
     sock = socket.socket(socket.AF_UNIX)
     try:

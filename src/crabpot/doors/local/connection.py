@@ -1,4 +1,4 @@
-"""One client of a gateway that serves, and its calls.
+"""One client of a serving gateway, and its calls.
 
 Clients speak the frames of the wire, so that streaming, flow control and cancellation are the same on both hops.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
 _READ = 256 * 1024
-# More text than this goes ahead of the result: escaped into JSON it may grow sixfold, beyond a line.
+# More text than this is sent before the result: escaped as JSON it may grow sixfold, beyond a line.
 _TEXT_IN_RESULT = 128 * 1024
 _MOST_CALLS = 256
 _LONGEST_ID = 64
@@ -33,7 +33,7 @@ _LONGEST_SESSION = 4096
 
 
 class Connection:
-    """One client; when it goes, its calls are cancelled."""
+    """One client; when it disconnects, its calls are cancelled."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class Connection:
         self.asker = Asker(self.send)
 
     async def run(self) -> None:
-        """Serve until the client goes, or breaks the protocol."""
+        """Serve until the client disconnects or breaks the protocol."""
         try:
             while data := await self._reader.read(_READ):
                 for header, payload in self._frames.feed(data):
                     self._take(header, payload)
                     if "op" not in header:
-                        # A call: the next one of this client begins when every other client has had its turn.
+                        # A call: this client's next one begins when every other client has had its turn.
                         await asyncio.sleep(0)
-                # From one that reads no answers nothing more is taken: they would wait in our memory.
+                # Nothing more is read from a client that reads no answers: they would pile up in our memory.
                 await self._writer.drain()
         except (FrameError, ConnectionError):
             pass
@@ -103,10 +103,10 @@ class Connection:
         except CrabpotError as error:
             call.fail("internal", str(error))
         except ConnectionError:
-            pass  # The client left while it was being answered.
+            pass  # The client disconnected while it was being answered.
         except asyncio.CancelledError:
             call.fail("cancelled", "the call was cancelled")
-        except Exception as error:  # noqa: BLE001  a fault in one call must not leave its client waiting for ever
+        except Exception as error:  # noqa: BLE001  a bug in one call must not leave its client waiting for ever
             call.fail("internal", f"{type(error).__name__}: {error}")
 
     async def _answer(self, call: _ClientCall, header: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ class Connection:
         await call.answer(await self._gateway.call(session, tool, args, sender=sender, streams=call.streams()))
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
-        """Send one frame; a client that has gone misses it."""
+        """Send one frame; it is dropped if the client is gone."""
         if not self._writer.is_closing():
             self._writer.write(encode(header, payload))
 
@@ -150,7 +150,7 @@ class _ClientCall:
         self._window = Window()
 
     def streams(self) -> Streams:
-        """Connect the call to its client."""
+        """Return the streams that connect the call to its client."""
         return Streams(
             source=None if self._input is None else self._pieces(self._input),
             sink=self._send_output if self._stream else None,
@@ -159,7 +159,7 @@ class _ClientCall:
         )
 
     def take(self, kind: Any, header: dict[str, Any], payload: bytes) -> None:
-        """Take a frame that belongs to the call."""
+        """Handle a frame that belongs to the call."""
         if kind == "cancel":
             self.task.cancel()
         elif kind == "input" and self._input is not None:
@@ -191,7 +191,7 @@ class _ClientCall:
         await self._connection.drain()
 
     async def answer(self, result: ToolResult) -> None:
-        """Send the result; what would not fit into a line goes ahead of it, or beside it."""
+        """Send the result; what would not fit into a line is sent before it, or beside it."""
         shaped = result.as_json()
         stdout, stderr = result.stdout.encode("utf-8", "replace"), result.stderr.encode("utf-8", "replace")
         if len(stdout) + len(stderr) > _TEXT_IN_RESULT:
@@ -207,14 +207,14 @@ class _ClientCall:
             self.fail("output_limit", f"the result cannot be sent: {error}", place=result.place.value, call=result.id)
 
     def fail(self, code: str, message: str, **more: Any) -> None:
-        """Answer that there is no result."""
+        """Send an error instead of a result."""
         error = {"code": code, "message": message}
         with contextlib.suppress(ConnectionError):
             self._connection.send({"id": self.id, "success": False, "error": error, **more})
 
 
 def _content(data: dict[str, Any] | None) -> bytes:
-    """Give a result's content as the bytes that come back as the very same text, or nothing."""
+    """Return a result's content as bytes that decode to the very same text, or None."""
     text = None if data is None else data.get("content")
     if data is None or not isinstance(text, str):
         return b""

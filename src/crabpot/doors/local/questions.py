@@ -1,7 +1,7 @@
-"""Questions of a gateway that serves, asked where its client is, and the answers on their way back.
+"""Questions of a serving gateway, asked where its client is, and their answers.
 
-A client is a process of the gateway's own user, hence an operator. A frame `ask` brings it a request, `withdraw` takes
-it back, and its own frame `answer` says what a person said there.
+A client is a process of the gateway's own user, hence an operator. A frame `ask` sends it a request, `withdraw` takes
+it back, and its own frame `answer` carries a person's answer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Asker:
-    """The gateway's end: an approver for one client."""
+    """The gateway's side: an approver for one client."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._asked: dict[str, asyncio.Future[Answer | None]] = {}
 
     async def ask(self, request: Request) -> Answer | None:
-        """Ask the client; None if it is being asked already, or cannot be."""
+        """Ask the client; return None if it is already being asked, or cannot be."""
         if request.id in self._asked:
             return None
         answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
@@ -38,7 +38,7 @@ class Asker:
             try:
                 self._send({"op": "ask", "id": request.id}, json.dumps(request.as_json()).encode())
             except FrameError:
-                return None  # Longer than a frame, so longer than anybody reads.
+                return None  # Longer than a frame, and so longer than anybody reads.
             return await answered
         except asyncio.CancelledError:
             self._send({"op": "withdraw", "id": request.id}, b"")
@@ -47,19 +47,19 @@ class Asker:
             del self._asked[request.id]
 
     def take(self, header: dict[str, Any]) -> None:
-        """Take an answer; one that comes too late is for nobody."""
+        """Handle an answer; one that comes too late is ignored."""
         answered = self._asked.get(str(header.get("id")))
         given = header.get("answer")
         try:
             answer = None if given is None else Answer.from_json(given)
         except (ValueError, AttributeError):
-            raise FrameError("an answer that is none") from None
+            raise FrameError("an invalid answer") from None
         if answered is not None and not answered.done():
             answered.set_result(answer)
 
 
 class Answerer:
-    """The client's end: hands each question to its own approver."""
+    """The client's side: passes each question to its own approver."""
 
     def __init__(self, send: Send) -> None:
         self.approver: Approver | None = None
@@ -67,7 +67,7 @@ class Answerer:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
-        """Take a question, or that it is withdrawn."""
+        """Handle a question or its withdrawal."""
         request_id = str(header.get("id"))
         task = self._asking.get(request_id)
         if header.get("op") == "withdraw":
@@ -75,11 +75,11 @@ class Answerer:
                 task.cancel()
             return
         if task is not None or self.approver is None:
-            raise FrameError("a question that nobody offered to hear")
+            raise FrameError("an unexpected question")
         try:
             request = Request.from_json(json.loads(payload))
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise FrameError("a question that is none") from None
+            raise FrameError("an invalid question") from None
         task = self._asking[request_id] = asyncio.create_task(self._ask(self.approver, request))
         task.add_done_callback(lambda _: self._asking.pop(request_id, None))
 
@@ -89,7 +89,7 @@ class Answerer:
         self._send({"op": "answer", "id": request.id, "answer": given}, b"")
 
     async def close(self) -> None:
-        """Leave no question standing."""
+        """Cancel all open questions."""
         tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""`crabpot serve`: one long-lived gateway behind a Unix socket of the same user."""
+"""`crabpot serve`: one long-lived gateway behind a Unix socket, for the same user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AlreadyServing(CrabpotError):
 
 @contextlib.asynccontextmanager
 async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: str | None = None) -> AsyncIterator[str]:
-    """Listen, for as long as the context lasts; `inquiries` answers what is not a tool call."""
+    """Listen during the block, and yield the socket's path; `inquiries` answers what is not a tool call."""
     connections: set[asyncio.Task[None]] = set()
     ready = {"op": "ready", "protocol": 1, "config": fingerprint(config)}
 
@@ -47,7 +47,7 @@ async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: s
             if same_user(writer.get_extra_info("socket")):
                 await Connection(gateway, inquiries, ready, reader, writer).run()
         except asyncio.CancelledError:
-            pass  # We end it ourselves, below; asyncio's own callback takes a cancelled task for a fault.
+            pass  # We end the task ourselves, below; asyncio's own callback reports a cancelled task as an error.
         finally:
             connections.discard(task)
             writer.close()
@@ -64,7 +64,7 @@ async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: s
 
 
 def fingerprint(config: str | None) -> str:
-    """Tell configurations apart: a client must not be answered by one that is not its own."""
+    """Return a hash of the configuration: a client must not be answered by a gateway with another one."""
     if config is None:
         return "defaults"
     return hashlib.sha256(os.fsencode(config) + b"\0" + read_text(config).encode()).hexdigest()
@@ -72,7 +72,7 @@ def fingerprint(config: str | None) -> str:
 
 @contextlib.contextmanager
 def _only_one(state: str) -> Iterator[None]:
-    """Hold the state folder. A lock, not a look at the socket: two that start at once would both find none."""
+    """Lock the state folder. Checking the socket is not enough: two gateways starting at once would both find none."""
     take(state)
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -87,7 +87,7 @@ def _only_one(state: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def listening(path: str) -> Iterator[socket.socket]:
-    """Bind the socket, private from its first moment. One that is there already is a dead gateway's."""
+    """Bind the socket, private from the start. An existing one was left by a dead gateway."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -107,7 +107,7 @@ def listening(path: str) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def reachable(path: str) -> Iterator[str]:
-    """Give an address for a socket: the kernel takes 107 bytes, and through its open folder every path is short."""
+    """Yield an address for a socket: the kernel takes 107 bytes, and a path through its open folder is always short."""
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         yield path
         return
@@ -119,6 +119,6 @@ def reachable(path: str) -> Iterator[str]:
 
 
 def same_user(sock: socket.socket) -> bool:
-    """Tell whether the other end runs as this user; the kernel says so, not the peer."""
+    """Return whether the other end runs as this user, by the kernel's word, not the peer's."""
     _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return bool(uid == os.geteuid())

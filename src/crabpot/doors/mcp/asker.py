@@ -1,4 +1,4 @@
-"""Which of a client's calls is used to ask it: the one that the request is about, else the latest that runs."""
+"""Choose the call through which to ask a client: the one that the request is about, else the latest."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clients:
-    """The calls that run, through which their clients can be asked. Each client hears of its own session alone."""
+    """The running calls, through which their clients can be asked. Each client is asked only about its own session."""
 
     _running: list[Running] = field(default_factory=list)
     _asked: set[str] = field(default_factory=set)
 
     def follow(self, running: Running) -> None:
-        """Ask through this call too, until it ends."""
+        """Allow asking through this call until it ends."""
         self._running.append(running)
         running.task.add_done_callback(lambda _: self._running.remove(running))
 
     async def ask(self, caller: Caller, request: Request) -> Answer | None:
-        """Ask the caller; None if it has no call to be asked through, or is being asked already.
+        """Ask the caller; return None if it has no call to ask through, or is already being asked.
 
-        Several calls of one sandbox hear of each request.
+        Each request goes to every call of its sandbox.
         """
         chosen = self._choose(caller, request)
         if chosen is None or request.id in self._asked:
@@ -47,13 +47,13 @@ class Clients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingQuestion:
-    """An approver: one caller, asked through whichever of its calls runs."""
+    """An approver that asks one caller through whichever of its calls is running."""
 
     clients: Clients
     caller: Caller
 
     async def ask(self, request: Request) -> Answer | None:
-        """Ask it."""
+        """Ask the caller."""
         return await self.clients.ask(self.caller, request)
 
 

@@ -13,7 +13,7 @@ CLIENTS = ("claude-code", "codex", "openclaw", "generic")
 
 
 def command(arguments: list[str]) -> list[str]:
-    """Give the command that starts this very program for a client, by absolute path: clients have their own PATH."""
+    """Return the command that starts this program for a client, by absolute path: clients have their own PATH."""
     checkout = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(crabpot.__file__)), "../../crabpot"))
     installed = os.path.join(os.path.dirname(sys.executable), "crabpot")
     for program in (checkout, installed):
@@ -23,7 +23,7 @@ def command(arguments: list[str]) -> list[str]:
 
 
 def written(client: str, argv: list[str]) -> str:
-    """Write what a person pastes for a client."""
+    """Return the text to paste into a client's configuration."""
     program, *arguments = argv
     entry = {"command": program, "args": arguments}
     if client == "claude-code":

@@ -1,4 +1,4 @@
-"""What a client shows when it is asked for an approval, and what its answer means."""
+"""The form that a client shows for an approval, and what its answer means."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _DENY, _ONCE, _SESSION = "deny", "allow once", "allow for this session"
 
 
 def schema(request: Request) -> dict[str, Any]:
-    """Return what may be answered."""
+    """Return the schema of the answer."""
     decisions = [_DENY, _ONCE, *([_SESSION] if request.lasting else [])]
     return {
         "type": "object",
         "properties": {
-            "decision": {"type": "string", "title": "May it?", "enum": decisions, "default": _DENY},
-            "reason": {"type": "string", "title": "Why not", "description": "the agent is told"},
+            "decision": {"type": "string", "title": "Allow it?", "enum": decisions, "default": _DENY},
+            "reason": {"type": "string", "title": "Reason", "description": "the agent sees it"},
         },
         "required": ["decision"],
     }
 
 
 def message(request: Request) -> str:
-    """Tell all that the terminal would show."""
+    """Return all that the terminal would show."""
     return "\n".join(lines(request))
 
 
 def question(request: Request) -> ElicitRequest:
-    """Ask in the words of the protocol."""
+    """Return the question as a protocol message."""
     return ElicitRequest(params=ElicitRequestFormParams(message=message(request), requested_schema=schema(request)))
 
 
 def answer(given: object, by: str) -> Answer:
-    """Read what came back. Whatever is not an allowance to the letter is a denial."""
+    """Parse what came back. Whatever is not exactly an approval is a denial."""
     content = given.content if isinstance(given, ElicitResult) and given.action == "accept" else None
     decision, reason = (content or {}).get("decision"), (content or {}).get("reason")
     if decision == _ONCE:

@@ -1,6 +1,6 @@
-"""Calls that wait for their client to come back with an answer: since 2026 a server asks by answering with questions.
+"""Calls that wait for their client to return with an answer: since 2026 a server asks by responding with questions.
 
-Whoever never comes back is denied at the deadline of its request, as anybody who does not answer.
+A client that never returns is denied at its request's deadline, like anybody who does not answer.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from crabpot.doors.mcp.running import Running
     from crabpot.doors.mcp.server import Caller
 
-# How long a result is kept for a client that was asked and has not come back.
+# How long a result is kept for a client that was asked and has not returned.
 _KEPT_S = 60.0
 
 
 class Parking:
-    """Each call is found by a secret that only its client was told, and only for the same call of the same caller."""
+    """Finds each call by a secret that only its client has, and only for the same call of the same caller."""
 
     def __init__(self) -> None:
         self._parked: dict[str, Running] = {}
 
     def take(self, caller: Caller, params: CallToolRequestParams) -> Running | None:
-        """Find the call that a client comes back to, and settle its questions; None where it comes to begin one."""
+        """Return the call that a client returns to, with its questions settled; None if the client begins one."""
         if params.request_state is None:
             return None
         found = self._parked.get(params.request_state)
         asked = (caller, params.name, params.arguments)
         if found is None or (found.caller, found.params.name, found.params.arguments) != asked:
-            raise MCPError(code=INVALID_REQUEST, message="the call that this answers has ended, or was another one")
+            raise MCPError(code=INVALID_REQUEST, message="the call that this answers has ended, or was a different one")
         del self._parked[params.request_state]
         _settle(found, params.input_responses or {}, caller.by)
         return found
 
     async def outcome(self, running: Running, gone: asyncio.Event | None) -> InputRequiredResult | None:
-        """Wait for the end of a call and give None, or park it and give what the client is to be asked."""
+        """Wait for a call and return None when it ends, or park it and return the questions for the client."""
         while not running.task.done():
             await running.pause(gone)
             questions: InputRequests = {
@@ -63,12 +63,12 @@ class Parking:
         return state
 
     def _forget_later(self, state: str) -> None:
-        with suppress(RuntimeError):  # The loop has ended, and everything with it.
+        with suppress(RuntimeError):  # The loop has ended.
             asyncio.get_running_loop().call_later(_KEPT_S, self._parked.pop, state, None)
 
 
 def _settle(running: Running, responses: InputResponses, by: str) -> None:
-    """Take what the client said; a question that it left out is denied."""
+    """Apply the client's answers; a question that it left out is denied."""
     for request_id, (_, answered) in list(running.questions.items()):
         if not answered.done():
             answered.set_result(answer(responses.get(request_id), by))

@@ -1,4 +1,4 @@
-"""A tool's result as MCP content: text that a model reads, bytes as blobs, and the whole result as structure."""
+"""A tool's result as MCP content: text for the model, bytes as blobs, and the whole result as structured content."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     from crabpot.model import ToolResult
 
-# What clients show as pictures; everything else that is binary is a resource.
+# What clients show as images; other binary data is a resource.
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-# What clients play, by the name that this machine's table has for it.
+# What clients play as audio, by the MIME type in this machine's table.
 _SOUNDS = dict.fromkeys(("audio/wav", "audio/x-wav", "audio/vnd.wave"), "audio/wav") | {"audio/mpeg": "audio/mpeg"}
 _UNKNOWN = "application/octet-stream"
 
 
 def as_mcp(result: ToolResult, session: str, args: Mapping[str, Any]) -> CallToolResult:
-    """Shape a result. Unsuccessful ones are errors that the model sees, and may learn from."""
+    """Return a result as MCP content. Failures are errors that the model sees and can learn from."""
     shaped = result.as_json()
     blob = _blob(shaped["data"], session, args)
     if blob is not None:
-        # Once is enough: a file may be large.
+        # Sent only once: a file may be large.
         del shaped["data"]["content"]
     content: list[ContentBlock] = [] if blob is None else [blob]
     text = _text(shaped)
@@ -52,13 +52,13 @@ def _blob(data: dict[str, Any] | None, session: str, args: Mapping[str, Any]) ->
         return ImageContent(data=data["content"], mime_type=kind)
     if kind in _SOUNDS:
         return AudioContent(data=data["content"], mime_type=_SOUNDS[kind])
-    # No file: address, since the path is one of the sandbox and not of the client's machine.
+    # Not a file: URI, since the path is in the sandbox and not on the client's machine.
     address = f"crabpot://{quote(session, safe='')}/{quote(path.encode('utf-8', 'surrogateescape').lstrip(b'/'))}"
     return EmbeddedResource(resource=BlobResourceContents(uri=address, mime_type=kind, blob=data["content"]))
 
 
 def _text(shaped: dict[str, Any]) -> str:
-    """Tell a model what happened, in as few words as that takes."""
+    """Return a short text for the model."""
     data, error = shaped["data"], shaped["error"]
     parts = [shaped["stdout"].removesuffix("\n")]
     if shaped["stderr"]:

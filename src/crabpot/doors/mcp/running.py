@@ -1,4 +1,4 @@
-"""One call of an MCP client while it runs: its output on the way to the client, and the questions that it raised."""
+"""One running call of an MCP client: its output on the way to the client, and its questions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Running:
-    """Lives from the request that began it to the one that is answered with its result.
+    """A call, from the request that began it to the one that gets its result.
 
-    They are one and the same, unless the client is asked something in between (`parking.py`).
+    Both are the same request, unless the client is asked something in between (`parking`).
     """
 
     task: asyncio.Task[ToolResult]
@@ -48,23 +48,23 @@ class Running:
         return self.caller.elicits and told is not None and told.elicitation is not None
 
     def hand_over(self, context: Context) -> None:
-        """Go on under another request of the same client."""
+        """Continue under another request of the same client."""
         self._context = context
 
     async def _tell(self, _stream: str, text: str) -> None:
-        """Tell output as progress: how many characters so far, and the new ones."""
+        """Report output as progress: the number of characters so far, and the new text."""
         self._told += len(text)
         await self._context.session.report_progress(float(self._told), message=text)
 
     def result(self) -> ToolResult:
-        """Give the result of a call that has ended."""
+        """Return the result of a call that has ended."""
         if self.task.cancelled():
             raise ClientGone
         result = self.task.result()
         return result if self.output is None else self.output.whole(result)
 
     async def ask(self, request: Request) -> Answer:
-        """Ask the client: by a request of ours, or, since 2026, by the answer to its own, which it then sends again."""
+        """Ask the client: by a request of ours or, since 2026, in the response to its own, which it then repeats."""
         if self._context.session.can_send_request:
             asked = self._context.session.elicit_form(message(request), schema(request), self._context.request_id)
             return answer(await asked, self.caller.by)
@@ -77,7 +77,7 @@ class Running:
             del self.questions[request.id]
 
     async def pause(self, gone: asyncio.Event | None) -> None:
-        """Wait until it has ended or has a question; a client that goes, or cancels, ends it."""
+        """Wait until the call has ended or has a question; if the client disconnects or cancels, the call ends."""
         signs = [asyncio.create_task(event.wait()) for event in (self._asked, gone) if event is not None]
         try:
             await asyncio.wait({self.task, *signs}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The MCP server over a gateway: lists what the caller's session may use, and takes its calls to the gateway."""
+"""The MCP server over a gateway: lists the tools of the caller's session, and passes its calls to the gateway."""
 
 from __future__ import annotations
 
@@ -35,49 +35,49 @@ if TYPE_CHECKING:
 
 _INSTRUCTIONS = (
     "The tools work in one place: /workspace and the processes there. Paths are relative to /workspace, or absolute as "
-    "seen inside. What is refused names the rule behind it."
+    "seen inside. A refusal names the rule behind it."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """On whose behalf a request comes. It is configured or authenticated, and never one of the arguments."""
+    """On whose behalf a request comes. It is configured or authenticated, never taken from the arguments."""
 
     session: str
     sender: str | None = None
     name: str = "client"
-    # The operator opted in for this client: approvals are asked of it.
+    # Whether the operator opted in to asking this client for approvals.
     elicits: bool = False
-    # Who comes with an agent's token is kept off the host, unless the operator gave it that too.
+    # Whether calls may be placed on the host: not with an agent's token, unless the operator allowed it.
     host_allowed: bool = True
     gone: asyncio.Event | None = field(default=None, compare=False)
 
     @property
     def by(self) -> str:
-        """Name it as who answered."""
+        """The name of this caller as the author of an answer."""
         return f"mcp {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The two requests that matter, for whichever transport."""
+    """The two requests that matter, for any transport."""
 
     gateway: Gateway | RemoteGateway
     calls: Calls
     caller: Callable[[Context], Caller]
-    # Waited for before a result is told, where a restart must not lose what was.
+    # Awaited before a result is sent, if a restart must not lose its record.
     recorded: Callable[[], Awaitable[None]] | None = None
     _parking: Parking = field(default_factory=Parking)
     _clients: Clients = field(default_factory=Clients)
 
     def server(self) -> Server[Any]:
-        """Make the server that speaks the protocol."""
+        """Return the protocol server."""
         return Server(
             "crabpot",
             version=__version__,
             title="Crabpot",
             instructions=_INSTRUCTIONS,
-            # No argument of ours is a header as well; asked for nothing, the SDK would list all tools before each call.
+            # No argument of ours is also a header; without this, the SDK would list all tools before each call.
             get_tool_input_schema=lambda _name: None,
             on_list_tools=self._list,
             on_call_tool=self._call,
@@ -116,7 +116,7 @@ class Tools:
         sink = None if running.output is None else running.output.sink
         asked = PendingQuestion(clients=self._clients, caller=caller) if running.can_be_asked else None
         streams = Streams(sink=sink, approver=asked)
-        # Another process's gateway is spoken to as its own user, who has the host anyway.
+        # A gateway in another process runs as the same user, who has the host anyway.
         call = self.gateway.call
         if not isinstance(self.gateway, RemoteGateway):
             call = partial(self.gateway.call, host_allowed=caller.host_allowed)

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from crabpot.doors.mcp.server import Caller
     from crabpot.gateway import Gateway
 
-# Larger than any call that the wire could carry on.
+# Larger than any call that the wire could carry.
 _LONGEST_LINE = 64 * 1024 * 1024
 
 
 async def serve(gateway: Gateway | RemoteGateway, caller: Caller, incoming: AsyncIterator[bytes]) -> None:
-    """Serve one client until its end of input; its calls end with it."""
+    """Serve one client until EOF; its calls end with it."""
     calls = Calls()
     tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller)
     server = tools.server()
@@ -43,7 +43,7 @@ async def serve(gateway: Gateway | RemoteGateway, caller: Caller, incoming: Asyn
 
 
 def _take_standard_output() -> int:
-    """Give standard output under another number, and let what anybody prints go to standard error instead."""
+    """Return standard output under another descriptor, and redirect prints to standard error."""
     taken = os.dup(1)
     os.dup2(2, 1)
     return taken
@@ -73,7 +73,7 @@ class _Lines:
 
 
 class _Out:
-    """Writes at the client's pace from a daemon thread: one that never reads must not keep us from ending."""
+    """Writes at the client's pace from a daemon thread: a client that never reads must not keep us from ending."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -87,7 +87,7 @@ class _Out:
         await written
 
     async def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: nothing is buffered."""
 
     def _write_all(self) -> None:
         failure: OSError | None = None
@@ -99,7 +99,7 @@ class _Out:
                     view = view[os.write(self._handle, view) :]
             except OSError as error:
                 failure = error
-            with suppress(RuntimeError):  # The loop ended before it heard of it.
+            with suppress(RuntimeError):  # The loop has already ended.
                 self._loop.call_soon_threadsafe(_settle, written, failure)
 
 

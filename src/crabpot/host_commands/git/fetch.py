@@ -1,4 +1,4 @@
-"""Fetch, pull, clone and ls-remote: the host's git asks the remote, and the sandbox's git fetches from the gateway."""
+"""Fetch, pull and clone: the host's git asks the remote, and the sandbox's git fetches from the gateway."""
 
 from __future__ import annotations
 
@@ -62,35 +62,6 @@ def prepare(operation: Operation, context: GitContext, at: Remote, known: Reposi
         lines=(f"{operation.kind} from {shown(at.url)}", f"{wanted}{'' if after is None else f', {after}'}"),
         dangers=at.marks,
         bound=(operation.kind, at.url, *sources),
-        _run=run,
-        _clock=context.clock,
-    )
-
-
-def prepare_listing(operation: Operation, context: GitContext, at: Remote) -> Prepared:
-    """Prepare ls-remote, whose result is its output."""
-    if any(not pattern or not pattern.isprintable() for pattern in operation.names):
-        raise HostRefused("invalid_arguments", "a pattern is empty or has unprintable characters")
-    wanted = {"--heads": operation.heads, "--tags": operation.tags, "--refs": operation.refs_only}
-    options = [option for option, given in wanted.items() if given]
-
-    async def run(telling: Telling) -> int:
-        async with (
-            store.held(
-                context.state, store.name(context.root, at.url), context.clock, largest=context.bounds.disk
-            ) as own,
-            outside.as_operator(
-                context.git, own, context.clock, context.env, path=at.path, bounds=context.bounds
-            ) as git,
-        ):
-            reply = await git.run("ls-remote", *options, "--", at.url, *operation.names, sink=telling)
-        return 1 if reply.exit_code is None else reply.exit_code
-
-    return Prepared(
-        url=at.url,
-        lines=(f"ls-remote of {shown(at.url)}",),
-        dangers=at.marks,
-        bound=("ls-remote", at.url, *options, *operation.names),
         _run=run,
         _clock=context.clock,
     )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from crabpot.errors import HostRefused
-from crabpot.host_commands.git import fetch, outside, push, remotes, store
+from crabpot.host_commands.git import fetch, ls_remote, outside, push, remotes, store
 from crabpot.host_commands.git.names import shown
 from crabpot.host_commands.git.prepared import Prepared
 
@@ -30,7 +30,7 @@ async def prepare(operation: Operation, context: GitContext) -> Prepared:
             operation, context, await _judged(operation.remote or "", operation, context), None, "origin"
         )
     if operation.kind == "ls-remote" and operation.remote is not None and _is_url(operation.remote):
-        return fetch.prepare_listing(operation, context, await _judged(operation.remote, operation, context))
+        return ls_remote.prepare(operation, context, await _judged(operation.remote, operation, context))
     known = await context.inside.repository()
     if operation.every:
         return await _every(operation, context, known)
@@ -42,7 +42,7 @@ async def _one(operation: Operation, context: GitContext, known: Repository, nam
     if operation.kind == "push":
         return await push.prepare(operation, context, at, known, name)
     if operation.kind == "ls-remote":
-        return fetch.prepare_listing(operation, context, at)
+        return ls_remote.prepare(operation, context, at)
     followed = known.first(f"branch.{known.branch}.remote") == name and known.first(f"branch.{known.branch}.merge")
     if operation.kind == "pull" and not operation.names and not followed:
         raise HostRefused(

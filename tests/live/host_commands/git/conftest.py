@@ -58,7 +58,7 @@ class Pot:
         host_git("init", "-q", "--bare", "-b", "main", made)
         return made
 
-    def ground(self, cwd: str | None = None) -> GitContext:
+    def context(self, cwd: str | None = None) -> GitContext:
         clock = Clock(limit_s=60)
         return GitContext(
             state=str(self.state),
@@ -76,7 +76,7 @@ class Pot:
     async def prepare(self, *words: str, cwd: str | None = None) -> Any:
         found = operation.read(("git", *words))
         assert found is not None
-        return await relay.prepare(found, self.ground(cwd))
+        return await relay.prepare(found, self.context(cwd))
 
     async def git(self, *words: str, cwd: str | None = None) -> Any:
         """Take a command all the way."""

@@ -163,13 +163,13 @@ async def test_a_fifo_in_the_repository_ends_with_the_time_limit(open_pot: Any, 
         remote = pot.remote()
         await pot.sows(f"&& git remote add origin {remote}")
         await pot.sh("mkfifo .git/packed-refs")
-        ground = pot.ground()
-        ground.clock.limit_s = 1
-        ground.clock.restart()
+        context = pot.context()
+        context.clock.limit_s = 1
+        context.clock.restart()
         from crabpot.host_commands.git import operation, relay
 
         with pytest.raises(HostRefused, match="time limit"):
-            await relay.prepare(operation.read(("git", "push", "origin", "main")), ground)
+            await relay.prepare(operation.read(("git", "push", "origin", "main")), context)
         await pot.sh("rm .git/packed-refs")
         await pot.done("push", "origin", "main")
 

@@ -150,7 +150,7 @@ async def test_what_a_client_was_told_to_bring_back_is_worth_nothing_to_others(c
             ("read", {"path": "x"}, state),
             ("exec", {"command": "id -u"}, "guess"),
         ):
-            with pytest.raises(MCPError, match="has ended, or was another one"):
+            with pytest.raises(MCPError, match="has ended, or was a different one"):
                 await session.call_tool(
                     name, args, input_responses=said, request_state=given, allow_input_required=True
                 )

@@ -1,4 +1,4 @@
-"""`approvals` and `leases`: an operator's word from any terminal, whichever gateway of the state waits for it."""
+"""`approvals` and `leases`: answer requests from any terminal, whichever gateway of the state folder waits."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """What `serve` does with a request: say on its own output that it waits, and leave the answer to others."""
+    """The approver of `serve`: prints that a request waits, and leaves the answer to others."""
 
     def __init__(self, state: str) -> None:
         self._state = state
         self._output = NonblockingOutput()
 
     async def ask(self, request: Request) -> Answer | None:
-        """Say it, and wait until somebody has answered."""
+        """Print the request, and wait until somebody has answered."""
         self._output.write(question.notice(request, self._state))
         await asyncio.Event().wait()
         return None
@@ -45,7 +45,7 @@ class Queue:
 
 @contextlib.contextmanager
 def _store(frame: Frame) -> Iterator[Store | None]:
-    """Open the store; None where nobody ever asked. To look must not make anything."""
+    """Open the store, or return None if there is none. Looking must not create it."""
     state = frame.app().around.state
     if not os.path.exists(os.path.join(state, FILE_NAME)):
         yield None
@@ -59,7 +59,7 @@ def _store(frame: Frame) -> Iterator[Store | None]:
 
 
 def list_requests(frame: Frame, options: Namespace) -> int:
-    """List what waits."""
+    """List the pending requests."""
     with _store(frame) as store:
         waiting = [] if store is None else store.pending()
     if options.json:
@@ -70,12 +70,12 @@ def list_requests(frame: Frame, options: Namespace) -> int:
             print(text)
         print(f"  {left_s(request, time.time())} s left: crabpot approvals allow {request.id}   or: deny {request.id}")
     if not waiting:
-        print("nothing waits for an answer")
+        print("no pending requests")
     return OK
 
 
 def show_request(frame: Frame, options: Namespace) -> int:
-    """Show one request, whole."""
+    """Show one request in full."""
     with _store(frame) as store:
         request = None if store is None else store.find(options.id)
     if request is None:
@@ -85,20 +85,20 @@ def show_request(frame: Frame, options: Namespace) -> int:
 
 
 def allow(frame: Frame, options: Namespace) -> int:
-    """Agree."""
+    """Allow a request."""
     grant: Grant = "session" if options.session else "config" if options.list else "once"
     if options.minutes is not None:
         grant = "minutes"
         if options.minutes > MOST_MINUTES:
             raise UsageError(f"--minutes takes at most {MOST_MINUTES}, which is a week")
     if options.keep and grant in ("once", "config"):
-        raise UsageError("--keep is for what lasts: add --session or --minutes N")
+        raise UsageError("--keep needs a lease: add --session or --minutes N")
     answer = Answer(allowed=True, grant=grant, minutes=options.minutes, keep=options.keep, by=_me())
     return _give(frame, options.id, answer)
 
 
 def deny(frame: Frame, options: Namespace) -> int:
-    """Refuse."""
+    """Deny a request."""
     return _give(frame, options.id, denied(_me(), options.reason))
 
 
@@ -116,7 +116,7 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
                     f"it is listed for the agent {request.agent} alone: agents.entries.{request.agent}.sandbox.network"
                 )
             return OK
-    complain(f"{request_id} waits no longer: it was answered, its time is over, or its gateway has ended")
+    complain(f"{request_id} is no longer pending: it was answered, it expired, or its gateway has ended")
     return FAILED
 
 
@@ -129,7 +129,7 @@ def list_leases(frame: Frame, options: Namespace) -> int:
         return OK
     for lease in leases:
         request, left = lease.request, None if lease.expires_at is None else lease.expires_at - time.time()
-        lasts = "as long as its gateway runs" if left is None else f"{left / 60:.0f} min left"
+        lasts = "until its gateway ends" if left is None else f"{left / 60:.0f} min left"
         lasts = "until revoked" if left is None and lease.keep else lasts
         print(f"{lease.id}  {request.shown}")
         where = "-" if request.folder is None else line(request.folder.path)
@@ -145,13 +145,13 @@ def revoke(frame: Frame, options: Namespace) -> int:
     """End a lease."""
     with _store(frame) as store:
         if store is not None and Leases(store).revoke(options.id):
-            print(f"{options.id}: revoked; the next time it is asked again")
+            print(f"{options.id}: revoked; the next request is asked again")
             return OK
-    raise CrabpotError(f"no lease in force is called {options.id!r}; see: crabpot leases list")
+    raise CrabpotError(f"no lease in force has the id {options.id!r}; see: crabpot leases list")
 
 
 def _unknown(request_id: str) -> CrabpotError:
-    return CrabpotError(f"no request is called {request_id!r}; see: crabpot approvals list")
+    return CrabpotError(f"no request has the id {request_id!r}; see: crabpot approvals list")
 
 
 def _me() -> str:

@@ -1,4 +1,4 @@
-"""The audit commands: the last records, one whole, all of them as JSON lines, and whether the chain holds."""
+"""`audit`: show the last records, or one in full; export all as JSON lines; verify the chain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def audit(frame: Frame, options: Namespace) -> int:
-    """Show or export records, or look whether the chain holds."""
+    """Show or export records, or verify the chain."""
     reader = AuditReader(frame.app().around.state)
     if options.action == "verify":
         count, broken = reader.verify()

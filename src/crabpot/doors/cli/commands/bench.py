@@ -19,7 +19,7 @@ _CHECKOUT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(crabpo
 
 
 def bench(frame: Frame, options: Namespace) -> int:
-    """Run `bench/`, which lies beside the package and is not installed with it."""
+    """Run `bench/`, which is beside the package and not installed with it."""
     if not os.path.isfile(os.path.join(_CHECKOUT, "bench/command.py")):
         raise UsageError("the benchmark is not part of the installed package; run ./crabpot bench in a checkout")
     sys.path.append(_CHECKOUT)

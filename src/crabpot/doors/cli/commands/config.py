@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def init(frame: Frame, _options: Namespace) -> int:
-    """Write the starter; a file that is there is left alone."""
+    """Write the starter configuration; an existing file is left alone."""
     app = frame.app()
     file = _target(app)
     if os.path.lexists(file):
-        raise CrabpotError(f"{file} is already there; it was left alone. Change it with `crabpot config set`")
+        raise CrabpotError(f"{file} already exists and was left alone; change it with `crabpot config set`")
     load.from_text(starter.TEXT, file, app.around, app.environ)
     _write(file, starter.TEXT)
     print(f"wrote {file}")
@@ -37,7 +37,7 @@ def init(frame: Frame, _options: Namespace) -> int:
 
 
 def get(frame: Frame, options: Namespace) -> int:
-    """Print one value: what is written there, else what holds by default."""
+    """Print one value, as written or by default."""
     app = frame.app()
     settings = app.settings()
     steps = _steps(options.path)
@@ -51,7 +51,7 @@ def get(frame: Frame, options: Namespace) -> int:
 
 
 def _is_known(settings: Settings, steps: list[edit.Step]) -> bool:
-    """Tell whether defaults can be filled in: not where another spelling is used."""
+    """Return whether defaults can be filled in: not if another spelling is used."""
     try:
         _effective(settings, steps, "")
     except UsageError:
@@ -71,7 +71,7 @@ def _effective(settings: Settings, steps: list[edit.Step], path: str) -> Any:
 
 
 def _tree(settings: Settings) -> dict[str, Any]:
-    """Lay out the settings as the configuration has them, defaults filled in."""
+    """Return the settings in the configuration's layout, with defaults filled in."""
     defaults = _agent(settings.defaults)
     return {
         "agents": {
@@ -108,7 +108,7 @@ def _print(value: Any) -> None:
 
 
 def set_value(frame: Frame, options: Namespace) -> int:
-    """Change one value, if the file still loads with it."""
+    """Change one value, if the file still loads afterwards."""
     app = frame.app()
     file = _target(app)
     text = load.read_text(file) if os.path.lexists(file) else "{\n}\n"

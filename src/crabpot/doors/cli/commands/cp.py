@@ -1,4 +1,4 @@
-"""`cp`: files and folders between here and a session's place, binary-safe and in constant memory."""
+"""`cp`: copy files and folders in and out of a session's sandbox, binary-safe and in constant memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def parse(text: str) -> Remote | str:
-    """Read `SESSION:/path`, or a local path; one that begins with / or . is always local."""
+    """Parse `SESSION:/path`, or a local path; one that begins with / or . is always local."""
     session, colon, path = text.partition(":/")
     if not colon or not session or text.startswith(("/", ".")):
         return text
@@ -27,7 +27,7 @@ def parse(text: str) -> Remote | str:
 
 
 def copy(frame: Frame, options: Namespace) -> int:
-    """Copy in or out."""
+    """Copy files in or out."""
     return finished(_copy(frame.app(), parse(options.source), parse(options.target)))
 
 

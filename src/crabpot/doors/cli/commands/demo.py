@@ -77,15 +77,15 @@ _WIDEST, _NARROWEST, _ASKED = 120, 60, 26
 
 
 def demo(_frame: Frame, _options: Namespace) -> int:
-    """Show all of it on a state of its own; exit with 1 if there is no sandbox, or an attack works."""
+    """Run the tour on its own state folder; return 1 if there is no sandbox, or an attack succeeds."""
     with tempfile.TemporaryDirectory(prefix="crabpot-demo-") as folder:
         if os.geteuid() == 0:
-            os.chmod(folder, 0o711)  # noqa: S103  a sandbox of root's is somebody else, and must get through
+            os.chmod(folder, 0o711)  # noqa: S103  a sandbox started by root runs as another user, who must get through
         return asyncio.run(_tour(_Stage(), folder))
 
 
 class _Stage:
-    """Where lines are shown. Nothing that came from inside may move the cursor."""
+    """Prints lines. Nothing from inside may move the cursor."""
 
     def __init__(self) -> None:
         self._colour = wants_colour(sys.stdout)
@@ -104,7 +104,7 @@ class _Stage:
             self.say("  ", self.paint("dim", line))
 
     def row(self, tool: str, what: str, answer: str, duration_ms: float) -> None:
-        """Show one call: what was asked, what came, how long it took."""
+        """Show one call: what was asked, what came back, how long it took."""
         took = self.paint("dim", f"{duration_ms:6.1f} ms")
         asked = f"{_clipped(what, _ASKED):<{_ASKED}}"
         answer = _clipped(answer, self.width - _ASKED - 24)
@@ -151,11 +151,11 @@ def _advise(stage: _Stage, reason: str) -> None:
     stage.say("\n", stage.paint("red", "This machine does not let Crabpot make a sandbox yet, so nothing was run."))
     for line in textwrap.wrap(reason, stage.width - 2):
         stage.say("  ", visible(line))
-    stage.say("Put that right and try again; nothing ever runs without a sandbox instead.")
+    stage.say("Fix that and try again; nothing ever runs without a sandbox instead.")
 
 
 async def _at_work(stage: _Stage, gateway: Gateway, opened: ToolResult) -> None:
-    stage.heading("1. An agent at work", "A sandbox opens at the first call, and the next calls find it warm.")
+    stage.heading("1. An agent at work", "A sandbox opens at the first call, and later calls find it warm.")
     stage.row("exec", "true", "a sandbox was opened for it", opened.duration_ms)
 
     async def show(tool: str, what: str, **args: Any) -> ToolResult:
@@ -181,7 +181,7 @@ async def _at_work(stage: _Stage, gateway: Gateway, opened: ToolResult) -> None:
 
 
 def _answer(tool: str, result: ToolResult) -> str:
-    """Give the gist of a result."""
+    """Return a short form of a result."""
     if result.error is not None:
         return f"{result.error.code}: {result.error.message}"
     data = result.data or {}
@@ -205,7 +205,7 @@ async def _three_questions(stage: _Stage, gateway: Gateway) -> None:
     which = await gateway.call(_SESSION, "browser", url="https://example.com")
     where = await gateway.call(_SESSION, "exec", command="id -un; pwd; hostname")
     chained = await gateway.call(_SESSION, "exec", command="git push origin main; id -un")
-    # There must be something to push, and where to: both are shown to the person who would be asked.
+    # There must be something to push, and a remote: the person who would be asked is shown both.
     await gateway.call(_SESSION, "exec", command=_COMMITTED)
     alone = await gateway.call(_SESSION, "exec", command="git push origin main")
     rows = (

@@ -1,4 +1,4 @@
-"""`doctor`: the machine, line by line as it is examined, and the commands that mend it."""
+"""`doctor`: examine the machine, line by line, and print the commands that fix it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 def doctor(frame: Frame, options: Namespace) -> int:
-    """Examine; exit with 1 if anything is a problem."""
+    """Examine the machine; return 1 if there is a problem."""
     lines = asyncio.run(_examine(frame.app().doctor(), show=not options.json))
     if options.json:
         print(json.dumps([line.as_json() for line in lines], indent=2))

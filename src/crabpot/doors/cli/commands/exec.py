@@ -1,4 +1,4 @@
-"""`exec`, `shell` and `call`: one tool call from the terminal, through a gateway that serves or one of our own."""
+"""`exec`, `shell` and `call`: one tool call from the terminal, through a serving gateway or one of our own."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 _REFUSALS = ("denied", "approval_denied", "approval_timeout")
 _OWN_FAILURES = ("sandbox_unavailable", "sandbox_lost", "internal")
 
-# A login-like shell where there is one; a plain one everywhere.
+# Bash if there is one; sh exists everywhere.
 _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi"
 
 
 @contextlib.asynccontextmanager
 async def gateway(app: App) -> AsyncIterator[Gateway | RemoteGateway]:
-    """Use the gateway that serves this state folder, else one of our own for as long as the command takes."""
+    """Use the gateway that serves this state folder, else one of our own until the command ends."""
     remote = await connect(app.around.state)
     if remote is not None and not remote.decides_by(app.config):
-        note("the gateway that serves runs on another configuration, so it is not asked; start it anew")
+        note("the serving gateway has another configuration, so it is not used; restart it")
         await remote.close()
         remote = None
     opened = app.gateway() if remote is None else remote
@@ -51,7 +51,7 @@ async def gateway(app: App) -> AsyncIterator[Gateway | RemoteGateway]:
 
 
 def finished(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command to its end. Told to end early, it first ends what it began and gives the terminal back."""
+    """Run a command to its end. On a signal it first ends what it started and restores the terminal."""
 
     async def run() -> int:
         task = asyncio.current_task()
@@ -68,14 +68,14 @@ def finished(work: Coroutine[Any, Any, int]) -> int:
 
 
 def longest(app: App, session: str) -> float:
-    """Give the longest time limit that a call of this session may ask for."""
+    """Return the longest time limit that a call of this session may ask for."""
     settings = app.settings()
     agent = settings.agent(sessions.parse(session, default_agent=settings.default_agent).agent)
     return agent.sandbox.limits.time_ceiling
 
 
 def execute(frame: Frame, options: Namespace) -> int:
-    """Run a command in the session's place, its streams connected to ours."""
+    """Run a command where the session is placed, its streams connected to ours."""
     if not options.command:
         raise UsageError("exec needs a command after --, as in: crabpot exec -- ls -l")
     sessions.parse(options.session)
@@ -88,7 +88,7 @@ def execute(frame: Frame, options: Namespace) -> int:
 
 
 def shell(frame: Frame, options: Namespace) -> int:
-    """Open an interactive shell in the session's place."""
+    """Open an interactive shell where the session is placed."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise UsageError("shell needs a terminal; in a script use: crabpot exec -- COMMAND")
     app = frame.app()
@@ -119,15 +119,15 @@ async def _execute(app: App, session: str, args: dict[str, Any], *, tty: bool) -
             )
             result = await opened.call(session, "exec", args, streams=streams)
     if result.error is not None:
-        # One line, whatever file names the message holds: more would look like messages of ours.
+        # One line, whatever file names the message contains: more lines would look like messages of ours.
         complain(visible(f"{result.error.code}: {result.error.message}"))
     elif result.truncated:
-        complain("the output was larger than limits.output; its middle is cut")
+        complain("the output exceeded limits.output; its middle was cut")
     return exit_code(result)
 
 
 def exit_code(result: ToolResult) -> int:
-    """Give the command's own exit code, or ours where it has none."""
+    """Return the command's own exit code, or ours if it has none."""
     error = result.error
     if error is not None and error.code == "timeout":
         return TIMEOUT
@@ -149,7 +149,7 @@ async def _call(app: App, options: Namespace) -> int:
         result = await opened.call(options.session, options.tool, args, streams=Streams(approver=approver))
     print(json.dumps(result.as_json(), indent=2))
     if result.success and args.get("background") and not isinstance(opened, RemoteGateway):
-        note("that process has ended with this command; crabpot serve keeps sandboxes, and what runs in them, alive")
+        note("that process ended with this command; crabpot serve keeps sandboxes, and what runs in them, alive")
     if result.error is not None and result.error.code in _REFUSALS:
         return DENIED
     if result.error is not None and result.error.code in _OWN_FAILURES:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def explain(frame: Frame, options: Namespace) -> int:
-    """Answer for the sessions named, or for every one seen and main."""
+    """Explain the sessions named, or main and every session seen."""
     app = frame.app()
     explainer = app.explainer()
     keys = options.session or [*app.sessions_seen(), *_usual_keys(explainer.settings, options.agent)]
@@ -29,12 +29,12 @@ def explain(frame: Frame, options: Namespace) -> int:
         default = explainer.settings.default_agent
         keys = [key for key in keys if parse_session(key, default_agent=default).agent == options.agent.lower()]
         if not keys:
-            raise UsageError(f'no session that was named belongs to the agent "{options.agent}"')
+            raise UsageError(f'none of these sessions belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
     wanted = list(dict.fromkeys(keys))
     answers = run(_answers(explainer, wanted, command, options))
     if options.live:
-        from crabpot.doors.cli.live_facts import add_facts  # noqa: PLC0415  most answers open no sandbox
+        from crabpot.doors.cli.live_facts import add_facts  # noqa: PLC0415  only --live opens sandboxes
 
         add_facts(app, answers)
     if options.json:
@@ -59,7 +59,7 @@ def _usual_keys(settings: Settings, agent: str | None) -> list[str]:
 
 
 def check(frame: Frame, options: Namespace) -> int:
-    """List the findings; errors exit with 2, warnings with 1 under --strict."""
+    """List the findings; return 2 for errors, and 1 for warnings under --strict."""
     from crabpot.decide import check as checks  # noqa: PLC0415  explain does not need it here
     from crabpot.doors.http.access import token_check  # noqa: PLC0415  as above
 

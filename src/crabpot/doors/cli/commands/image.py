@@ -37,7 +37,7 @@ _USUAL = User(uid=1000, gid=1000)
 
 
 def as_dockerfile(frame: Frame, options: Namespace) -> int:
-    """Print the Dockerfile of the image that a session's sandboxes are made from."""
+    """Print the Dockerfile of the image of a session's sandboxes."""
     app = frame.app()
     recipe = _recipe(app, _agent(app, options.session), options)
     sys.stdout.write(dockerfile.text(recipe, base=_word(options.base or packages.BASE)))
@@ -45,9 +45,9 @@ def as_dockerfile(frame: Frame, options: Namespace) -> int:
 
 
 def build(frame: Frame, options: Namespace) -> int:
-    """Make the image, and say what it is."""
+    """Build the image, and print its name."""
     if options.from_packages and (options.base is not None or options.network is not None):
-        raise UsageError("--from-packages asks no engine to build: leave --base and --network")
+        raise UsageError("--from-packages does not build with an engine: drop --base and --network")
     if options.network is not None and (wrong := network.problem_with_name(options.network)):
         raise UsageError(wrong)
     app = frame.app()
@@ -71,13 +71,13 @@ def build(frame: Frame, options: Namespace) -> int:
 
 
 def list_images(frame: Frame, options: Namespace) -> int:
-    """Show the images that Crabpot made."""
+    """List the images that Crabpot built."""
     made = asyncio.run(_with_engine(frame.app(), listing.made))
     if options.json:
         print(json.dumps([one.as_json() for one in made], indent=1))
         return OK
     if not made:
-        print("no images; one is made by: crabpot image build")
+        print("no images; build one with: crabpot image build")
     for one in made:
         contents = "+".join((*one.groups, *one.extra))
         name = one.name or f"(no name) {one.id.removeprefix('sha256:')[:12]}"
@@ -122,7 +122,7 @@ def _recipe(app: App, agent: AgentSettings, options: Namespace) -> Recipe:
 
 
 def _user(app: App, agent: AgentSettings) -> User:
-    """Give whom sandboxes run as: as configured, the owner of the workspace that they write, or who asks. Not root."""
+    """Return the user of the sandboxes: as configured, the owner of a writable workspace, or the caller. Never root."""
     if agent.sandbox.user is not None:
         return parse_user(agent.sandbox.user)
     owner = _owner(app, agent)

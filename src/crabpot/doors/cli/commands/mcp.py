@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
 
-# The SDK takes a second to import: only a client that is served pays for it.
+# The SDK takes a second to import: only pay for it when serving a client.
 # ruff: noqa: PLC0415
 
 
 def mcp(frame: Frame, options: Namespace) -> int:
-    """Serve one client on standard input and output, or print how a client is told to start us."""
+    """Serve one client on standard input and output, or print the configuration by which a client starts us."""
     sessions.parse(options.session)
     if options.print_config is not None:
         from crabpot.doors.mcp import configs
@@ -31,8 +31,8 @@ def mcp(frame: Frame, options: Namespace) -> int:
 
 
 def _arguments(frame: Frame, options: Namespace) -> list[str]:
-    """Give the words after the program's name that mean the same as this invocation."""
-    # The client starts us somewhere else, with an environment of its own.
+    """Return the arguments that repeat this invocation from anywhere."""
+    # The client starts us in another folder, with its own environment.
     config = frame.config or os.environ.get("CRABPOT_CONFIG")
     files = {"--config": config, "--state": frame.state}
     words = [word for name, path in files.items() if path for word in (name, os.path.abspath(path))]

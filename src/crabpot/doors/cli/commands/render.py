@@ -47,18 +47,18 @@ def as_compose(frame: Frame, options: Namespace) -> int:
 
 
 def as_seccomp(frame: Frame, options: Namespace) -> int:
-    """Print the profile of a session's sandboxes."""
+    """Print the seccomp profile of a session's sandboxes."""
     _, spec = _described(frame.app(), options.session)
     return _print(json.dumps(json.loads(profile.read(spec.docker.seccomp)), indent=1) + "\n")
 
 
 def as_apparmor(_frame: Frame, _options: Namespace) -> int:
-    """Print the profile, and how to load it."""
+    """Print the AppArmor profile, and how to load it."""
     return _print(apparmor.profile())
 
 
 def as_runner_dockerfile(frame: Frame, options: Namespace) -> int:
-    """Print the image of a runner on a socket, or write it with the runner's files, ready to build."""
+    """Print the Dockerfile of a runner on a socket, or write it with the runner's files, ready to build."""
     app = frame.app()
     _, spec = _described(app, options.session)
     text = runner.dockerfile(_runner_user(spec), app.settings().runner.commands)
@@ -68,7 +68,7 @@ def as_runner_dockerfile(frame: Frame, options: Namespace) -> int:
     copied = os.path.join(options.out, runner.COPIED)
     stray = runner_source.files(copied).keys() - files
     if stray:
-        raise UsageError(f"{copied} holds {min(stray)}, which would be copied along; choose another folder")
+        raise UsageError(f"{copied} contains {min(stray)}, which would be copied too; choose another folder")
     for name, path in files.items():
         os.makedirs(os.path.dirname(os.path.join(copied, name)), exist_ok=True)
         with open(path, encoding="utf-8") as file:
@@ -101,21 +101,21 @@ def _container(app: App, options: Namespace) -> tuple[str, dict[str, Any]]:
     body = container.body(spec, wanted)
     if body["HostConfig"]["NetworkMode"] == "bridge" and spec.network.kind == "none":
         note(
-            "a published port needs a network: this container is on docker's bridge, from where it reaches the "
-            "internet, and on most machines the LAN"
+            "a published port needs a network: this container is on docker's bridge, which reaches the "
+            "internet and, on most machines, the LAN"
         )
     return wanted.name, body
 
 
 def _described(app: App, key: str) -> tuple[AgentSettings, SandboxSpec]:
-    """Describe the sandbox of a session as a live one is described, wherever its calls are placed."""
+    """Return the spec of a session's sandbox, wherever the session's calls are placed."""
     settings = app.settings()
     session = parse_session(key, default_agent=settings.default_agent)
     agent = settings.agent(session.agent)
     try:
         return agent, build(agent, scope_key(session, agent), app.around)
     except ValueError as error:
-        raise NotRenderable(f"the sandbox cannot be made as configured: {error}") from None
+        raise NotRenderable(f"the sandbox cannot be created as configured: {error}") from None
 
 
 def _wanted(app: App, agent: AgentSettings, spec: SandboxSpec, options: Namespace) -> Wanted:
@@ -161,7 +161,7 @@ def _user(spec: SandboxSpec) -> User:
 
 
 def _workspace(spec: SandboxSpec) -> Iterator[Volume]:
-    """Give the agent's workspace where it is shown. A private one is Crabpot's to keep, and not for another program."""
+    """Return the agent's workspace if it is mounted. A private folder belongs to Crabpot, not to another program."""
     if not spec.private:
         yield Volume(source=spec.workspace, target=hardening.WORKSPACE, access="rw")
     if spec.agent_workspace is not None:
@@ -169,10 +169,10 @@ def _workspace(spec: SandboxSpec) -> Iterator[Volume]:
 
 
 def _seccomp(app: App, spec: SandboxSpec, given: str | None) -> str:
-    """Give the path of the profile. Ours is written beside the state, named after what is in it."""
+    """Return the path of the profile. Ours is written to the state folder, named after its content."""
     if given is not None:
         if given.strip().lower() == "unconfined":
-            raise UsageError("unconfined takes a wall away, which nothing here does")
+            raise UsageError("unconfined removes a wall, which Crabpot never does")
         return os.path.abspath(given)
     text = profile.read(spec.docker.seccomp)
     if spec.docker.seccomp != "default":

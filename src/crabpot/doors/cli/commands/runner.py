@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def run(frame: Frame, options: Namespace) -> NoReturn:
-    """Become the runner: what listens is the very program that ships into sandboxes, with nothing else loaded."""
+    """Execute the runner: the very program that ships into sandboxes, with nothing else loaded."""
     names = options.allow or list(frame.app().settings().runner.commands)
     program = runner_source.PROGRAM
     words = ["--socket", options.socket, "--patience", f"{options.patience:g}", "--root", *options.root]
     words += ["--without-landlock"] if options.without_landlock else []
-    # After `=` each, and joined: no name is taken for an option.
+    # Each after `=`, and joined: no name is taken for an option.
     os.execv(sys.executable, [sys.executable, "-I", "-S", program, *words, f"--allow={','.join(names)}"])  # noqa: S606

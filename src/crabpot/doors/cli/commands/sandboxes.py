@@ -1,4 +1,4 @@
-"""`sandboxes`: what lives and what is kept."""
+"""`sandboxes`: the live ones, and their private folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def sandboxes(frame: Frame, options: Namespace) -> int:
-    """List, stop, recreate or prune."""
+    """List, stop, recreate or prune sandboxes."""
     if options.action in ("stop", "recreate") and options.name is None:
         raise UsageError(f"which one? crabpot sandboxes {options.action} NAME; see: crabpot sandboxes list")
     return asyncio.run(_sandboxes(frame.app(), options))
@@ -55,9 +55,9 @@ async def _sandboxes(app: App, options: Namespace) -> int:
 
 def _remove(app: App, one: dict[str, Any], *, stopped: bool) -> int:
     removed = private_folders.remove(app.around.state, lambda kept: kept.name == one["name"])
-    # One that has the agent's own folder at /workspace keeps nothing besides.
+    # A sandbox with the agent's own folder at /workspace has no private folder.
     afresh = bool(removed) or (stopped and one["used"] is None)
-    print(f"{one['name']}: {'its files are deleted, the next call starts afresh' if afresh else 'is in use elsewhere'}")
+    print(f"{one['name']}: {'its files are deleted; the next call starts afresh' if afresh else 'in use elsewhere'}")
     return OK if afresh else FAILED
 
 
@@ -66,7 +66,7 @@ def _list(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         print(json.dumps(rows, indent=2))
         return
     if not rows:
-        print("no sandboxes; one is made by a session's first call")
+        print("no sandboxes; a session's first call opens one")
     now = time.time()
     for row in rows:
         used = "in use" if row["used"] is None else f"used {_ago(now - row['used'])}"

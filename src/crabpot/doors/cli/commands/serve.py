@@ -26,7 +26,7 @@ _SWEEP_S = 60.0
 
 def serve(frame: Frame, options: Namespace) -> int:
     """Keep a gateway alive until a signal ends it."""
-    # The doors for other programs take a second to import: only a gateway that serves pays for it.
+    # The HTTP and MCP doors take a second to import: only pay for them when serving.
     from crabpot.doors.http.listening import address  # noqa: PLC0415
 
     try:
@@ -41,7 +41,7 @@ def serve(frame: Frame, options: Namespace) -> int:
 async def _serve(app: App, at: Address | None) -> None:
     from crabpot.doors.http.door import opened  # noqa: PLC0415
 
-    # What waits in a thread for one agent keeps no other agent, and no operator, waiting.
+    # One agent's work in threads must keep no other agent, and no operator, waiting.
     asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
     shutdown = Shutdown()
     shutdown.listen()
@@ -78,4 +78,4 @@ async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
         return await sandboxes.stop(gateway, str(args.get("scope_key")))
     if name == "prune":
         return await sandboxes.sweep(gateway)
-    raise CrabpotError(f"no inquiry is called {name!r}")
+    raise CrabpotError(f"unknown inquiry {name!r}")

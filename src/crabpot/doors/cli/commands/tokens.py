@@ -1,4 +1,4 @@
-"""`tokens`: who may come in by HTTP on the loopback."""
+"""`tokens`: who may use HTTP on the loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def list_tokens(frame: Frame, options: Namespace) -> int:
-    """List them."""
+    """List the tokens."""
     listed = _tokens(frame).listed()
     if options.json:
         shown = [{name: value for name, value in asdict(token).items() if name != "digest"} for token in listed]
@@ -31,14 +31,14 @@ def list_tokens(frame: Frame, options: Namespace) -> int:
         rest += ["may run on the host"] if token.allow_host else []
         print(visible(f"{token.name:<24} {token.role:<9} {when}  {', '.join(rest)}".rstrip()))
     if not listed:
-        note("there are no tokens; crabpot serve --listen makes the operator's")
+        note("no tokens; crabpot serve --listen creates the operator's")
     return OK
 
 
 def add(frame: Frame, options: Namespace) -> int:
-    """Make one; its secret alone is on standard output."""
+    """Create a token, and print only its secret on standard output."""
     if options.role == Role.AGENT and not options.session:
-        raise UsageError("an agent's token is for sessions: --session KEY, where * stands for anything")
+        raise UsageError("an agent's token needs sessions: --session KEY, where * matches anything")
     made = _tokens(frame).add(
         options.name,
         Role(options.role),
@@ -47,21 +47,21 @@ def add(frame: Frame, options: Namespace) -> int:
         elicits=options.elicit,
         allow_host=options.allow_host,
     )
-    note("this is shown once; whoever has it comes in as described")
+    note("this is shown once; whoever has it gets the access described")
     print(made)
     return OK
 
 
 def rotate(frame: Frame, options: Namespace) -> int:
-    """Replace a secret."""
+    """Replace a token's secret."""
     made = _tokens(frame).rotate(options.name)
-    note("the old secret is worth nothing any more")
+    note("the old secret no longer works")
     print(made)
     return OK
 
 
 def remove(frame: Frame, options: Namespace) -> int:
-    """Remove one."""
+    """Remove a token."""
     _tokens(frame).remove(options.name)
     return OK
 

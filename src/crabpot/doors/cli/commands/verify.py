@@ -36,7 +36,7 @@ _NARROWEST, _WIDEST = 60, 160
 
 
 def run(frame: Frame, options: Namespace) -> int:
-    """Attack, show, write the reports that were asked for, and remember; exit with 1 on any failed claim."""
+    """Attack, show the results, write the requested reports, and record the outcome; return 1 if a claim fails."""
     app = frame.app()
     try:
         total = len(chosen(options.only or None))
@@ -60,7 +60,7 @@ async def _attack(app: App, options: Namespace, table: _Table) -> Report:
     because = trial.host_because(settings, options.session)
     if because is not None:
         raise UsageError(f"{options.session} runs on the host, where there are no walls to attack: {because}")
-    # The log of the user's own state tells of the verification; its thousands of hostile calls go with the trial.
+    # The user's own log records the verification; its thousands of hostile calls are removed with the trial.
     take(app.around.state)
     audit = AuditLog(app.around.state)
     audit.open()
@@ -103,7 +103,7 @@ async def _attacked(app: App, tried: trial.Trial, state: str, options: Namespace
 
 
 class _Table:
-    """Lines as they come; on a terminal also what is tried just now. Nothing from inside may move the cursor."""
+    """Prints results as they come, and on a terminal the current attack. Nothing from inside may move the cursor."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         self._stream = sys.stderr if quiet else sys.stdout
@@ -114,11 +114,11 @@ class _Table:
         self._total, self._done, self._group = total, 0, ""
 
     def open(self, session: str, backend: str) -> None:
-        """Say what is attacked."""
+        """Print what is attacked."""
         self._say(f"Attacking a sandbox as {visible(session)} gets it, on {backend}: {counted(self._total, 'claim')}.")
 
     def begin(self, claim: Claim) -> None:
-        """Show what is tried now."""
+        """Show the current attack."""
         if claim.group != self._group and not self._quiet:
             self._group = claim.group
             self._say(f"\n{self._paint('bold', claim.group)}")
@@ -128,7 +128,7 @@ class _Table:
             self._stream.flush()
 
     def end(self, finding: Finding) -> None:
-        """Show what came of it."""
+        """Show the result of an attack."""
         self._done += 1
         if self._quiet and not finding.failed:
             self._wipe()
@@ -143,7 +143,7 @@ class _Table:
                     self._say(f"            {self._paint('dim', f'{label:<9}')} {_clipped(what, 4 * self._width)}")
 
     def sum_up(self, report: Report) -> None:
-        """Say how it ended."""
+        """Print the summary."""
         counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count)
         verdict = "THESE CLAIMS FAILED" if report.failed else "no claim failed"
         style = "broken" if report.failed else "held"

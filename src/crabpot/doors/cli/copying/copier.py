@@ -1,4 +1,4 @@
-"""What both directions of `cp` share: who is called, what is counted, and what is not copied."""
+"""What both directions of `cp` share: calling the session, counting bytes, and skipping special files."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _TOLD_EVERY = 64 * CHUNK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """A path inside a session's place."""
+    """A path in a session's sandbox."""
 
     session: str
     path: str
 
     def __str__(self) -> str:
-        """Read as it is written."""
+        """Return `SESSION:/path`, as it is written."""
         return f"{self.session}:{self.path}"
 
     def below(self, name: str) -> Remote:
-        """Give the path of an entry."""
+        """Return the path of an entry."""
         return Remote(session=self.session, path=f"{self.path.rstrip('/')}/{name}")
 
 
 class Copier:
-    """Calls one session's tools, as long as they may take."""
+    """Calls one session's tools, with the longest time limit."""
 
     def __init__(self, opened: Gateway | RemoteGateway, session: str, timeout_s: float) -> None:
         self._gateway = opened
@@ -53,24 +53,24 @@ class Copier:
         return await self._gateway.call(self._session, tool, args, streams=streams)
 
     def count(self, size: int) -> None:
-        """Add to what was copied, and tell a person now and then."""
+        """Count copied bytes, and report progress now and then."""
         before, self.size = self.size, self.size + size
         if sys.stderr.isatty() and before // _TOLD_EVERY != self.size // _TOLD_EVERY:
             print(f"crabpot: {self.size // CHUNK} MiB", file=sys.stderr)
 
 
 def check(place: Remote, result: ToolResult) -> None:
-    """Refuse to go on after a failure."""
+    """Raise an error if the call failed."""
     if result.error is not None:
         raise CrabpotError(visible(f"{place}: {result.error.code}: {result.error.message}"))
 
 
 def check_depth(depth: int) -> None:
-    """Refuse what nobody nests so deep."""
+    """Refuse folders nested too deep."""
     if depth > _DEEPEST:
         raise CrabpotError(f"folders nested deeper than {_DEEPEST} are not copied")
 
 
 def left_out(shown: str) -> None:
-    """Tell of what is neither file nor folder."""
-    note(f"{visible(shown)} is no regular file or folder; it was left out")
+    """Report something that is neither file nor folder."""
+    note(f"{visible(shown)} is not a regular file or folder, and was skipped")

@@ -1,4 +1,4 @@
-"""`cp` out of a session's place. What the sandbox says is hostile: nothing is written but where the person said."""
+"""`cp` out of a session's sandbox. Its data is hostile: files are written only to the target that the person named."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Receiver(Copier):
-    """Copies out. What the sandbox says is hostile: a name that would leave the target is refused."""
+    """Copies out. The sandbox's data is hostile: a name that would escape the target is refused."""
 
     async def receive(self, source: Remote, target: str) -> None:
-        """Copy a file or folder, into a folder if that is there, else to the very name."""
+        """Copy a file or folder into the target if that is a folder, else to the target itself."""
         name = os.path.basename(source.path.rstrip("/"))
         if os.path.isdir(target) and name not in ("", ".", ".."):
             target = os.path.join(target, name)
@@ -43,11 +43,11 @@ class Receiver(Copier):
             os.close(folder)
 
     async def _find_executable(self, source: Remote) -> frozenset[str]:
-        """Ask which files can be executed. Only of those that are copied is it believed."""
+        """Return which files are executable, by the sandbox's word; used only for files that are copied."""
         path = quote(source.path.rstrip("/") or "/")
         found = await self.call("exec", command=f"find {path} -type f -perm -100 -print0 2>/dev/null")
         if found.error is not None:
-            note(f"permissions to execute are not copied: {found.error.message}")
+            note(f"execute permissions are not copied: {found.error.message}")
         return frozenset(found.stdout.split("\0"))
 
     async def _receive_folder(self, source: Remote, listed: ToolResult, folder: int, depth: int) -> None:
@@ -88,7 +88,7 @@ class Receiver(Copier):
 
 
 def _folder(name: str, folder: int) -> int:
-    """Make or open a folder; a link that somebody put in its place is an error, not a way elsewhere."""
+    """Create or open a folder; a link planted in its place is an error, and is not followed."""
     if not os.path.lexists(f"/proc/self/fd/{folder}/{name}"):
         os.mkdir(name, dir_fd=folder)
     return os.open(name, CAREFULLY | os.O_DIRECTORY, dir_fd=folder)
@@ -99,5 +99,5 @@ def _entries(listed: ToolResult) -> Iterator[tuple[str, str]]:
     for entry in entries if isinstance(entries, list) else [None]:
         name, kind = (entry.get("name"), entry.get("type")) if isinstance(entry, dict) else (None, None)
         if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise CrabpotError(f"the sandbox listed {name!r}, which is no name of a file; nothing more was copied")
+            raise CrabpotError(f"the sandbox listed {name!r}, which is not a file name; nothing more was copied")
         yield name, str(kind)

@@ -1,4 +1,4 @@
-"""`cp` into a session's place."""
+"""`cp` into a session's sandbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_COMMAND = 64 * 1024
 
 
 class Sender(Copier):
-    """Copies in. Links are not followed: they would bring in what was not named."""
+    """Copies in. Links are not followed: they would copy what was not named."""
 
     def __init__(self, opened: Gateway | RemoteGateway, session: str, timeout_s: float) -> None:
         super().__init__(opened, session, timeout_s)
@@ -31,14 +31,14 @@ class Sender(Copier):
         self._executable: list[str] = []
 
     async def send(self, source: str, target: Remote) -> None:
-        """Copy a file or folder, into a folder if that is there, else to the very name."""
+        """Copy a file or folder into the target if that is a folder, else to the target itself."""
         os.stat(source)
         if (await self.call("ls", path=target.path)).success:
             target = target.below(os.path.basename(os.path.abspath(source)))
-        # What was named is followed if it is a link; nothing below it is.
+        # A link that was named itself is followed; nothing below it is.
         await self._send(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), source, target, 0)
         await self._finish("mkdir -p --", self._empty, "empty folders")
-        await self._finish("chmod +x --", self._executable, "permissions to execute")
+        await self._finish("chmod +x --", self._executable, "execute permissions")
 
     async def _send(self, handle: int, shown: str, target: Remote, depth: int) -> None:
         try:
@@ -75,7 +75,7 @@ class Sender(Copier):
             yield piece
 
     async def _finish(self, command: str, paths: list[str], what: str) -> None:
-        """Do what no file tool does, for many paths at a time."""
+        """Run a shell command on many paths at a time, for what no file tool does."""
         for words in _batches(map(quote, paths)):
             result = await self.call("exec", command=f"{command} {words}")
             if not result.success:

@@ -1,4 +1,4 @@
-"""A verification as one page for an auditor: no script, nothing loaded, everything escaped, light, dark or printed."""
+"""A verification as one HTML page for an auditor: no scripts, nothing loaded, everything escaped."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ td.took { text-align: right; white-space: nowrap; padding-right: 0; color: var(-
 
 
 def text(report: Report) -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     return "\n".join(_page(report)) + "\n"
 
 
 def _page(report: Report) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    # Nothing in it runs or loads anything, and a browser is told to keep it so, whatever an attack's answer holds.
+    # The page runs and loads nothing, and the policy enforces that, whatever an attack's answer contains.
     yield (
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -17,7 +17,7 @@ _TAGS = {"broken": "failure", "error": "error", "degraded": "skipped", "open": "
 
 
 def text(report: Report) -> str:
-    """Give the whole file."""
+    """Return the whole file."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites name="crabpot verify" time="{report.seconds:.3f}">',
@@ -45,5 +45,5 @@ def _suite(group: str, findings: list[Finding]) -> Iterator[str]:
 
 
 def _attribute(value: str) -> str:
-    # XML knows no control characters at all, escaped or not: they are shown by their number.
+    # XML allows no control characters, escaped or not: they are shown by number.
     return quoteattr(visible(value))

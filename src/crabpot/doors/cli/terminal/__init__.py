@@ -1,5 +1,5 @@
-"""The terminal: asking a person there, and holding output back meanwhile.
+"""The terminal: ask a person there, and hold output back meanwhile.
 
 May import: approvals and below.
-Must never enter: standard input and output as a way to answer: a sandbox may own them.
+Must never enter: answers from standard input or output: a sandbox may own them.
 """

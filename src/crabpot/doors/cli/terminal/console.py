@@ -1,4 +1,4 @@
-"""Standard input and output of a call, both of which stand still while a person is asked something on the terminal."""
+"""Standard input and output of a call, both held back while a person is asked something on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK = 64 * 1024
 
 
 class Console:
-    """What a call reads and writes here. Held, nothing of it reaches the terminal, and nothing typed reaches it."""
+    """The input and output of a call. While held, no output reaches the terminal, and no typing reaches the call."""
 
     def __init__(self) -> None:
         self._may_write = asyncio.Event()
@@ -27,11 +27,11 @@ class Console:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep output back, and leave what is typed to whoever holds."""
+        """Hold output back, and leave what is typed to the holder."""
         self._may_write.clear()
         self._may_read.clear()
         with self._reading:
-            pass  # Whatever is being read was typed before, and for the program inside.
+            pass  # What is being read was typed before, for the program inside.
         try:
             yield
         finally:
@@ -39,7 +39,7 @@ class Console:
             self._may_write.set()
 
     async def write(self, stream: str, data: bytes) -> None:
-        """Write output to where it belongs, bytes as they are. It is the program's own pace that the call waits for."""
+        """Write output bytes unchanged to the right stream. The call waits for the reader of that stream."""
         fd = 2 if stream == "stderr" else 1
         view = memoryview(data)
         while view:
@@ -50,7 +50,7 @@ class Console:
                 await asyncio.sleep(0.005)
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Give standard input as it comes. A daemon thread reads: a file cannot be polled, a read not cancelled."""
+        """Yield standard input as it comes. A daemon thread reads it: a file cannot be polled, nor a read cancelled."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         wanted = threading.Semaphore(2)
@@ -76,9 +76,9 @@ class Console:
             while True:
                 self._may_read.wait()
                 if os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp():
-                    return b""  # In the background: to read from the terminal would stop the whole program.
+                    return b""  # In the background: reading from the terminal would stop the whole program.
                 select.select([0], [], [])
-                # What came while somebody else asks is the answer to that.
+                # What was typed during a question is the answer to that question.
                 with self._reading, contextlib.suppress(BlockingIOError):
                     if self._may_read.is_set():
                         return os.read(0, _CHUNK)

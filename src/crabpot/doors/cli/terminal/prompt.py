@@ -1,7 +1,7 @@
-"""Ask on the terminal itself, which no sandbox reaches: not on standard input or output, which may be anything.
+"""Ask on the terminal itself, which no sandbox reaches, not on standard input or output, which may be anything.
 
-Before a question stands, output is held back, the terminal is brought out of whatever state output left it in, and
-what was typed ahead is thrown away: nothing from inside draws over a question, nothing typed before answers it.
+Before a question appears, output is held back, the terminal is reset from whatever state output left it in, and
+typed-ahead input is discarded: nothing from inside draws over a question, nothing typed before answers it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from crabpot.doors.cli.terminal.console import Console
 
 _TERMINAL = "/dev/tty"
-# CAN and ST end a sequence that output left open. Then: soft reset, plain colours, the ASCII character set, a cursor
-# that is seen, the whole screen for scrolling. A question drawn in black on black would be no question.
+# CAN and ST end a sequence that output left open. Then: soft reset, plain colours, the ASCII character set, a visible
+# cursor, scrolling of the whole screen. Otherwise a question could be drawn in black on black.
 _SANE = b"\x18\x1b\\\x1b[!p\x1b[0m\x1b(B\x0f\x1b[?6l\x1b[?7h\x1b[?25h\x1b[r"
-# Below everything, or on a screen of its own where a program inside drew one: nothing of it stands below a question.
+# Below everything, or on another screen if a program inside uses the alternate one: none of its output is below a
+# question.
 _AT_THE_BOTTOM, _ALONE = b"\x1b[999;1H\r\n", b"\x1b[?1049l\x1b[2J\x1b[H"
-# A terminal answers some of what output asked it, as if typed; and a person may be typing something else.
+# A terminal replies to some sequences in the output as if typed; and a person may be typing something else.
 _DEAF_S = 0.6
 _LONGEST_LINE = 600
 _ERASE, _ERASE_ALL, _INTERRUPTS = (8, 127), (21,), (3, 4, 28)
@@ -40,7 +41,7 @@ _ENTER = (10, 13)
 
 
 def approver(console: Console, state: str) -> Approver:
-    """Ask on this terminal, where we are in the foreground of one; else say at once how to answer from elsewhere."""
+    """Return an approver for this terminal if we are in its foreground, else one that says how to answer elsewhere."""
     try:
         with _opened() as fd:
             here = os.tcgetpgrp(fd) == os.getpgrp()
@@ -50,13 +51,13 @@ def approver(console: Console, state: str) -> Approver:
 
 
 class Notice:
-    """Nobody can be asked here: say what waits, and how to answer it from elsewhere."""
+    """An approver without a terminal: prints what waits, and how to answer it elsewhere."""
 
     def __init__(self, state: str) -> None:
         self._state = state
 
     async def ask(self, request: Request) -> Answer | None:
-        """Say it, and leave the answer to others."""
+        """Print the request, and leave the answer to others."""
         for text in question.notice(request, self._state):
             complain(text)
         await asyncio.Event().wait()
@@ -64,14 +65,14 @@ class Notice:
 
 
 class Terminal:
-    """One question at a time."""
+    """An approver that asks on the terminal, one question at a time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._turn = asyncio.Lock()
 
     async def ask(self, request: Request) -> Answer | None:
-        """Ask, and give what was answered. A terminal that closes has denied."""
+        """Ask, and return the answer. A terminal that closes is a denial."""
         async with self._turn:
             try:
                 with self._console.held(), _opened() as fd, _taken(fd):
@@ -82,7 +83,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def _opened() -> Iterator[int]:
-    # Of our own, and not blocking: the mode of an open file is shared by all who inherited it.
+    # Opened anew, and non-blocking: an inherited open file shares its mode with other processes.
     fd = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield fd
@@ -92,7 +93,7 @@ def _opened() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _taken(fd: int) -> Iterator[None]:
-    """Read keys as they come, show none by themselves, let none send signals; then as it was before."""
+    """Read keys one by one, without echo or signals, and restore the terminal afterwards."""
     before = termios.tcgetattr(fd)
     now = termios.tcgetattr(fd)
     now[0] &= ~(termios.ICRNL | termios.IXON | termios.IGNCR | termios.INLCR)
@@ -105,7 +106,7 @@ def _taken(fd: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # What was typed at the question is for nobody else.
+        # What was typed at the question must reach nobody else.
         with contextlib.suppress(termios.error):
             termios.tcsetattr(fd, termios.TCSAFLUSH, before)
 
@@ -123,7 +124,7 @@ def _write(fd: int, data: bytes) -> None:
 
 
 class _Question:
-    """One question that stands on the terminal, and the line that is being typed."""
+    """One question on the terminal, and the line that is being typed."""
 
     def __init__(self, fd: int, request: Request) -> None:
         self._fd = fd
@@ -133,7 +134,7 @@ class _Question:
         self._plain = _is_dumb()
 
     async def answer(self) -> Answer:
-        """Show it and wait, with the time that is left counted down."""
+        """Show the question and wait, counting down the time left."""
         for text in question.lines(self._request):
             self._say(text)
         self._say(question.keeping(self._request))
@@ -142,7 +143,7 @@ class _Question:
         termios.tcflush(self._fd, termios.TCIFLUSH)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._fd, self._read)
-        # Only now: whoever types when the prompt stands there is heard.
+        # Only now: what is typed once the prompt is visible counts.
         self._prompt()
         try:
             while not self._answered.done():
@@ -154,7 +155,7 @@ class _Question:
             return answer
         except asyncio.CancelledError:
             late = left_s(self._request, time.time()) == 0
-            self._end("the time is over: denied" if late else "answered elsewhere, or withdrawn")
+            self._end("time is up: denied" if late else "answered elsewhere, or withdrawn")
             raise
         finally:
             loop.remove_reader(self._fd)
@@ -170,7 +171,7 @@ class _Question:
             self._settle(denied("terminal", "the terminal was closed"))
             return
         if 0x1B in keys:  # noqa: PLR2004  ESC
-            # A terminal's own report, or a function key: neither is a word of a person's.
+            # A terminal's own report, or a function key: neither is an answer.
             self._typed.clear()
         else:
             for key in keys:

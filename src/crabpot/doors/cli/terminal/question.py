@@ -1,4 +1,4 @@
-"""What a person reads before agreeing, and what the line that is typed then means."""
+"""What a person reads before agreeing, and what the typed line means."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _LASTING = "s this session · m N for N minutes · "
 _LISTED = "c write it into the agent's entry of the configuration · "
 _KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
 
-# A command longer than a screen could push its end, or its beginning, out of sight.
+# A command longer than a screen could push its beginning or its end out of sight.
 _LONGEST = 1500
 _MOST_ROWS = 12
 
 
 def choices(request: Request) -> str:
-    """Say what may be typed; a place may also be listed for good."""
+    """Return what may be typed; a destination may also be listed for good."""
     listed = _LISTED if request.kind == "connection" else ""
     return _CHOICES.format(f"{_LASTING if request.lasting else ''}{listed}")
 
 
 def keeping(request: Request) -> str:
-    """Say how long what is allowed lasts."""
+    """Return how long an approval lasts."""
     if request.lasting:
         return _KEEPING
     return f"{line(request.argv[0])} may execute what is in the agent's folder, so it is allowed once at a time"
 
 
 def lines(request: Request) -> Iterator[str]:
-    """Tell all that is known of a request. Every part of it may be the agent's, so none of it is shown as it is."""
+    """Return all that is known of a request. Any part of it may be the agent's choice, so none is shown unescaped."""
     what = "command run on the HOST" if request.kind == "command" else "connection leave the sandbox"
     yield f"crabpot asks: may this {what}?  (request {request.id})"
     yield _row("what" if request.kind == "connection" else "command", _short(request.shown, request.id))
@@ -75,7 +75,7 @@ def _confinement(request: Request) -> Iterator[str]:
 
 
 def notice(request: Request, state: str) -> Iterator[str]:
-    """Say in two lines what waits, until when, and how to answer it from any terminal of the same user."""
+    """Return two lines: what waits and until when, and how to answer it from any terminal of the same user."""
     left = left_s(request, time.time())
     until = time.strftime("%H:%M:%S", time.localtime(request.deadline))
     yield f"waiting for approval of: {_short(request.shown, request.id)}"
@@ -103,7 +103,7 @@ def _short(text: str, request_id: str) -> str:
 
 
 def understood(request: Request, text: str, by: str) -> Answer | None:
-    """Read an answer as it was typed; None if it is not one to the letter."""
+    """Parse a typed answer; return None unless it is exactly one."""
     words = text.split()
     if not words:
         return None
@@ -130,7 +130,7 @@ def _is_minutes(text: str) -> bool:
 
 
 def outcome(answer: Answer) -> str:
-    """Say what an answer means."""
+    """Return what an answer means."""
     if not answer.allowed:
         return "denied"
     lasting = {

@@ -1,4 +1,4 @@
-"""The terminal of a call that has one: raw mode, and its sizes."""
+"""The terminal of a call that has one: raw mode, and its size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
 @contextlib.contextmanager
 def taken(*, wanted: bool) -> Iterator[tuple[int, int] | None]:
-    """Put the terminal into raw mode and give its size; None where none is wanted."""
+    """Put the terminal into raw mode and yield its size; None if no terminal is wanted."""
     if not wanted:
         yield None
         return
@@ -33,7 +33,7 @@ def taken(*, wanted: bool) -> Iterator[tuple[int, int] | None]:
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     try:
-        # TCSADRAIN: what was typed ahead while we started is for the program inside.
+        # TCSADRAIN: what was typed while we started is for the program inside.
         tty.setraw(fd, termios.TCSADRAIN)
         yield _size()
     finally:
@@ -51,13 +51,13 @@ def _size() -> tuple[int, int]:
 
 
 def kind() -> dict[str, str]:
-    """Tell the program inside which terminal it speaks to, where that is known."""
+    """Return the environment that names the terminal to the program inside, if known."""
     known = os.environ.get("TERM", "")
     return {"TERM": known} if _KIND.fullmatch(known) else {}
 
 
 def resizes() -> asyncio.Queue[tuple[int, int]]:
-    """Give a queue of the terminal's new sizes."""
+    """Yield a queue of the terminal's new sizes."""
     queue: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: queue.put_nowait(_size()))
     return queue

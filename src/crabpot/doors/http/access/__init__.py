@@ -1,4 +1,4 @@
-"""Who may use the HTTP door and how much of it: tokens, principals, connections and limits.
+"""Who may use the HTTP door, and how much: tokens, principals, connections and limits.
 
 May import: the standard library, state and model.
 Must never enter: what a request is about.

@@ -1,37 +1,37 @@
-"""The connections of one door: how many each principal may hold, and which goes when there are too many."""
+"""The connections of one door: how many each principal may hold, and which is dropped when there are too many."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Protocol
 
-# Of one principal, and of all together who have not yet said who they are.
+# Per principal, and for all unauthenticated connections together.
 MOST_EACH = 256
-# No token can be called so.
+# No token can have this name.
 STRANGERS = "<strangers>"
 
 
 class Connection(Protocol):
-    """What is counted here."""
+    """A connection, as counted here."""
 
     @property
     def peer(self) -> int | None:
-        """The user at its other end, where the kernel says so."""
+        """The user at its other end, if the kernel says so."""
 
     @property
     def idle(self) -> bool:
-        """Whether no request is being answered on it: it is kept alive, or a request has not come whole."""
+        """Whether no request is being answered on it: it is kept alive, or a request is incomplete."""
 
     def drop(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
 
 class Connections:
-    """By whose they are, least recently used first.
+    """The connections by principal, least recently used first.
 
-    Whoever connects is a stranger until a request names a principal, so half-open connections are strangers' alone. Of
-    those the one that goes is the oldest of the user who has the most: another user of the machine pushes out its own
-    connections, never one that the operator's browser has just opened.
+    A connection belongs to strangers until a request names a principal. When strangers have too many, the oldest one of
+    the user with the most is dropped: another user of the machine pushes out their own connections, never one that the
+    operator's browser has just opened.
     """
 
     def __init__(self, most_each: int = MOST_EACH) -> None:
@@ -40,7 +40,7 @@ class Connections:
         self._whose: dict[Connection, str] = {}
 
     def arrived(self, connection: Connection) -> None:
-        """Count one of which nothing is known yet."""
+        """Add a connection of which nothing is known yet."""
         self._put(connection, STRANGERS)
         strangers = self._held[STRANGERS]
         if len(strangers) > self._most:
@@ -48,9 +48,9 @@ class Connections:
             self._drop(next(one for one in strangers if one.peer == most))
 
     def belongs(self, connection: Connection, name: str) -> None:
-        """Count it, from this request on, among those of a principal; its idle ones go where there are too many.
+        """Assign a connection to a principal; if it has too many, its idle ones are dropped.
 
-        Those that are not idle are bounded by how many requests of a principal are answered at once.
+        Those that are not idle are bounded by the limit on a principal's concurrent requests.
         """
         self._put(connection, name)
         if len(self._held[name]) > self._most:
@@ -59,7 +59,7 @@ class Connections:
                 self._drop(idle)
 
     def left(self, connection: Connection) -> None:
-        """Forget one that has ended; safe to call twice."""
+        """Remove a connection that has ended; safe to call twice."""
         name = self._whose.pop(connection, None)
         if name is not None:
             del self._held[name][connection]
@@ -74,5 +74,5 @@ class Connections:
         connection.drop()
 
     def count(self, name: str) -> int:
-        """Count those of a principal, or the strangers'."""
+        """Return the number of connections of a principal, or of strangers."""
         return len(self._held.get(name, ()))

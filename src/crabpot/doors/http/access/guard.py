@@ -1,4 +1,4 @@
-"""What stands before every request: whose it is, from which page it came, and how much it may ask for."""
+"""Check every request first: its principal, its origin, and its limits."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
     from crabpot.doors.http.access.principals import Principal
     from crabpot.doors.http.access.tokens import Tokens
 
-# Whoever watches over the process need not be let in, nor whoever opens the page, which holds nothing by itself.
+# Health checks need no token, nor does the page, which contains no data by itself.
 _OPEN = frozenset({"/health", *dashboard.PATHS})
 _SESSIONS = b"/v1/sessions/"
-# No token can be called so.
+# No token can have this name.
 _ANYBODY = "<anybody>"
 _SCHEME = "bearer "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Lets a request through to the application, or answers it.
+    """Passes a request on to the application, or refuses it.
 
-    `strangers` is the pace of all together who have no right token: to try them out must be slow. `hosts` are the names
-    under which the loopback listener may be addressed; None stands for the Unix socket, where the kernel has said who
-    connects and no browser comes.
+    `strangers` limits all requests without a valid token together: guessing must be slow. `hosts` are the names of the
+    loopback listener; None means the Unix socket, where the kernel says who connects and no browser comes.
     """
 
     app: ASGIApp
@@ -43,14 +42,14 @@ class Guard:
     hosts: frozenset[str] | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return
         try:
             headers = _headers(scope)
             self._check_origin(headers)
             if scope["path"] in _OPEN:
-                # One user of the machine asks no other out of the page.
+                # One user of the machine cannot lock another out of the page.
                 self.limits.spend(f"{_ANYBODY} {scope['state']['connection'].peer}")
                 await self.app(scope, receive, send)
                 return
@@ -81,7 +80,7 @@ class Guard:
 
         async def counted() -> Message:
             nonlocal seen, whole
-            # An upload may take long as a whole; what is all there already waits here only to hear of its client's end.
+            # An upload may take long as a whole; once the body is complete, this only waits for a disconnect.
             until = None if whole else loop.time() + self.limits.request_s if scope["method"] == "PUT" else by
             try:
                 async with asyncio.timeout_at(until):
@@ -100,16 +99,16 @@ class Guard:
         await self.app({**scope, "path": path, "state": state}, counted, send)
 
     def _check_origin(self, headers: dict[str, str]) -> None:
-        """Stop pages of other sites: DNS rebinding gives them our address, but neither our name nor our origin."""
+        """Refuse pages of other sites: DNS rebinding gives them our address, but neither our name nor our origin."""
         origin = headers.get("origin")
         if self.hosts is None:
             if origin is not None:
-                raise forbidden("no page speaks to a Unix socket")
+                raise forbidden("web pages may not use the Unix socket")
             return
         if headers.get("host") not in self.hosts:
-            raise Refusal(421, "wrong_host", f"this is {' or '.join(sorted(self.hosts))}, whatever a name says")
+            raise Refusal(421, "wrong_host", f"wrong Host; this is {' or '.join(sorted(self.hosts))}")
         if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
-            raise forbidden("requests of other sites' pages are not answered")
+            raise forbidden("requests from other sites' pages are refused")
 
     def _principal(self, headers: dict[str, str]) -> Principal:
         given = headers.get("authorization")
@@ -123,34 +122,34 @@ class Guard:
         raise Refusal(
             401,
             "unauthorized",
-            "a token is needed: Authorization: Bearer …; see crabpot tokens",
+            "a token is required: Authorization: Bearer …; see crabpot tokens",
             www_authenticate="Bearer",
         )
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """Read the headers; of those that we decide by, there may be one."""
+    """Return the headers; those that decisions depend on may appear only once."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
         if name in ("host", "origin", "authorization", "content-length") and name in found:
-            raise bad_request(f"the header {name} stands there twice")
+            raise bad_request(f"duplicate header {name}")
         found[name] = raw_value.decode("latin-1")
     return found
 
 
 def _too_large(most: int) -> Refusal:
-    return Refusal(413, "too_large", f"a body of more than {most} bytes")
+    return Refusal(413, "too_large", f"the body exceeds {most} bytes")
 
 
 def _too_slow(request_s: float) -> Refusal:
-    return Refusal(408, "timeout", f"the body did not come within {request_s:g} s", connection="close")
+    return Refusal(408, "timeout", f"the body did not arrive within {request_s:g} s", connection="close")
 
 
 def _path(scope: Scope) -> str:
-    """Give the path to find a route by. That of a session stays encoded: a key with a slash is still one part.
+    """Return the path for routing. A session's stays encoded: a key with a slash is still one segment.
 
-    What stands in it is decoded where it is read (`asking.py`), as bytes that need not be UTF-8.
+    It is decoded where it is read (`requests`), as bytes that need not be UTF-8.
     """
     raw: Any = scope.get("raw_path")
     if isinstance(raw, bytes) and raw.startswith(_SESSIONS):

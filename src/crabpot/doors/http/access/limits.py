@@ -1,4 +1,4 @@
-"""How much one principal may ask for: requests a second, requests at once, and how long one may take to come."""
+"""The limits of a principal: requests per second, concurrent requests, and the time for one to arrive."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A body of JSON; files are uploaded as they are, and their own limit is the sandbox's.
+# For a JSON body; files are uploaded raw, and limited by the sandbox.
 MOST_JSON = 16 * 1024 * 1024
 MOST_UPLOAD = 8 * 1024**3
-# A client that does not get its request across by then holds a connection for nothing.
+# A client that has not sent its request by then holds a connection for nothing.
 REQUEST_S = 30.0
 
 
 class TooMany(Exception):
-    """More than may be asked for at this pace; `after_s` says when to come back."""
+    """Too many requests; `after_s` says when to retry."""
 
     def __init__(self, message: str, after_s: float) -> None:
         super().__init__(message)
@@ -34,25 +34,25 @@ class _Bucket:
 
 @dataclass(slots=True, kw_only=True)
 class Limits:
-    """A bucket of requests for each principal, which fills again as time passes, and how many are being answered."""
+    """A token bucket of requests for each principal, and the number being answered."""
 
     per_s: float = 1000.0
     burst: float = 2000.0
     at_once: int = 256
-    # For a request to come: its head, and its body; an upload, which may be long, must only never pause for so long.
+    # For a request's head and body to arrive; an upload may take longer, but must not pause this long.
     request_s: float = REQUEST_S
     now: Callable[[], float] = time.monotonic
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
     _running: Counter[str] = field(default_factory=Counter)
 
     def spend(self, name: str) -> None:
-        """Take from the bucket, or raise TooMany."""
+        """Take one from the bucket, or raise TooMany."""
         now = self.now()
         bucket = self._buckets.setdefault(name, _Bucket(self.burst, now))
         bucket.left = min(self.burst, bucket.left + (now - bucket.at) * self.per_s)
         bucket.at = now
         if bucket.left < 1:
-            raise TooMany(f"more than {self.per_s:g} requests a second", (1 - bucket.left) / self.per_s)
+            raise TooMany(f"more than {self.per_s:g} requests per second", (1 - bucket.left) / self.per_s)
         bucket.left -= 1
 
     @contextmanager

@@ -16,7 +16,7 @@ _LONGEST = 4096
 
 
 def uid_of(sock: socket.socket) -> int | None:
-    """Give the user whose socket is connected to this one, or None where the kernel does not say."""
+    """Return the user whose socket is connected to this one, or None if the kernel does not say."""
     if sock.family == socket.AF_UNIX:
         told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("=iII"))
         return int(struct.unpack("=iII", told)[1])
@@ -27,7 +27,7 @@ def uid_of(sock: socket.socket) -> int | None:
 
 
 def _asked(family: int, theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Look up one socket by its two ends, as `ss` does; /proc/net/tcp would be read whole, and others fill it."""
+    """Look up one socket by both its ends, as `ss` does; /proc/net/tcp is read whole, and other users can flood it."""
     ends = struct.pack("!HH", theirs[1], ours[1]) + _padded(theirs[0]) + _padded(ours[0])
     wanted = _WANTED.pack(family, socket.IPPROTO_TCP, 0, _ANY_STATE) + ends + struct.pack("=I", 0) + _NO_COOKIE
     header = _HEADER.pack(_HEADER.size + len(wanted), _SOCK_DIAG_BY_FAMILY, _REQUEST, 1, 0)
@@ -39,7 +39,7 @@ def _asked(family: int, theirs: tuple[str, int], ours: tuple[str, int]) -> int |
     if kind != _SOCK_DIAG_BY_FAMILY:
         return None
     *_, uid, inode = _FOUND.unpack_from(answer, _HEADER.size)
-    # One that its owner has closed already is nobody's, and the kernel says 0 of it: that is not root's.
+    # A socket that its owner has closed belongs to nobody, and the kernel reports uid 0: that is not root.
     return int(uid) if inode else None
 
 

@@ -1,4 +1,4 @@
-"""Who a request comes from: an operator, an agent bound to its sessions, or an observer."""
+"""The principal of a request: an operator, an agent bound to its sessions, or an observer."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """One of them. An agent's sender is part of its token: the agent cannot state another."""
+    """Who a request comes from. An agent's sender is part of its token: the agent cannot state another."""
 
     name: str
     role: Role
     sessions: tuple[str, ...] = ()
     sender: str | None = None
-    # The operator lets an agent's calls run on the host, where its session is placed there.
+    # Whether the operator lets an agent's calls run on the host if its session is placed there.
     allow_host: bool = False
-    # The operator lets this client be asked for approvals, by elicitation; it might answer by itself.
+    # Whether the operator lets this client be asked for approvals, by elicitation; it might answer by itself.
     elicits: bool = False
 
     @property
@@ -42,7 +42,7 @@ class Principal:
         return self.role is Role.OPERATOR
 
     def may_use(self, session: str) -> bool:
-        """Tell whether a session is this principal's to call tools in; SessionError where the key names none."""
+        """Return whether this principal may call tools in a session; SessionError if the key names none."""
         parsed = parse(session)
         if self.role is Role.AGENT:
             return any(covers(pattern, parsed) for pattern in self.sessions)
@@ -54,16 +54,16 @@ class Principal:
         return self.operates or self.allow_host
 
     def only_session(self) -> str | None:
-        """Give the session of an agent that has exactly one."""
+        """Return the session of an agent that has exactly one."""
         named = self.sessions[0] if len(self.sessions) == 1 else "*"
         return None if "*" in named else named
 
 
 def covers(pattern: str, session: Session) -> bool:
-    """Tell whether a pattern is for a session. Only `*` is special in it; alone, it is for every session.
+    """Return whether a pattern matches a session. Only `*` is special; alone, it matches every session.
 
-    One that begins with `agent:` is matched with the agent that the key was read to name, then with the rest: as
-    text, `agent:*-bot:x` would be for `agent:main:my-bot:x` too. Any other is for keys that name no agent.
+    One that begins with `agent:` is matched with the agent of the parsed key, then with the rest: as text,
+    `agent:*-bot:x` would match `agent:main:my-bot:x` too. Any other pattern is for keys that name no agent.
     """
     if pattern == _ANYTHING:
         return True
@@ -75,13 +75,13 @@ def covers(pattern: str, session: Session) -> bool:
 
 
 def split(pattern: str) -> tuple[str, str]:
-    """Give which agents a pattern that begins with `agent:` is for, and which of their sessions."""
+    """Return the patterns for agents and for their sessions in a pattern that begins with `agent:`."""
     agents, colon, rests = pattern.removeprefix(_AGENTS).partition(":")
     return agents.lower(), rests if colon else _ANYTHING
 
 
 def problem_with(pattern: str) -> str | None:
-    """Say why a pattern would be for no session at all, or None."""
+    """Return why a pattern would match no session at all, or None."""
     if not pattern.startswith(_AGENTS):
         return None if pattern else "it is empty"
     agents, colon, rests = pattern.removeprefix(_AGENTS).partition(":")

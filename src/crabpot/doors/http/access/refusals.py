@@ -1,4 +1,4 @@
-"""Refusals of the HTTP door, as one shape: a status, a code, and a sentence that says what to do."""
+"""Refusals of the HTTP door in one shape: a status, a code, and a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse
 
 
 class Refusal(Exception):
-    """A request that is answered with why not."""
+    """A refused request, and why."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class Refusal(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
     def response(self) -> JSONResponse:
-        """Give the answer."""
+        """Return the response."""
         return JSONResponse(
             {"error": {"code": self.code, "message": self.message}}, status_code=self.status, headers=self.headers
         )
@@ -36,10 +36,10 @@ SHAPE: dict[str, Any] = {
 
 
 def bad_request(message: str) -> Refusal:
-    """Refuse what was not written rightly."""
+    """Return a refusal of a malformed request."""
     return Refusal(400, "bad_request", message)
 
 
 def forbidden(message: str) -> Refusal:
-    """Refuse what is not this principal's to do."""
+    """Return a refusal of what this principal may not do."""
     return Refusal(403, "forbidden", message)

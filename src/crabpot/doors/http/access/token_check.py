@@ -1,4 +1,4 @@
-"""What `check` says of tokens: which of them reach sessions that are placed on the host, and what comes of that."""
+"""The findings of `check` about tokens: which of them reach sessions that are placed on the host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def findings(settings: Settings, state: str) -> Iterator[Finding]:
-    """Look at every agent's token."""
+    """Return the findings for every agent's token."""
     try:
         tokens = Tokens(state).listed()
     except TokenError as error:
@@ -37,15 +37,15 @@ def _of(token: Token, settings: Settings) -> Iterator[Finding]:
                 continue
             reaches = f"--session {pattern!a} reaches {what}, on the host by {agent.source('sandbox.mode')}"
             if token.allow_host:
-                fix = "make it anew without --allow-host, unless you trust whoever has it as yourself"
-                yield warn(f"tokens {token.name}", f"{reaches}, and the token was made for that", fix)
+                fix = "recreate it without --allow-host, unless you trust whoever has it as yourself"
+                yield warn(f"tokens {token.name}", f"{reaches}, which --allow-host permits", fix)
             else:
-                fix = 'set mode: "all", name other sessions, or make it anew with --allow-host'
+                fix = 'set mode: "all", name other sessions, or recreate it with --allow-host'
                 yield warn(f"tokens {token.name}", f"{reaches}: such calls are denied", fix)
 
 
 def _agents(pattern: str, settings: Settings) -> list[AgentSettings]:
-    """List the agents that a pattern is for; one that has no entry stands for all that have none."""
+    """List the agents that a pattern matches; one without an entry represents all without one."""
     if pattern != "*" and not pattern.startswith("agent:"):
         return [settings.agent(settings.default_agent)]
     ids = split(pattern)[0] if pattern != "*" else "*"
@@ -54,7 +54,7 @@ def _agents(pattern: str, settings: Settings) -> list[AgentSettings]:
 
 
 def _on_host(pattern: str, agent: AgentSettings, settings: Settings) -> str | None:
-    """Name what of an agent's sessions a pattern reaches on the host, or None."""
+    """Return which of an agent's sessions on the host a pattern reaches, or None."""
     default = agent.id == settings.default_agent
     whose = f"the agent {agent.id}" if default or agent.id in settings.entries or "*" not in pattern else "other agents"
     if agent.sandbox.mode == "off":

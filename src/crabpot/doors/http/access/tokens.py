@@ -1,4 +1,4 @@
-"""The tokens of the HTTP door: a private file of digests, read again whenever it has changed."""
+"""The tokens of the HTTP door: a private file of digests, read again whenever it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FILE_NAME = "tokens.json"
-# Where a program of the same user finds the operator's token; the other tokens are shown once, and kept nowhere.
+# Where a program of the same user finds the operator's token; other tokens are shown once, and not stored.
 OPERATORS = "http.token"
 OPERATOR = "operator"
 
@@ -32,12 +32,12 @@ _OTHERS = 0o077
 
 
 class TokenError(CrabpotError):
-    """A token that cannot be made, found or read."""
+    """A token that cannot be created, found or read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is kept of one: never the secret itself."""
+    """What is stored of a token: never the secret itself."""
 
     name: str
     role: str
@@ -46,11 +46,11 @@ class Token:
     sender: str | None
     elicits: bool
     created: float
-    # Files written before there was this key mean what is safe.
+    # Absent in files of earlier versions, with the safe meaning.
     allow_host: bool = False
 
     def principal(self) -> Principal:
-        """Give whom it stands for."""
+        """Return the principal of this token."""
         return Principal(
             name=self.name,
             role=Role(self.role),
@@ -70,7 +70,7 @@ class Tokens:
         self._read: tuple[tuple[int, int, int], list[Token]] | None = None
 
     def find(self, secret: str) -> Principal | None:
-        """Give whom a secret belongs to. Every digest is compared, each in constant time."""
+        """Return the principal of a secret, or None. Every digest is compared, each in constant time."""
         given = _digest(secret)
         found = None
         for token in self.listed():
@@ -79,7 +79,7 @@ class Tokens:
         return None if found is None else found.principal()
 
     def listed(self) -> list[Token]:
-        """List them, from memory while the file stays the same."""
+        """List the tokens, from memory while the file is unchanged."""
         try:
             state = os.stat(self._file)
         except FileNotFoundError:
@@ -90,7 +90,7 @@ class Tokens:
         return self._read[1]
 
     def _load(self) -> list[Token]:
-        # O_NOFOLLOW and the owner: a file that others can write would let them in.
+        # O_NOFOLLOW and the owner check: a file that others can write would let them in.
         try:
             handle = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
@@ -98,13 +98,13 @@ class Tokens:
         with os.fdopen(handle, encoding="utf-8") as stream:
             state = os.fstat(handle)
             if state.st_uid != os.geteuid() or state.st_mode & _OTHERS:
-                raise TokenError(f"{self._file} must be yours alone: chmod 600 {self._file}")
+                raise TokenError(f"{self._file} must be private: chmod 600 {self._file}")
             try:
                 return [Token(**one) for one in json.load(stream)]
             except (ValueError, TypeError):
-                raise TokenError(f"{self._file} is no list of tokens any more; remove it and add them anew") from None
+                raise TokenError(f"{self._file} is damaged; remove it and add the tokens again") from None
 
-    def add(  # noqa: PLR0913  what a token is for is told by name
+    def add(  # noqa: PLR0913  keyword-only properties of a token
         self,
         name: str,
         role: Role,
@@ -114,20 +114,20 @@ class Tokens:
         elicits: bool = False,
         allow_host: bool = False,
     ) -> str:
-        """Make a token and give its secret."""
+        """Create a token and return its secret."""
         if not _NAME.fullmatch(name):
-            raise TokenError(f'"{name}" cannot be a token\'s name; use small letters, digits, _ . and -')
+            raise TokenError(f'"{name}" cannot be a token\'s name; use lower-case letters, digits, _ . and -')
         if (role is Role.AGENT) is not bool(sessions):
-            raise TokenError("an agent's token is for sessions (--session KEY, * stands for anything); no other is")
+            raise TokenError("an agent's token needs sessions (--session KEY, * matches anything); no other has any")
         if allow_host and role is not Role.AGENT:
             raise TokenError("--allow-host is for an agent's token: operators have the host, observers call nothing")
         for pattern in sessions:
             if wrong := problem_with(pattern):
-                raise TokenError(f"--session {pattern!a} is for nothing: {wrong}")
+                raise TokenError(f"--session {pattern!a} matches nothing: {wrong}")
         secret = _fresh()
         with self._changing() as tokens:
             if any(token.name == name for token in tokens):
-                raise TokenError(f"there is a token {name} already; rotate or remove it")
+                raise TokenError(f"the token {name} already exists; rotate or remove it")
             tokens.append(
                 Token(
                     name=name,
@@ -144,7 +144,7 @@ class Tokens:
         return secret
 
     def rotate(self, name: str) -> str:
-        """Give a token a new secret; the old one is worth nothing from now on."""
+        """Replace a token's secret and return the new one; the old one stops working at once."""
         secret = _fresh()
         with self._changing() as tokens:
             old = self._take(tokens, name)
@@ -153,12 +153,12 @@ class Tokens:
         return secret
 
     def remove(self, name: str) -> None:
-        """Let a token open nothing any more."""
+        """Remove a token."""
         with self._changing() as tokens:
             self._take(tokens, name)
 
     def need_operator(self) -> str:
-        """Make the operator's token if there is none, and tell where it is."""
+        """Create the operator's token if there is none, and return its file."""
         if not any(token.name == OPERATOR for token in self.listed()):
             self.add(OPERATOR, Role.OPERATOR)
         return os.path.join(self._state, OPERATORS)
@@ -177,7 +177,7 @@ class Tokens:
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
-        """Change the list alone, whole or not at all."""
+        """Change the list under a lock, atomically."""
         take(self._state)
         lock = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

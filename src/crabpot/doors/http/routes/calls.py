@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crabpot.doors.http.access.principals import Principal
     from crabpot.model import ToolResult
 
-# The status of a result that the gateway did not, or could not, run. Every other result is an answer: 200.
+# The status of a call that the gateway did not or could not run. Every other result is 200.
 _REFUSED = {
     "denied": 403,
     "approval_denied": 403,
@@ -31,7 +31,7 @@ _REFUSED = {
     "sandbox_unavailable": 503,
     "internal": 500,
 }
-# A file is there or is not, so for files the other codes have a status too.
+# For files the other codes have a status too, as HTTP clients expect.
 _OF_FILES = _REFUSED | {
     "not_found": 404,
     "permission_denied": 403,
@@ -50,7 +50,7 @@ _EVENTS = "text/event-stream"
 
 
 class Broken(Exception):
-    """A file that could not be sent to its end: the connection breaks, so that nobody takes it for whole."""
+    """A file that could not be sent completely: the connection is broken off, so that nobody takes it for complete."""
 
 
 def add_routes(router: APIRouter, house: Context) -> None:
@@ -93,9 +93,9 @@ def add_routes(router: APIRouter, house: Context) -> None:
 
 def _add_files(router: APIRouter, calling: _Calling) -> None:
     failures = {
-        "s404": "There is no such file",
-        "s409": "It is no file",
-        "s500": "It could not be done",
+        "s404": "No such file",
+        "s409": "Not a file",
+        "s500": "The tool failed",
         "s502": "The sandbox was lost",
         "s504": "It took too long",
     }
@@ -125,13 +125,13 @@ def _add_files(router: APIRouter, calling: _Calling) -> None:
 
 
 class _Calling:
-    """Takes each request to the gateway, and what comes back to the client."""
+    """Passes each request to the gateway, and its result to the client."""
 
     def __init__(self, house: Context) -> None:
         self._house = house
 
     def built_in(self, name: str) -> Callable[..., Awaitable[Response]]:
-        """Give the route of one of our own tools."""
+        """Return the route of a built-in tool."""
 
         async def route(request: Request, key: Key, stream: bool = False, sender: Sender = None) -> Response:  # noqa: FBT001, FBT002
             return await self._call(request, key, name, sender, stream=stream)
@@ -146,11 +146,11 @@ class _Calling:
         stream: Annotated[bool, Query()] = False,  # noqa: FBT002
         sender: Sender = None,
     ) -> Response:
-        """Call a host tool of the program that embeds the gateway, or one of ours by another name."""
+        """Call a host tool of the embedding program, or a built-in tool by an alias."""
         return await self._call(request, key, tool, sender, stream=stream)
 
     async def offered(self, request: Request, key: Key) -> Response:
-        """Describe the tools that the session's policy leaves, and only those."""
+        """Describe the tools that the session's policy allows, and only those."""
         host_allowed = user_of(request, key).host_allowed
         return as_json({"tools": tools.offered(self._house.gateway, key, host_allowed=host_allowed)})
 
@@ -179,7 +179,7 @@ class _Calling:
         return None
 
     async def download(self, request: Request, key: Key, path: FilePath) -> Response:
-        """Give a file as it is, whatever its size."""
+        """Send a file unchanged, whatever its size."""
         principal = user_of(request, key)
         asked = _asked(principal, key, "read", {"path": path, "encoding": "base64"}, principal.sender)
 
@@ -198,7 +198,7 @@ class _Calling:
         return Pieces(_BYTES, write)
 
     async def upload(self, request: Request, key: Key, path: FilePath) -> Response:
-        """Write a file from the body; it takes its place only once all of it has come."""
+        """Write a file from the body; it replaces an old one only once the body is complete."""
         principal = user_of(request, key)
         asked = _asked(principal, key, "write", {"path": path}, principal.sender)
         source = Streams(source=request.stream())

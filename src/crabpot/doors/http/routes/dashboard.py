@@ -1,6 +1,6 @@
-"""The dashboard: one page with its style and script, served as they lie in this package, with a strict policy.
+"""The dashboard: one page with its style and script, served from this package with a strict content policy.
 
-The page itself holds nothing worth a token: everything on it comes from the routes of operators, with one.
+The page itself contains no data: everything on it comes from the operators' routes, which need a token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 _FILES = {"/": "dashboard.html", **{f"/{name}": name for name in ("dashboard.css", "dashboard.js", "dashboard.svg")}}
 PATHS = tuple(_FILES)
 
-# Only what this very server sends is loaded or run, nothing is framed, and nothing is sent elsewhere.
+# Only this server's own files are loaded or run, nothing is framed, and nothing is sent elsewhere.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -36,7 +36,7 @@ _HEADERS = {
 
 
 def routes() -> list[Route]:
-    """Give the routes of the page; they are no part of the API."""
+    """Return the routes of the page; they are not part of the API."""
     return [Route(path, _send, methods=["GET"]) for path in PATHS]
 
 

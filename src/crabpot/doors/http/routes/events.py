@@ -1,4 +1,4 @@
-"""What happens, as it happens, for pages that operators watch: calls, requests for approval, sandboxes."""
+"""Live events for operators' pages: calls, requests for approval, sandboxes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from crabpot.errors import CrabpotError
 if TYPE_CHECKING:
     from crabpot.doors.http.context import Context
 
-# Often enough for a person. The log is written in groups, and its last records are found without a search.
+# Often enough for a person. The log is written in batches, and its last records are found without a search.
 _RECORDS_S, _SANDBOXES_S, _LOOK_S = 0.4, 2.0, 0.2
 _FIRST, _MOST = 100, 500
 
 
 class Feed:
-    """Answers `GET /v1/events` with what there is, and then with every change, until the client or the door goes.
+    """Answers `GET /v1/events` with the current state and then every change, until the client or the door closes.
 
-    Every text in it may be an agent's choice, and stands as the terminal would show it.
+    Any text in it may be an agent's choice, and is escaped as on the terminal.
     """
 
     def __init__(self, house: Context) -> None:
         self._house = house
 
     async def events(self, request: Request) -> Response:
-        """For operators: events `records`, `approvals` and `sandboxes`."""
+        """Stream the events `records`, `approvals` and `sandboxes` to an operator."""
         operator(request)
 
         async def write(pieces: Pieces) -> None:
@@ -44,7 +44,7 @@ class Feed:
                     for work in (self._records(events), self._approvals(events), self._sandboxes(events))
                 ]
                 try:
-                    # A door that closes lets its pages go: they come back to the next one.
+                    # A closing door ends its streams: pages reconnect to the next one.
                     while not (gone.is_set() or self._house.closing or any(task.done() for task in tasks)):
                         await asyncio.wait({*tasks}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -80,4 +80,4 @@ def _last(reader: AuditReader, count: int) -> list[dict[str, Any]]:
     try:
         return reader.last(count)
     except CrabpotError:
-        return []  # A log that cannot be read is told by those who ask for it.
+        return []  # A log that cannot be read is reported by the route that reads it.

@@ -1,4 +1,4 @@
-"""MCP as streamable HTTP, at /mcp: the token says whose tools they are, and a header where that leaves a choice."""
+"""MCP as streamable HTTP, at /mcp: the token identifies the session, or a header if that leaves a choice."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PATH = "/mcp"
 SESSION = "crabpot-session"
 
 _MAIN = "agent:main:main"
-# The protocol's own sessions, of one principal; it may hold more only while there is a request in each of them.
+# MCP sessions per principal; it may hold more only while each of them has a request.
 _MOST_SESSIONS = 64
 _HELD = b"mcp-session-id"
 
 
 class Mcp:
-    """The endpoint, and the manager of its clients, which must run while requests are served."""
+    """The endpoint, and the manager of its clients, which must run while the endpoint is served."""
 
     def __init__(self, house: Context) -> None:
         tools = Tools(gateway=house.gateway, calls=house.calls, caller=_caller, recorded=house.recorded)
@@ -42,11 +42,11 @@ class Mcp:
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def route(self) -> Route:
-        """Give the route to add to the application."""
+        """Return the route to add to the application."""
         return Route(PATH, endpoint=self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request. The manager keeps each client's session to the principal that began it."""
+        """Handle one request. The manager binds each client's session to the principal that began it."""
         principal: Principal = scope["state"]["principal"]
         whose = AccessToken(token=principal.name, client_id=principal.name, scopes=[], subject=principal.name)
         scope = {**scope, "user": AuthenticatedUser(whose)}
@@ -63,7 +63,7 @@ class Mcp:
             await send(message)
 
         if within is not None and within in held:
-            # Behind the others: the least recently used is the first to go.
+            # Moved to the end: the least recently used is the first to go.
             held[within] = held.pop(within) + 1
         try:
             await self.manager.handle_request(scope, receive, heard)
@@ -74,7 +74,7 @@ class Mcp:
         await self._end_oldest(held, scope)
 
     async def _end_oldest(self, held: Counter[str], scope: Scope) -> None:
-        """End sessions that a principal left open, beyond what it may hold; a client that comes back begins anew."""
+        """End a principal's oldest sessions beyond its limit; a client that comes back begins a new one."""
         idle = [one for one, requests in held.items() if not requests]
         for one in idle[: max(0, len(held) - _MOST_SESSIONS)]:
             del held[one]
@@ -95,14 +95,14 @@ async def _unheard(_message: Message) -> None:
 
 
 def _caller(context: Any) -> Caller:
-    """Say on whose behalf a request comes; each is judged by itself, whatever session of the protocol it is in."""
+    """Return on whose behalf a request comes; each is judged by itself, whatever MCP session it is in."""
     request = context.request
     state = request.scope["state"]
     principal: Principal = state["principal"]
     usual = _MAIN if principal.operates else principal.only_session()
     session = request.headers.get(SESSION, usual)
     if session is None:
-        raise MCPError(code=INVALID_REQUEST, message="say which session: the header Crabpot-Session")
+        raise MCPError(code=INVALID_REQUEST, message="name the session in the header Crabpot-Session")
     try:
         may = principal.may_use(session)
     except SessionError as error:

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: calls by tool, place and outcome, how long they took, what lives and what waits."""
+"""Metrics for Prometheus: calls by tool, place and outcome, durations, live sandboxes, pending requests."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _KNOWN = frozenset(TOOLS)
 
 
 class Metrics:
-    """One gateway's figures. Counting costs a call a few microseconds; the rest is looked up when asked."""
+    """The metrics of one gateway. Counting costs a call a few microseconds; the rest is computed when scraped."""
 
     def __init__(self, gateway: Gateway) -> None:
-        # Not the library's global one: a program may have several gateways.
+        # Not the library's global registry: a program may have several gateways.
         self._registry = CollectorRegistry()
         self._calls = Counter(
             "crabpot_calls",
@@ -48,19 +48,19 @@ class Metrics:
         gateway.watch(self._count)
 
     def _count(self, call: ToolCall, result: ToolResult, _verdict: Verdict[Any]) -> None:
-        # An agent chooses the name of the tool that it asks for: each new one would be a new series.
+        # An agent chooses the tool's name: each new one would create a new series.
         tool = call.tool if call.tool in _KNOWN else "other"
         self._calls.labels(tool, result.place.value, result.outcome).inc()
         self._seconds.labels(tool, result.place.value).observe(result.duration_ms / 1000)
 
     def text(self, pending: int) -> bytes:
-        """Write them down. On the gateway's own thread: sandboxes come and go while another one looks."""
+        """Return the metrics as text. On the gateway's own thread: sandboxes come and go."""
         self._looked.pending = pending
         return generate_latest(self._registry)
 
 
 class _Looked(Collector):
-    """What is true at the moment of asking."""
+    """Collects gauges when scraped."""
 
     pending = 0
 
@@ -68,10 +68,10 @@ class _Looked(Collector):
         self._gateway = gateway
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Look."""
+        """Yield the gauges."""
         live = self._gateway.execution.fleet.listed()
         sandboxes = sum(one.key[0] is Place.SANDBOX for one in live)
-        yield GaugeMetricFamily("crabpot_sandboxes_alive", "Sandboxes that live", sandboxes)
+        yield GaugeMetricFamily("crabpot_sandboxes_alive", "Live sandboxes", sandboxes)
         busy = sum(bool(one.wire.busy) for one in live)
         yield GaugeMetricFamily("crabpot_sandboxes_busy", "Sandboxes and host runners with a call in them", busy)
-        yield GaugeMetricFamily("crabpot_approvals_pending", "Requests that wait for an operator", self.pending)
+        yield GaugeMetricFamily("crabpot_approvals_pending", "Requests pending for an operator", self.pending)

@@ -1,4 +1,4 @@
-"""What the routes say of themselves: schemas of bodies and answers, from the catalogue of tools."""
+"""The OpenAPI description: schemas of bodies and responses, from the catalogue of tools."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ _EVENT: Schema = {
 }
 _REFUSAL: Schema = {"$ref": "#/components/schemas/Refusal"}
 
-# What any request may be told, whatever it asks for.
+# The refusals that any request may get.
 _ALWAYS = {
-    400: "It was not written rightly",
-    401: "There is no such token",
-    403: "It is not for this principal, or the policy denies it",
-    413: "Its body is too large",
-    421: "It was sent to a name that is not ours",
-    429: "Too many requests: come back after Retry-After seconds",
-    503: "Too many connections, or the gateway is ending",
+    400: "Malformed request",
+    401: "Missing or unknown token",
+    403: "Not allowed for this principal, or denied by policy",
+    413: "Body too large",
+    421: "Wrong Host header",
+    429: "Too many requests: retry after Retry-After seconds",
+    503: "Too many connections, or the gateway is shutting down",
 }
 
 
 def answers(content: Schema | None, **more: str) -> dict[int | str, dict[str, Any]]:
-    """Describe what a route answers: the good case, and every refusal. `s404="…"` adds one."""
+    """Describe a route's responses: success, and every refusal. `s404="…"` adds one."""
     told: dict[int | str, dict[str, Any]] = {200: {"description": "Done"}}
     if content is not None:
         told[200]["content"] = content
     for status, description in {**_ALWAYS, **{int(name[1:]): said for name, said in more.items()}}.items():
         told[status] = {"description": description, "content": json_of(_REFUSAL)}
-    # The server itself answers beyond the limit of connections.
+    # The server itself responds to connections beyond the limit.
     told[503]["content"] = {**json_of(_REFUSAL), "text/plain": {"schema": TEXT}}
     return told
 
 
 def results(tool: Tool | None) -> dict[int | str, dict[str, Any]]:
-    """Describe what a call answers: a result, also where the status says that it was refused or could not be run."""
+    """Describe a call's responses: a result, even if the status says that it was refused or could not run."""
     schema = RESULT if tool is None else tool.output_schema()
     streamed = {"text/event-stream": {"schema": _EVENT}}
     told = answers({**json_of(schema), **streamed})
     either = {"anyOf": [RESULT, _REFUSAL]}
     for status in (400, 403, 503):
         told[status]["content"] = {**told[status]["content"], **json_of(either), **streamed}
-    told[408] = {"description": "Its body did not come", "content": json_of(_REFUSAL)}
-    told[415] = {"description": "Its body is not JSON", "content": json_of(_REFUSAL)}
+    told[408] = {"description": "The body did not arrive in time", "content": json_of(_REFUSAL)}
+    told[415] = {"description": "The body is not JSON", "content": json_of(_REFUSAL)}
     told[500] = {"description": "The gateway could not run it", "content": {**json_of(either), **streamed}}
     return told
 
 
 def json_of(schema: Schema) -> Schema:
-    """Say that it comes as JSON."""
+    """Return the description of a JSON response."""
     return {"application/json": {"schema": schema}}
 
 
@@ -89,7 +89,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def described(app: FastAPI) -> Schema:
-    """Give the whole description, once."""
+    """Return the whole description, cached."""
     if app.openapi_schema is None:
         made = get_openapi(
             title="Crabpot",
@@ -103,7 +103,7 @@ def described(app: FastAPI) -> Schema:
         made["security"] = [{"token": []}]
         for methods in made["paths"].values():
             for operation in methods.values():
-                # What does not validate is refused as anything else that was not written rightly.
+                # A request that does not validate is refused like any malformed one.
                 operation["responses"].pop("422", None)
         app.openapi_schema = made
     return app.openapi_schema

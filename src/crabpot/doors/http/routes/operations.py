@@ -1,4 +1,4 @@
-"""The routes of operators: explain, sandboxes, approvals, the audit log, metrics, and health for anybody."""
+"""The operators' routes: explain, sandboxes, approvals, the audit log, metrics, and health for anybody."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from crabpot.doors.http.routes.metrics import CONTENT_TYPE
 from crabpot.errors import SessionError
 from crabpot.explain import Explainer
 
-# What an agent chose may deceive the eye; a program wants it as it is, a page that shows it does not.
-Shown = Annotated[bool, Query(description="with every text as a person may be shown it")]
+# An agent's text may deceive the eye: a program wants it as it is, a page that displays it does not.
+Shown = Annotated[bool, Query(description="escape every text so that it is safe to display")]
 
 _MOST_RECORDS = 1000
 _LARGEST = 2**63 - 1
@@ -69,11 +69,11 @@ _ANY_OBJECT = openapi.json_of({"type": "object"})
 
 
 def add_routes(router: APIRouter, house: Context) -> None:
-    """Add the routes of operators."""
+    """Add the operators' routes."""
     operating = _Operating(house)
     answers = openapi.answers
     rows: list[tuple[str, str, Any, str, dict[int | str, dict[str, Any]]]] = [
-        ("GET", "/health", operating.health, "Say whether the gateway is there", answers(_ANY_OBJECT)),
+        ("GET", "/health", operating.health, "Check that the gateway is up", answers(_ANY_OBJECT)),
         ("GET", "/metrics", operating.metrics, "Figures", answers({"text/plain": {"schema": openapi.TEXT}})),
         ("GET", "/v1/sessions/{key}/explain", operating.explain, "Explain a session", answers(_ANY_OBJECT)),
         ("GET", "/v1/sandboxes", operating.sandboxes, "List the sandboxes", answers(_list_of("sandboxes"))),
@@ -82,9 +82,9 @@ def add_routes(router: APIRouter, house: Context) -> None:
             "/v1/sandboxes/{name}/stop",
             operating.stop,
             "End a sandbox; its files stay",
-            answers(_ANY_OBJECT, s404="There is no such sandbox"),
+            answers(_ANY_OBJECT, s404="No such sandbox"),
         ),
-        ("GET", "/v1/approvals", operating.approvals, "List what waits for an answer", answers(_list_of("requests"))),
+        ("GET", "/v1/approvals", operating.approvals, "List the pending requests", answers(_list_of("requests"))),
         ("GET", "/v1/audit", operating.audit, "Page through the audit log", answers(_list_of("records"))),
     ]
     for method, path, endpoint, name, told in rows:
@@ -98,7 +98,7 @@ def add_routes(router: APIRouter, house: Context) -> None:
             response_model=None,
             openapi_extra={"security": []} if path == "/health" else None,
         )
-    # A stream without an end: no client that reads descriptions could try it out.
+    # An endless stream: clients that test every described route would hang on it.
     router.add_api_route(
         "/v1/events", Feed(house).events, methods=["GET"], include_in_schema=False, response_model=None
     )
@@ -115,7 +115,7 @@ def add_routes(router: APIRouter, house: Context) -> None:
 
 
 class _Operating:
-    """Answers operators."""
+    """The operators' routes over one gateway."""
 
     def __init__(self, house: Context) -> None:
         self._house = house
@@ -125,12 +125,12 @@ class _Operating:
         )
 
     async def health(self) -> Response:
-        """For whoever watches over the process; it tells nothing else."""
+        """Respond to a health check, and reveal nothing else."""
         closing = self._house.closing
         return as_json({"status": "ending" if closing else "ok"}, status=503 if closing else 200)
 
     async def metrics(self, request: Request) -> Response:
-        """For operators and observers, as Prometheus reads them."""
+        """Return the metrics in Prometheus' format to an operator or observer."""
         if principal_of(request).role is Role.AGENT:
             raise forbidden("the metrics are for operators and observers")
         pending = await asyncio.to_thread(self._house.gateway.desk.pending)
@@ -145,7 +145,7 @@ class _Operating:
         *,
         shown: Shown = False,
     ) -> Response:
-        """Say which tools, where and when, with the functions that the gateway decides by."""
+        """Explain which tools, where and when, by the functions that the gateway decides with."""
         operator(request)
         try:
             answer = await self._explainer.explain(key, command, sender=sender)
@@ -156,7 +156,7 @@ class _Operating:
             raise bad_request(str(error)) from None
 
     async def sandboxes(self, request: Request) -> Response:
-        """Those that live, and the folders that are kept."""
+        """List the live sandboxes and the private folders."""
         operator(request)
         return as_json({"sandboxes": await asyncio.to_thread(self._rows, sandboxes.live(self._house.gateway))})
 
@@ -164,27 +164,27 @@ class _Operating:
         return sandboxes.rows(self._house.state, live)
 
     async def stop(self, request: Request, name: Annotated[str, Path(pattern="^[a-z0-9._-]+$")]) -> Response:
-        """Whatever runs in it is ended."""
+        """Stop a sandbox and whatever runs in it."""
         operator(request)
         rows = await asyncio.to_thread(self._rows, sandboxes.live(self._house.gateway))
         one = next((row for row in rows if row["name"] == name), None)
         if one is None:
-            raise Refusal(404, "not_found", f"no sandbox is called {name}")
+            raise Refusal(404, "not_found", f"no sandbox {name}")
         return as_json({"name": name, "stopped": await sandboxes.stop(self._house.gateway, one["scope_key"])})
 
     async def approvals(self, request: Request) -> Response:
-        """Everything that the terminal shows of each request."""
+        """List the pending requests with everything that the terminal shows."""
         operator(request)
         pending = await asyncio.to_thread(self._house.gateway.desk.pending)
         return as_json({"requests": [one.as_json() for one in pending]})
 
     async def answer(self, request: Request, request_id: Annotated[str, Path(pattern="^[0-9a-f]+$")]) -> Response:
-        """Allow or deny; the first answer counts, and counts once."""
+        """Allow or deny a request; only the first answer counts."""
         principal = operator(request)
         given = await object_of(request)
         unknown = set(given) - _ANSWERS
         if unknown:
-            raise bad_request(f"an answer has no {', '.join(sorted(unknown))}")
+            raise bad_request(f"unknown field {', '.join(sorted(unknown))}")
         try:
             answer = Answer.from_json({**given, "by": f"http {principal.name}"})
         except ValueError as error:
@@ -195,7 +195,7 @@ class _Operating:
             if request_id in waiting and (problem := waiting[request_id].problem_with(answer)):
                 raise bad_request(problem)
         if not await asyncio.to_thread(desk.answer, request_id, answer):
-            raise Refusal(409, "not_pending", f"the request {request_id} does not wait for an answer")
+            raise Refusal(409, "not_pending", f"the request {request_id} is not pending")
         return as_json({"answered": request_id, "allowed": answer.allowed})
 
     async def audit(  # noqa: PLR0913  the query, name by name
@@ -204,11 +204,11 @@ class _Operating:
         before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="only records before this number")] = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_RECORDS)] = 100,
         session: Annotated[str | None, Query(description="only records of this session")] = None,
-        text: Annotated[str | None, Query(description="only records with this in them, in any letter case")] = None,
+        text: Annotated[str | None, Query(description="only records that contain this, ignoring case")] = None,
         *,
         shown: Shown = False,
     ) -> Response:
-        """The last records, oldest first; `before` of one page is where the next one ends."""
+        """Return the last records, oldest first; `before` of one page is where the next one ends."""
         operator(request)
 
         def wanted(record: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Answers that come in pieces: events while a command runs, and files of any size."""
+"""Streamed responses: events while a command runs, and files of any size."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-# Keeps proxies from closing a stream on which nothing happens.
+# Keeps proxies from closing an idle stream.
 _PING_S = 15.0
 
 
 @asynccontextmanager
 async def watched(request: Request) -> AsyncIterator[asyncio.Event]:
-    """Notice, for as long as a block lasts, that the client goes. Its body must have been read before."""
+    """Watch for the client's disconnect during the block. The body must have been read before."""
     gone: asyncio.Event = request.scope["state"]["gone"]
 
     async def watch() -> None:
@@ -37,7 +37,7 @@ async def watched(request: Request) -> AsyncIterator[asyncio.Event]:
 
 
 class Pieces(Response):
-    """A response that begins with its first piece: until then its status is open."""
+    """A response that starts with its first chunk: until then its status can still change."""
 
     def __init__(self, media_type: str, write: Callable[[Pieces], Awaitable[Response | None]]) -> None:
         super().__init__(media_type=media_type)
@@ -49,7 +49,7 @@ class Pieces(Response):
         self.started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let it be written; what `write` gives instead of a first piece is the answer."""
+        """Run `write`; what it returns instead of sending a first chunk is the response."""
         self._send = send
         instead = await self._write(self)
         if instead is not None and not self.started:
@@ -58,7 +58,7 @@ class Pieces(Response):
         await self._body(b"", more=False)
 
     async def send(self, data: bytes) -> None:
-        """Send a piece, at the pace of the client."""
+        """Send a chunk, at the pace of the client."""
         if data:
             await self._body(data, more=True)
 
@@ -89,7 +89,7 @@ class Events:
 
     @asynccontextmanager
     async def kept_alive(self) -> AsyncIterator[None]:
-        """Ping for as long as a block lasts."""
+        """Send pings during the block."""
 
         async def ping() -> None:
             while True:
