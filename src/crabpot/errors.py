@@ -15,7 +15,10 @@ from dataclasses import dataclass
 
 
 class CrabpotError(Exception):
-    """Base of the tree: a message for a person, never a traceback."""
+    """The base of all errors. Its message is for a person: what was refused, why, and what to do next.
+
+    Opening raises these; a call returns them as the `error` of its result instead.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,22 @@ class Problem:
 
 
 class ConfigError(CrabpotError):
-    """The configuration did not load; nothing runs on it."""
+    """The configuration did not load; nothing runs on it.
+
+    Attributes:
+        problems: Everything that is wrong, each with its file, line and path where known.
+
+    Example:
+        >>> import asyncio, crabpot
+        >>> async def main() -> None:
+        ...     async with crabpot.sandbox(limits={"memory": "lots"}):
+        ...         pass
+        >>> try:
+        ...     asyncio.run(main())
+        ... except crabpot.ConfigError as error:
+        ...     print(error.problems[0].path, error.problems[0].message)
+        limits.memory must be a size such as 512, "100m" or "2g"
+    """
 
     def __init__(self, *problems: Problem) -> None:
         self.problems = problems

@@ -95,9 +95,32 @@ class Gateway:
         host_allowed: bool = True,
         **more: Any,
     ) -> ToolResult:
-        """Take one call through the five steps. What the agent did wrong is a result, never an exception.
+        """Decide on one tool call, run it, and record it.
 
-        Without `host_allowed` a call that is placed on the host is denied: its caller was never given the host.
+        Args:
+            session: The session key, such as `agent:main:telegram:42`. It names the agent, and so the policy.
+            tool: A built-in tool, or a host tool from `register`.
+            args: The tool's arguments; they may also be given by name, in `more`.
+            sender: Who sent the message behind the call, for `tools.elevated.allowFrom`.
+            streams: Connects the command's input and output while it runs.
+            host_allowed: Whether the call may be placed on the host; if not, such a call is denied.
+            **more: The tool's arguments by name.
+
+        Returns:
+            The result. Whatever the agent did wrong is a result, never an exception: `error` says what was refused.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.Gateway.open() as gateway:
+            ...         gateway.register("greet", lambda name: f"hello {name}")
+            ...         result = await gateway.call("agent:main:main", "exec", command="exit 3")
+            ...         print(result.exit_code, result.place.value)
+            ...         result = await gateway.call("agent:main:main", "greet", name="crab")
+            ...         print(result.error.code)
+            >>> asyncio.run(main())
+            3 sandbox
+            denied
         """
         name = policy.canonical(tool)
         call_id = f"{self._name}-{next(self._numbers)}"

@@ -73,7 +73,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a call has no result of its own: a code from the closed list, and a sentence."""
+    """Why a call has no result of its own: a code from a closed list, and a sentence.
+
+    Attributes:
+        code: For programs, such as `denied`, `timeout`, `not_found` or `sandbox_unavailable` (docs/doors.md).
+        message: For people: what failed, by which rule, and what to do next.
+    """
 
     code: str
     message: str
@@ -81,7 +86,28 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What came back. A command that fails is a result; `error` is for everything else."""
+    """The result of a tool call. A command that fails is a result; `error` is for everything else.
+
+    Attributes:
+        id: The call's id, as in the audit log.
+        success: Whether the tool did what was asked; for `exec`, whether the exit code is 0.
+        stdout: What a command printed.
+        stderr: What a command printed to standard error.
+        exit_code: A command's exit code, None for other tools and for calls that did not run.
+        error: Why there is no result, or None.
+        truncated: Whether output was cut at a limit.
+        data: What tools other than `exec` return.
+        place: Where the call ran: sandbox, host or none.
+        duration_ms: How long it took, waiting included.
+
+    Example:
+        >>> from crabpot import Failure, ToolResult
+        >>> refused = ToolResult(id="1", success=False, error=Failure(code="denied", message="exec is denied"))
+        >>> refused.outcome
+        'denied'
+        >>> refused.as_json()["place"]
+        'none'
+    """
 
     id: str
     success: bool

@@ -33,7 +33,26 @@ class FolderIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One command, or one connection, that a person is asked about. Everything in it may be the agent's choice."""
+    """One command, or one connection, that a person is asked about. Everything in it may be the agent's choice.
+
+    Attributes:
+        id: Names the request in `crabpot approvals`.
+        kind: `command` or `connection`.
+        session: The session that asks; `agent`, `scope_key` and `sender` say more about it.
+        argv: The command's words; `binary` and `folder` are the program and the folder on the host.
+        host: The destination of a connection, with its `port`.
+        pattern: The rule that leads to the request; `source` is where it is written.
+        deadline: When the request is denied unless it is answered, in seconds since the epoch.
+
+    Example:
+        >>> from crabpot import Request
+        >>> request = Request(
+        ...     id="5f0c", session="agent:main:main", agent="main", scope_key="shared", asked_at=0, deadline=300,
+        ...     argv=("git", "push", "origin", "my branch"), pattern="git push *", source="tools.elevated.patterns[0]",
+        ... )
+        >>> print(request.shown)
+        git push origin 'my branch'
+    """
 
     id: str
     kind: Kind = "command"
@@ -114,7 +133,28 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was answered, and by whom. `config`, for a connection: and listed in the agent's own entry."""
+    """An answer to a request.
+
+    Args:
+        allowed: Whether the command or connection is allowed.
+        grant: How far: `once`, `session` or `minutes` for a lease, or `config`, for a connection only, which also
+            adds it to the agent's own entry of the configuration.
+        minutes: How long a grant of `minutes` lasts, at most a week.
+        reason: Why not; the agent sees it.
+        by: Who answered, for the audit log.
+        keep: Whether a lease outlives the gateway.
+
+    Raises:
+        ValueError: The fields contradict each other.
+
+    Example:
+        >>> from crabpot import Answer
+        >>> Answer(allowed=True, grant="minutes", minutes=10, by="example").as_json()["grant"]
+        'minutes'
+        >>> Answer(allowed=False, grant="session", by="example")
+        Traceback (most recent call last):
+        ValueError: a denial grants nothing, so it lasts no longer than once
+    """
 
     allowed: bool
     grant: Grant = "once"

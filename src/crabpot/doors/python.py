@@ -30,7 +30,7 @@ _SETTINGS = "agents.defaults.sandbox."
 
 
 class Gateway(gateway.Gateway):
-    """The gateway, and how a program opens one."""
+    """A gateway that a program opens for itself: agents, policy, sandboxes, approvals and audit log."""
 
     @classmethod
     @asynccontextmanager
@@ -41,10 +41,33 @@ class Gateway(gateway.Gateway):
         state: str | None = None,
         approver: Approver | Callback | None = None,
     ) -> AsyncIterator[gateway.Gateway]:
-        """Load a configuration, give the gateway over it, and leave nothing behind.
+        """Open a gateway for the block; its sandboxes end with it.
 
-        `approver` answers for the operator: `async def (request) -> Answer | None`, or an object with such an `ask`.
-        Without one, a command that needs approval is denied at once.
+        Args:
+            config: The configuration file. Without one, `$CRABPOT_CONFIG` or the user's own file is read, or the
+                defaults apply.
+            state: The folder for sandboxes, the audit log and approvals. Without one, it is `$CRABPOT_STATE` or the
+                user's own state folder.
+            approver: Answers requests in place of an operator: `async def (request) -> Answer | None`, or an object
+                with such a method `ask`. Without one, a command that needs approval is denied at once.
+
+        Yields:
+            The gateway.
+
+        Raises:
+            ConfigError: The configuration is wrong; the error lists every problem.
+            CrabpotError: The state folder or the audit log cannot be used.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def approve(request: crabpot.Request) -> crabpot.Answer:
+            ...     return crabpot.Answer(allowed=request.argv[0] == "git", by="example")
+            >>> async def main() -> None:
+            ...     async with crabpot.Gateway.open(approver=approve) as gateway:
+            ...         result = await gateway.call("agent:main:main", "exec", command="echo hello")
+            ...         print(result.stdout, end="")
+            >>> asyncio.run(main())
+            hello
         """
         made = app.start(config=config, state=state, environ=os.environ).gateway()
         if approver is not None:
@@ -57,30 +80,48 @@ class Gateway(gateway.Gateway):
 
 
 class _Called:
-    """An approver that is a function."""
+    """An approver made from a function."""
 
     def __init__(self, callback: Callback) -> None:
         self._callback = callback
 
     async def ask(self, request: Request) -> Answer | None:
-        """Let it answer."""
+        """Return the function's answer."""
         return await self._callback(request)
 
 
 class Box:
-    """One sandbox of a program's own."""
+    """One sandbox of a program's own, from `crabpot.sandbox`. `session` is its key in the audit log."""
 
     def __init__(self, pipeline: gateway.Gateway) -> None:
         self._gateway = pipeline
         self.session = sessions.of_box(uuid.uuid4().hex)
 
     async def call(self, tool: str, **args: Any) -> ToolResult:
-        """Run one tool in it."""
+        """Run one tool in the sandbox.
+
+        Args:
+            tool: A built-in tool: `exec`, `process`, `read`, `write`, `edit`, `apply_patch`, `grep`, `glob` or `ls`.
+            **args: The tool's own arguments.
+
+        Returns:
+            The result. A failed command, a refusal and a lost sandbox are results too, not exceptions.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         await box.call("write", path="greeting.txt", content="hello")
+            ...         result = await box.call("exec", command="cat greeting.txt; exit 3")
+            ...         print(result.stdout, result.exit_code, result.success)
+            >>> asyncio.run(main())
+            hello 3 False
+        """
         return await self._gateway.call(self.session, tool, args)
 
 
 def _as_arguments(error: ConfigError) -> ConfigError:
-    """Tell of what was wrong by the names that the program wrote: there is no file, and no line in it."""
+    """Return the error with the program's own argument names: there is no file, and no line in it."""
     return ConfigError(
         *(
             replace(problem, file=_NAME, line=None, path=problem.path.removeprefix(_SETTINGS))
@@ -90,13 +131,13 @@ def _as_arguments(error: ConfigError) -> ConfigError:
 
 
 def _refuse_others(fixed: dict[str, str], written: dict[str, Any]) -> None:
-    """What makes it a sandbox of a program's own cannot be set otherwise, and is not set otherwise in silence."""
+    """Raise ConfigError for settings that conflict with the fixed ones, instead of silently ignoring them."""
     problems = [
         Problem(
             message=f'is "{value}" here and cannot be {written[name]!r}',
             file=_NAME,
             path=name,
-            hint="give `folder` to have one of the host's"
+            hint="pass `folder` to use one of the host's"
             if name == "workspace"
             else "crabpot.Gateway has agents with modes and scopes",
         )
@@ -109,11 +150,31 @@ def _refuse_others(fixed: dict[str, str], written: dict[str, Any]) -> None:
 
 @asynccontextmanager
 async def sandbox(folder: str | None = None, *, state: str | None = None, **settings: Any) -> AsyncIterator[Box]:
-    """Give a sandbox without agents and policy.
+    """Open one sandbox for the block, without agents and policy.
 
-    `folder` is the host folder at /workspace, writable; without it there is a private one that is thrown away. The
-    other names are those of the configuration's `sandbox`: `network="none"`, `limits={"memory": "1g"}`; but `mode`,
-    `scope` and `workspace` are what makes it one, and a ConfigError if they say otherwise.
+    Args:
+        folder: The host folder to mount at /workspace, writable. Without one, /workspace is a private folder that is
+            deleted afterwards.
+        state: The folder for sandboxes and the audit log. Without one, it is `$CRABPOT_STATE` or the user's own
+            state folder.
+        **settings: Settings of the configuration's `sandbox`, in snake case: `network="none"`,
+            `limits={"memory": "1g"}`. `mode`, `scope` and `workspace` are fixed.
+
+    Yields:
+        The box. The sandbox itself opens at its first call.
+
+    Raises:
+        ConfigError: A setting is unknown or wrong, or conflicts with a fixed one.
+        CrabpotError: The state folder or the audit log cannot be used.
+
+    Example:
+        >>> import asyncio, crabpot
+        >>> async def main() -> None:
+        ...     async with crabpot.sandbox(network="none", limits={"memory": "512m"}) as box:
+        ...         result = await box.call("exec", command="python3 -c 'print(6 * 7)'")
+        ...         print(result.stdout, end="")
+        >>> asyncio.run(main())
+        42
     """
     written = {camel(name): value for name, value in settings.items()}
     fixed = {"mode": "all", "scope": "session", "workspace": "rw" if folder else "none"}
