@@ -9,8 +9,9 @@ from collections import Counter
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from crabpot.approvals.approver import Attached
 from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import DEADLINE, GONE, NOBODY, Answer, Request, denied
 from crabpot.approvals.store import Store, StoreUnavailable
@@ -18,29 +19,14 @@ from crabpot.approvals.store import Store, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from crabpot.approvals.approver import Approver
+
 # How often to look for another process's answer while a request is pending.
 _LOOK_S = 0.1
 # An agent that asks without end must not crowd out other agents' requests, nor fill the disk: neither from one scope
 # nor from many. An agent with few requests is heard even if all others have filled the desk.
 _MOST_OF_A_SCOPE, _MOST_OF_AN_AGENT, _MOST, _RESERVED = 256, 512, 1024, 8
 _ENDING = denied(GONE, "the gateway ends")
-
-
-class Approver(Protocol):
-    """A place where an operator may answer: a terminal, a page, a program's callback."""
-
-    async def ask(self, request: Request) -> Answer | None:
-        """Return an answer, or None if none can be given here. Cancelled once somebody else has answered."""
-        ...
-
-
-@dataclass(slots=True, eq=False)
-class _Attached:
-    approver: Approver
-    scope_key: str | None
-
-    def hears(self, request: Request) -> bool:
-        return self.scope_key in (None, request.scope_key)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +49,7 @@ class Desk:
         self._state = state
         self._opened: tuple[Store, Leases] | None = None
         self._opening = threading.Lock()
-        self._attached: list[_Attached] = []
+        self._attached: list[Attached] = []
         self._asked: Counter[tuple[str, str]] = Counter()
         self._waiting: dict[str, _Waiting] = {}
         self._changed = asyncio.Condition()
@@ -90,7 +76,7 @@ class Desk:
 
     def attach(self, approver: Approver, *, scope_key: str | None = None) -> Callable[[], None]:
         """Add an approver for every request, or only for one scope's; return the function that removes it."""
-        one = _Attached(approver, scope_key)
+        one = Attached(approver, scope_key)
         self._attached.append(one)
         for waiting in list(self._waiting.values()):
             self._ask(waiting, one)
@@ -193,7 +179,7 @@ class Desk:
             async with asyncio.timeout(waiting.request.deadline - time.time()):
                 await waiting.settled.wait()
 
-    def _ask(self, waiting: _Waiting, one: _Attached) -> None:
+    def _ask(self, waiting: _Waiting, one: Attached) -> None:
         if one.hears(waiting.request):
             waiting.asking.add(asyncio.create_task(self._ask_one(waiting, one.approver)))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FLOCK = struct.Struct("hhqqi4x")
 
 
-class Presence:
+class Liveness:
     """The lock file of one state folder, opened once."""
 
     def __init__(self, file: str) -> None:

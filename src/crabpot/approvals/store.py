@@ -14,7 +14,7 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crabpot.approvals.liveness import Presence
+from crabpot.approvals.liveness import Liveness
 from crabpot.approvals.requests import GONE, Answer, Request, denied, new_id
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import make_own
@@ -57,7 +57,7 @@ class Store:
         try:
             make_own(state)
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-            self._presence = Presence(os.path.join(state, PRESENCE_NAME))
+            self._presence = Liveness(os.path.join(state, PRESENCE_NAME))
         except OSError as error:
             raise StoreUnavailable(f"{error.filename}: {error.strerror}") from None
         try:

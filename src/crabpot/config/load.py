@@ -7,19 +7,18 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from crabpot.config import problems
 from crabpot.config.dialects import DialectProblem, translate
 from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null, line_of
 from crabpot.config.merge import merge, places
 from crabpot.config.reading import parse
 from crabpot.config.schema import File, read
-from crabpot.decide import policy
 from crabpot.decide.sessions import is_agent_id
 from crabpot.errors import ConfigError, Problem
 from crabpot.settings import (
     DEFAULT_WORKSPACE,
     AgentSettings,
     Audit,
-    Elevated,
     Gateway,
     Runner,
     Sandbox,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 1024**2
 MAX_PROBLEMS = 20
 MAX_LINKS = 40
-FEWEST_RECORDS = 100
 
 _UNFIT = {
     errno.EINVAL: "is not a regular file",
@@ -77,10 +75,10 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
     report.raise_if_any()
     runner = read(Runner, _get(root, "runner"), report.add)
     gateway = read(Gateway, _get(root, "gateway"), report.add) or Gateway()
-    for path, message in _gateway_problems(gateway):
+    for path, message in problems.of_gateway(gateway):
         report.add(_get(root, "gateway"), path, message)
     audit = read(Audit, _get(root, "audit"), report.add) or Audit()
-    for path, message in _audit_problems(audit):
+    for path, message in problems.of_audit(audit):
         report.add(_get(root, "audit"), path, message)
     agents = _get(root, "agents")
     defaults, entries = _get(agents, "defaults"), _get(agents, "entries")
@@ -179,7 +177,7 @@ def _agent(
             report.add(allow, allow.path, EMPTY_ALLOW)
     own_file = _own_file(report.file, made, around)
     granted = grants.problems(made.tools.elevated, around)
-    for path, message in (*_tool_problems(made), *granted, *(own_file or build.problems(made, around))):
+    for path, message in (*problems.of_tools(made), *granted, *(own_file or build.problems(made, around))):
         value = _nearest(written, path)
         report.add(value, path if value is None else value.path, message)
     return made
@@ -229,48 +227,3 @@ def _nearest(places: Mapping[str, Value], path: str) -> Value | None:
         cut = max(path.rfind("."), path.rfind("["))
         path = path[:cut] if cut > 0 else ""
     return places.get(path)
-
-
-def _tool_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    tools = agent.tools
-    if tools.profile is not None and (wrong := policy.problem_with_profile(tools.profile)):
-        yield "tools.profile", wrong
-    lists = {
-        "tools.allow": tools.allow,
-        "tools.deny": tools.deny,
-        "tools.sandbox.allow": tools.sandbox.allow,
-        "tools.sandbox.deny": tools.sandbox.deny,
-    }
-    for path, rules in lists.items():
-        for index, rule in enumerate(rules or ()):
-            if wrong := policy.problem_with(rule, tools.extra):
-                yield f"{path}[{index}]", wrong
-    for index, name in enumerate(tools.extra):
-        if wrong := policy.problem_with_extra(name):
-            yield f"tools.extra[{index}]", wrong
-    yield from _elevated_problems(tools.elevated)
-
-
-def _gateway_problems(gateway: Gateway) -> Iterator[tuple[str, str]]:
-    if gateway.max_sandboxes < 1:
-        yield "gateway.maxSandboxes", "must be at least 1: no sandboxed call could run"
-    if gateway.max_sandboxes_per_agent < 1:
-        yield "gateway.maxSandboxesPerAgent", "must be at least 1: no sandboxed call could run"
-
-
-def _audit_problems(audit: Audit) -> Iterator[tuple[str, str]]:
-    if audit.rotate < FEWEST_RECORDS:
-        yield "audit.rotate", f"must be at least {FEWEST_RECORDS} records"
-    if audit.keep_days is not None and audit.keep_days <= 0:
-        yield "audit.keepDays", "must be above zero; leave it out to keep every record"
-
-
-def _elevated_problems(elevated: Elevated) -> Iterator[tuple[str, str]]:
-    if elevated.approval_timeout <= 0:
-        yield "tools.elevated.approvalTimeout", "must be above zero: nobody could answer in time"
-    for folder in ("/" if elevated.path is None else elevated.path).split(":"):
-        if not folder.startswith("/"):
-            yield "tools.elevated.path", f'"{folder}" must be an absolute folder, as in "/usr/bin:/bin"'
-    for index, name in enumerate(elevated.pass_env):
-        if not build.is_variable_name(name):
-            yield f"tools.elevated.passEnv[{index}]", f"{name!r} cannot be the name of a variable"

@@ -19,7 +19,7 @@ from crabpot.settings import camel
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from crabpot.approvals.desk import Approver
+    from crabpot.approvals.approver import Approver
     from crabpot.approvals.requests import Answer, Request
     from crabpot.model import ToolResult
 

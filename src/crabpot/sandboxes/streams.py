@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crabpot.approvals.desk import Approver
+    from crabpot.approvals.approver import Approver
     from crabpot.wire.calls import Resizes, Source
     from crabpot.wire.in_flight import Sink
 

@@ -16,7 +16,7 @@ from crabpot.runner.core.frames import FrameError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crabpot.approvals.desk import Approver
+    from crabpot.approvals.approver import Approver
 
     Send = Callable[[dict[str, Any], bytes], None]
 

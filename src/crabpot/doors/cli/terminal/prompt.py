@@ -22,7 +22,7 @@ from crabpot.doors.cli.terminal import question
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crabpot.approvals.desk import Approver
+    from crabpot.approvals.approver import Approver
     from crabpot.approvals.requests import Answer, Request
     from crabpot.doors.cli.terminal.console import Console
 
