@@ -23,7 +23,7 @@ from crabpot.state.sqlite import connect
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-FILE_NAME, PRESENCE_NAME = "approvals.sqlite", "approvals.lock"
+FILE_NAME, LOCK_NAME = "approvals.sqlite", "approvals.lock"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS gateways (number INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL);
@@ -57,21 +57,21 @@ class Store:
         try:
             make_own(state)
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-            self._presence = Liveness(os.path.join(state, PRESENCE_NAME))
+            self._liveness = Liveness(os.path.join(state, LOCK_NAME))
         except OSError as error:
             raise StoreUnavailable(f"{error.filename}: {error.strerror}") from None
         try:
-            with self._presence.alone():
+            with self._liveness.alone():
                 self._db = connect(self.file, _SCHEMA)
         except sqlite3.Error as error:
-            self._presence.close()
+            self._liveness.close()
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
 
     def close(self) -> None:
         """Close the connection; a gateway that announced itself no longer counts as alive."""
         with self._turn:
             self._db.close()
-            self._presence.close()
+            self._liveness.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -95,7 +95,7 @@ class Store:
                 with self.transaction() as db:
                     number = db.execute("INSERT INTO gateways (began) VALUES (?)", (time.time(),)).lastrowid
                     assert number is not None
-                    self._presence.announce(number)
+                    self._liveness.announce(number)
                     self._forget(db)
                 self.gateway = number
                 self.pending()
@@ -112,7 +112,7 @@ class Store:
 
     def lives(self, gateway: int) -> bool:
         """Return whether a gateway that announced itself is still alive."""
-        return gateway == self.gateway or self._presence.lives(gateway)
+        return gateway == self.gateway or self._liveness.lives(gateway)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def _range(network: str, what: str, *, never: bool = False) -> Range:
 
 # IANA's special-purpose registries, and where clouds serve their machines' secrets. The first match counts.
 _FOUR = (
-    _range("0.0.0.0/8", "no address of a machine: the kernel takes it for this one", never=True),
+    _range("0.0.0.0/8", "not a machine's address: the kernel takes it for this machine", never=True),
     _range("10.0.0.0/8", "private: a machine on your network"),
     _range("100.64.0.0/10", "shared address space: a provider's or a VPN's inner network"),
     _range("127.0.0.0/8", "the loopback: services of the host itself"),
@@ -47,7 +47,7 @@ _FOUR = (
     _range("240.0.0.0/4", "reserved", never=True),
 )
 _SIX = (
-    _range("::/128", "no address of a machine: the kernel takes it for this one", never=True),
+    _range("::/128", "not a machine's address: the kernel takes it for this machine", never=True),
     _range("::1/128", "the loopback: services of the host itself"),
     _range("::/96", "an IPv4 address in disguise", never=True),
     _range("64:ff9b:1::/48", "an IPv4 address in disguise", never=True),
@@ -67,7 +67,7 @@ _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def special(address: Address) -> Range | None:
-    """Say what an address belongs to, or None where it is a public one."""
+    """Return the special range that an address belongs to, or None if the address is public."""
     judged = beneath(address)
     if isinstance(judged, ipaddress.IPv4Address):
         return next((one for one in _FOUR if judged in one.network), None)
@@ -76,7 +76,7 @@ def special(address: Address) -> Range | None:
 
 
 def beneath(address: Address) -> Address:
-    """Give the address that an answer is judged by: behind NAT64 it is the IPv4 one inside."""
+    """Return the address to judge: behind NAT64, the IPv4 address inside."""
     address = embedded(address)
     if isinstance(address, ipaddress.IPv6Address) and address in _TRANSLATED:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

@@ -164,7 +164,7 @@ async def test_what_makes_it_a_sandbox_of_its_own_cannot_be_set_otherwise(tmp_pa
     assert str(told.value).splitlines() == [
         "crabpot.sandbox(): mode: is \"all\" here and cannot be 'off' (crabpot.Gateway has agents with modes and scopes)",
         "crabpot.sandbox(): scope: is \"session\" here and cannot be 'shared' (crabpot.Gateway has agents with modes and scopes)",
-        "crabpot.sandbox(): workspace: is \"none\" here and cannot be 'ro' (give `folder` to have one of the host's)",
+        "crabpot.sandbox(): workspace: is \"none\" here and cannot be 'ro' (pass `folder` to use one of the host's)",
     ]
     async with crabpot.sandbox(state=state, mode="all", scope=None) as box:
         assert box.session

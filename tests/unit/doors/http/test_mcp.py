@@ -180,7 +180,7 @@ async def test_what_one_token_was_asked_another_cannot_answer(door):
             asked = await one.session.call_tool(*call, allow_input_required=True)
             yes = ElicitResult(action="accept", content={"decision": "allow once"})
             said = {"input_responses": dict.fromkeys(asked.input_requests, yes), "request_state": asked.request_state}
-            with pytest.raises(MCPError, match="another one"):
+            with pytest.raises(MCPError, match="a different one"):
                 await other.session.call_tool(*call, **said, allow_input_required=True)
             done = await one.session.call_tool(*call, **said, allow_input_required=True)
             assert done.structured_content["place"] == "host"
