@@ -163,9 +163,9 @@ class App:
             if not describe(scope.agent.sandbox.network).proxied:
                 return {}
             from crabpot.egress.proxy import serve
-            from crabpot.egress.reaching import WayOut
+            from crabpot.egress.reaching import Egress
 
-            return {"connect": partial(serve, WayOut(scope, context()))}
+            return {"connect": partial(serve, Egress(scope, context()))}
 
         return answers
 

@@ -56,7 +56,7 @@ class _Counted:
         self.count += 1
         self.size += size
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {"count": self.count, "since": self.since, "until": self.until}
 
 
@@ -124,7 +124,7 @@ class Coalescer:
         self._due = now + EVERY_S
         for key, counted in list(self._repeated.items()):
             if counted.count and (everything or now >= counted.due):
-                yield {**counted.record, "time": round(time.time(), 3), "repeated": counted.told()}
+                yield {**counted.record, "time": round(time.time(), 3), "repeated": counted.as_json()}
                 counted.count, counted.due = 0, now + EVERY_S
             elif now >= counted.due:
                 del self._repeated[key]
@@ -132,7 +132,7 @@ class Coalescer:
             self._due = min(self._due, counted.due)
         for (agent, kind), counted in list(self._withheld.items()):
             if everything or now >= counted.due:
-                about = {"kind": "withheld", "agent": agent, "of": kind, "bytes": counted.size, **counted.told()}
+                about = {"kind": "withheld", "agent": agent, "of": kind, "bytes": counted.size, **counted.as_json()}
                 yield {**about, "time": round(time.time(), 3)}
                 del self._withheld[agent, kind]
             else:

@@ -55,7 +55,7 @@ def of_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a request to an operator."""
     return {
         "kind": "request",
-        **_asked(request),
+        **_request_fields(request),
         "sender": None if request["sender"] is None else readable(request["sender"]),
         **_leaving(request),
         "executes": [readable(one) for one in request["executes"][:_MOST_NAMES]],
@@ -70,7 +70,12 @@ def of_answer(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str
     """Describe an answer, and who gave it."""
     reason = answer["reason"]
     given = {name: answer[name] for name in ("allowed", "grant", "minutes", "keep", "by")}
-    return {"kind": "answer", **_asked(request), **given, "reason": None if reason is None else readable(reason)}
+    return {
+        "kind": "answer",
+        **_request_fields(request),
+        **given,
+        "reason": None if reason is None else readable(reason),
+    }
 
 
 def of_elevated_command(
@@ -80,7 +85,7 @@ def of_elevated_command(
     return {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_leaving(request)}
 
 
-def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
+def _request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"request": request["id"], "session": readable(request["session"]), "agent": request["agent"]}
 
 

@@ -21,7 +21,7 @@ from crabpot.egress.tls import UNRECOGNISED
 if TYPE_CHECKING:
     from crabpot.egress.destinations import Destination
     from crabpot.egress.messages import Request
-    from crabpot.egress.reaching import Reached, WayOut
+    from crabpot.egress.reaching import Egress, Reached
     from crabpot.egress.relay import Stream
 
 _GREETING_S = 120.0
@@ -33,16 +33,16 @@ class _Ended(Exception):
     """The connection is finished."""
 
 
-async def serve(way_out: WayOut, stream: Stream) -> None:
+async def serve(egress: Egress, stream: Stream) -> None:
     """Serve one connection until it ends."""
     with suppress(_Ended, ConnectionError):
-        await _Connection(way_out, stream).run()
+        await _Connection(egress, stream).run()
     stream.reply()
 
 
 class _Connection:
-    def __init__(self, way_out: WayOut, stream: Stream) -> None:
-        self._way_out = way_out
+    def __init__(self, egress: Egress, stream: Stream) -> None:
+        self._egress = egress
         self._stream = stream
         self._inbox = Inbox(stream)
         self._counted = Counted()
@@ -85,7 +85,7 @@ class _Connection:
 
     async def _tunnel_by_socks(self, destination: Destination) -> None:
         try:
-            reached = await self._way_out.reach(destination)
+            reached = await self._egress.reach(destination)
         except Refused:
             await self._stream.write(socks.reply(socks.Reply.NOT_ALLOWED))
             return
@@ -129,7 +129,7 @@ class _Connection:
     async def _pass_on(self, request: Request, destination: Destination, path: bytes) -> None:
         """Send one request with exactly its body, and pass back the server's whole response."""
         try:
-            added = await self._way_out.added_headers(destination)
+            added = await self._egress.added_headers(destination)
         except Failed as error:
             await self._answer(502, str(error))
         reached = await self._reach(destination)
@@ -154,7 +154,7 @@ class _Connection:
 
     async def _reach(self, destination: Destination) -> Reached:
         try:
-            return await self._way_out.reach(destination)
+            return await self._egress.reach(destination)
         except Refused as error:
             await self._answer(403, str(error))
         except Failed as error:
@@ -214,7 +214,7 @@ class _Connection:
         try:
             request = messages.read_head(head.lstrip(b"\r\n"))
             messages.check_inside(request, destination)
-            added = await self._way_out.added_headers(destination)
+            added = await self._egress.added_headers(destination)
         except (BadRequest, Failed) as error:
             await self._end(destination, str(error), b"")
         head = messages.write_head(request, destination, request.target, added)
@@ -224,7 +224,7 @@ class _Connection:
     async def _end(self, destination: Destination, why: str, last: bytes) -> NoReturn:
         """End a tunnel that is not what it was opened for, and report it."""
         try:
-            self._way_out.refuse(destination, why)
+            self._egress.refuse(destination, why)
         except Refused as error:
             if last:
                 await self._stream.write(last)

@@ -58,7 +58,7 @@ class Reached(NamedTuple):
     raw: bool
 
 
-class WayOut:
+class Egress:
     """The network access of one scope."""
 
     def __init__(self, scope: Scope, context: EgressContext) -> None:

@@ -39,7 +39,7 @@ class Listening:
         return self._errors.decode("utf-8", "replace")
 
 
-async def told(reply: Reply, plan: Plan, sink: Listening | None) -> Reply:
+async def with_hint(reply: Reply, plan: Plan, sink: Listening | None) -> Reply:
     """Return the reply with a hint appended to its stderr, if there is one."""
     errors = reply.stderr[-_LONGEST_READ:] if sink is None else sink.errors
     said = None if reply.success else hint(errors, plan)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.backends.host.backend import start_in
 from crabpot.errors import HostRefused, SandboxError
 from crabpot.host_commands.guard.start import Guarded, start
-from crabpot.host_commands.hints import Listening, told
+from crabpot.host_commands.hints import Listening, with_hint
 from crabpot.host_commands.plan import check
 from crabpot.wire.calls import RunnerWire
 
@@ -77,7 +77,7 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
             )
             reply = await _accompanied(called, _company(plan, caller, runner.pid))
             whole = reply.error is None
-            return await told(reply, plan, heard)
+            return await with_hint(reply, plan, heard)
         finally:
             wire.lose("its command ended")
     finally:

@@ -72,7 +72,7 @@ class HostCommands:
 
     async def _answer(self, scope: Scope, upcall: Upcall) -> None:
         try:
-            argv, cwd = _asked(upcall)
+            argv, cwd = _parse(upcall)
         except ValueError as error:
             upcall.reply(error={"code": "invalid_arguments", "message": str(error)})
             return
@@ -174,7 +174,7 @@ class _Link:
             yield await self._heard.get()
 
 
-def _asked(upcall: Upcall) -> tuple[tuple[str, ...], str | None]:
+def _parse(upcall: Upcall) -> tuple[tuple[str, ...], str | None]:
     """Parse a shim's request, which any program inside may have sent."""
     said = upcall.question
     if not said.count(b"\0"):

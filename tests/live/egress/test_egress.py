@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 from crabpot.egress.proxy import serve
-from crabpot.egress.reaching import EgressContext, WayOut
+from crabpot.egress.reaching import Egress, EgressContext
 from crabpot.egress.secrets import Secrets
 from tests.support.backends import need
 from tests.support.places import Names, Server, certified, serving
@@ -50,7 +50,7 @@ def opened(backend):
                 ground = EgressContext(
                     resolver=names, secrets=Secrets({"TOKEN": SECRET}, folder), record=gateway.audit.record
                 )
-                gateway.execution.answering = lambda scope: {"connect": partial(serve, WayOut(scope, ground))}
+                gateway.execution.answering = lambda scope: {"connect": partial(serve, Egress(scope, ground))}
 
             async def run(command, **args):
                 return await gateway.call(SESSION, "exec", command=command, **args)

@@ -14,7 +14,7 @@ from crabpot.decide.scope import Scope
 from crabpot.egress.destinations import read_authority
 from crabpot.egress.inspection import Disagreement, Speaks, check_kind
 from crabpot.egress.proxy import serve
-from crabpot.egress.reaching import EgressContext, WayOut
+from crabpot.egress.reaching import Egress, EgressContext
 from crabpot.egress.secrets import Secrets
 from crabpot.spec.binds import Surroundings
 from tests.support.places import Names, Server, certified, serving
@@ -88,7 +88,7 @@ class Out:
             desk=desk,
             config=str(self.config),
         )
-        self._way = WayOut(self.scope, ground)
+        self._way = Egress(self.scope, ground)
         self._tasks = []
 
     def connect(self, *said):

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from crabpot.host_commands.shims import _asked
+from crabpot.host_commands.shims import _parse
 
 
 def asked(question: bytes) -> tuple[tuple[str, ...], str | None]:
-    return _asked(SimpleNamespace(question=question))
+    return _parse(SimpleNamespace(question=question))
 
 
 def test_words_and_folder_are_taken_as_they_are() -> None:

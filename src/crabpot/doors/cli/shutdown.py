@@ -32,9 +32,9 @@ class Shutdown:
     def listen(self) -> None:
         """Handle the signals that end a program. Not through the loop, which may itself be stuck."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._told)
+            signal.signal(number, self._on_signal)
 
-    def _told(self, _number: int, _frame: Any) -> None:
+    def _on_signal(self, _number: int, _frame: Any) -> None:
         with suppress(RuntimeError):  # The loop has already ended.
             self._loop.call_soon_threadsafe(self.asked.set)
         if self._timer is None:

@@ -35,7 +35,7 @@ class Running:
         self.params = params
         self.args = params.arguments or {}
         self._context = context
-        self._told = 0
+        self._sent = 0
         listens = progress_token_from_params(context.params) is not None
         self.output = Output(self._tell) if listens and streams(params.name, self.args) else None
         self.questions: dict[str, tuple[Request, asyncio.Future[Answer]]] = {}
@@ -53,8 +53,8 @@ class Running:
 
     async def _tell(self, _stream: str, text: str) -> None:
         """Report output as progress: the number of characters so far, and the new text."""
-        self._told += len(text)
-        await self._context.session.report_progress(float(self._told), message=text)
+        self._sent += len(text)
+        await self._context.session.report_progress(float(self._sent), message=text)
 
     def result(self) -> ToolResult:
         """Return the result of a call that has ended."""

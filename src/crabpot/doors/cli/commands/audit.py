@@ -57,7 +57,9 @@ def _line(record: dict[str, Any]) -> str:
         counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
         return visible(f"{record['number']:>6} {when} verify {record['session']} on {record['backend']}: {counts}")
     if record["kind"] in ("request", "answer"):
-        return visible(f"{record['number']:>6} {when} {record['kind']:<7} {_asked(record)}  [{record.get('session')}]")
+        return visible(
+            f"{record['number']:>6} {when} {record['kind']:<7} {_request_text(record)}  [{record.get('session')}]"
+        )
     if record["kind"] == "connection":
         what = f"connection {record['answer']:<8} {record['destination']}: {record['because']}"
         more = f" ({_counted(record['repeated'])} more)" if "repeated" in record else ""
@@ -79,7 +81,7 @@ def _counted(told: dict[str, Any]) -> str:
     return f"{told['count']} from {since} to {until}"
 
 
-def _asked(record: dict[str, Any]) -> str:
+def _request_text(record: dict[str, Any]) -> str:
     if record["kind"] == "request":
         return f"{record['request']} asks for {record['shown']} ({record['rule']})"
     said = f"allowed, {record['grant']}" if record["allowed"] else "denied"

@@ -21,12 +21,12 @@ def uid_of(sock: socket.socket) -> int | None:
         told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("=iII"))
         return int(struct.unpack("=iII", told)[1])
     try:
-        return _asked(sock.family, sock.getpeername(), sock.getsockname())
+        return _lookup(sock.family, sock.getpeername(), sock.getsockname())
     except (OSError, ValueError, struct.error):
         return None
 
 
-def _asked(family: int, theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
+def _lookup(family: int, theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
     """Look up one socket by both its ends, as `ss` does; /proc/net/tcp is read whole, and other users can flood it."""
     ends = struct.pack("!HH", theirs[1], ours[1]) + _padded(theirs[0]) + _padded(ours[0])
     wanted = _WANTED.pack(family, socket.IPPROTO_TCP, 0, _ANY_STATE) + ends + struct.pack("=I", 0) + _NO_COOKIE

@@ -157,7 +157,7 @@ class _Calling:
     async def _call(self, request: Request, key: str, tool: str, stated: str | None, *, stream: bool) -> Response:
         principal = user_of(request, key)
         sender = sender_of(principal, stated)
-        asked = _asked(principal, key, tool, await object_of(request), sender)
+        asked = _call_request(principal, key, tool, await object_of(request), sender)
         if stream or _EVENTS in request.headers.get("accept", ""):
             return Pieces(_EVENTS, lambda pieces: self._stream(request, pieces, asked))
         async with watched(request) as gone:
@@ -181,7 +181,7 @@ class _Calling:
     async def download(self, request: Request, key: Key, path: FilePath) -> Response:
         """Send a file unchanged, whatever its size."""
         principal = user_of(request, key)
-        asked = _asked(principal, key, "read", {"path": path, "encoding": "base64"}, principal.sender)
+        asked = _call_request(principal, key, "read", {"path": path, "encoding": "base64"}, principal.sender)
 
         async def write(pieces: Pieces) -> Response | None:
             async def take(_stream: str, data: bytes) -> None:
@@ -200,14 +200,16 @@ class _Calling:
     async def upload(self, request: Request, key: Key, path: FilePath) -> Response:
         """Write a file from the body; it replaces an old one only once the body is complete."""
         principal = user_of(request, key)
-        asked = _asked(principal, key, "write", {"path": path}, principal.sender)
+        asked = _call_request(principal, key, "write", {"path": path}, principal.sender)
         source = Streams(source=request.stream())
         result = await self._house.call(asked, streams=source, gone=request.scope["state"]["gone"])
         made = result.success and bool((result.data or {}).get("created"))
         return _answer(result, _OF_FILES, good=201 if made else 200)
 
 
-def _asked(principal: Principal, session: str, tool: str, args: dict[str, Any], sender: str | None) -> CallRequest:
+def _call_request(
+    principal: Principal, session: str, tool: str, args: dict[str, Any], sender: str | None
+) -> CallRequest:
     return CallRequest(session=session, tool=tool, args=args, sender=sender, host_allowed=principal.host_allowed)
 
 
