@@ -1,4 +1,4 @@
-.PHONY: setup fmt lint quick test check bench bench-docs clean
+.PHONY: setup fmt lint test check bench bench-docs docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
@@ -38,6 +38,9 @@ bench: setup ## measure everything beside every peer, and fail where a figure is
 
 bench-docs: setup ## the same, and write docs/benchmarks.md with its results and plots
 	scripts/bench docs
+
+docs: ## build the site of docs/ into site/, and fail on a broken link
+	scripts/docs
 
 clean:
 	rm -rf .venv .venv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
