@@ -43,4 +43,4 @@ docs: ## build the site of docs/ into site/, and fail on a broken link
 	scripts/docs
 
 clean:
-	rm -rf .venv .venv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .venv.lock .venv-docs .venv-docs.lock site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
