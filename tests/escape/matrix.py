@@ -31,17 +31,17 @@ cannot_flood_the_gateway_with_a_streams_worth_of_errors cannot_break_the_gateway
 cannot_break_the_gateway_by_what_is_no_frame cannot_answer_for_another_call cannot_forge_a_decision_of_the_gateway
 cannot_hold_upcalls_beyond_measure cannot_use_up_the_terminals_of_the_host
 """.split()
-HEAD = """# Verification: what is claimed, and what each claim stands on
+HEAD = """# Verification: what is claimed, and what each claim depends on
 
 `crabpot verify` opens a sandbox as a session gets it and tries to break every claim below, from inside and from beside it. An attack that could not
 be carried out is an error, never a pass. `tests/escape` runs all of them on bubblewrap and docker, as root and as an ordinary user.
 
-An attack that cannot succeed proves nothing. So each is also made where one wall is missing, and there it must succeed
-(`tests/escape/test_controls.py`). No program of Crabpot's can leave a wall out: the weakened sandboxes are made in `tests/escape/walls.py`, and a test holds the
-package to that. Landlock, the second wall, is down in all of them, since it stands behind several of the others.
+An attack that cannot succeed proves nothing. So each is also carried out where one wall is missing, and there it must succeed
+(`tests/escape/test_controls.py`). No program of Crabpot's can leave out a wall: the weakened sandboxes are made in `tests/escape/walls.py`, and a test checks
+that of the package. Landlock, the second wall, is missing in all of them, since it backs up several of the others.
 
-This page is written by `python -m tests.escape.matrix`, as root. A dot says that the claim fell without that wall. Slow attacks are made only without
-the wall that they stand behind, and no flood, bomb or hostile runner in the sandbox that is the host's root.
+This page is written by `python -m tests.escape.matrix`, as root. A dot means that the claim fell without that wall. Slow attacks are carried out only without
+the wall that stops them, and no flood, bomb or hostile runner in the sandbox that is the host's root.
 """
 
 
@@ -59,7 +59,7 @@ def page(falls: list[tuple[str, set[str]]]) -> Iterator[str]:
     yield HEAD
     never = [claim.text for claim in CLAIMS if not any(claim.name in names for _, names in falls)]
     if never:
-        yield f"The kernel of this run has nothing to gain for: {'; '.join(never)}. Their controls are skipped there, with that reason.\n"
+        yield f"The kernel of this run has nothing to attack for these claims: {'; '.join(never)}. Their controls are skipped there, with that reason.\n"
     yield "## Walls\n"
     yield from (f"{number}. {name}" for number, (name, _) in enumerate(falls, 1))
     numbers = range(1, len(falls) + 1)
