@@ -53,8 +53,8 @@ class App:
 
         return load(self.config, self.around, self.environ)
 
-    def registry(self, told: Told | None = None) -> Registry:
-        """Return the backends of this build; `told` is called for each sandbox that opens."""
+    def registry(self, on_opened: OnOpened | None = None) -> Registry:
+        """Return the backends of this build; `on_opened` is called for each sandbox that opens."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
         from crabpot.backends.registry import Deferred, Registry
 
@@ -63,7 +63,7 @@ class App:
             "docker": Deferred("docker", self._docker),
             "socket": Deferred("socket", self._socket),
         }
-        return Registry(backends, told)
+        return Registry(backends, on_opened)
 
     def _docker(self) -> Backend:
         from crabpot.backends.docker.backend import Docker
@@ -122,12 +122,12 @@ class App:
         audit = AuditLog(self.around.state, settings.audit)
         audit.open()
 
-        def told(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...], seen: Mapping[str, str]) -> None:
+        def on_opened(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...], seen: Mapping[str, str]) -> None:
             kept = [clause.as_json() for clause in clauses]
             audit.record(of_opening(spec.name, spec.hash, backend, kept, procs.digest(seen)))
 
         fleet = Fleet(limits=settings.gateway)
-        execution = Execution(around=self.around, registry=self.registry(told), environ=self.environ, fleet=fleet)
+        execution = Execution(around=self.around, registry=self.registry(on_opened), environ=self.environ, fleet=fleet)
         desk = Desk(self.around.state)
         elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
         connections, commands = self._connections(audit, desk), _commands(elevated)

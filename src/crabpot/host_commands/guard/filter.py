@@ -24,7 +24,7 @@ _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "m
 _OPENS = {"open": 2, "openat": 3}
 
 
-def _no_set_id(index: int, *flags: Bits) -> Guard:
+def _no_set_id(index: int, *flags: Bits) -> Condition:
     """Refuse setuid and setgid files: an agent's Makefile must not leave one of root's in the agent's folder."""
     arms = [
         Arm(when=(*([flag] if flag else []), Bits(index=index, mask=bit, value=bit)), answer=Answer.EPERM)
@@ -38,7 +38,7 @@ def _makes(index: int) -> tuple[Bits, ...]:
     return tuple(Bits(index=index, mask=flag, value=flag) for flag in (_O_CREAT, _O_TMPFILE))
 
 
-def _pairs_only() -> dict[str, Guard]:
+def _pairs_only() -> dict[str, Condition]:
     """Refuse Unix sockets, except pairs that reach nobody else: a datagram socket can send to any address."""
     family = Bits(index=0, value=AF_UNIX)
     others = RULES.conditional["socket"]
@@ -54,7 +54,7 @@ def _pairs_only() -> dict[str, Guard]:
     }
 
 
-def _given_to(owner: tuple[int, int], index: int) -> Guard:
+def _given_to(owner: tuple[int, int], index: int) -> Condition:
     """Allow chown only to the folder's owner: the next sandbox runs as whoever owns the agent's folder."""
     users, groups = ((_UNCHANGED, one) for one in owner)
     arms = [
@@ -65,9 +65,9 @@ def _given_to(owner: tuple[int, int], index: int) -> Guard:
     return Condition(arms=tuple(arms), otherwise=Answer.EPERM)
 
 
-def _without_leases() -> Guard:
+def _without_leases() -> Condition:
     """Refuse file leases: even on a read-only file, one blocks every program of the host that opens the file."""
-    before = RULES.guarded["fcntl"]
+    before = RULES.conditional["fcntl"]
     return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Answer.EPERM), *before.arms))
 
 
