@@ -60,7 +60,7 @@ def claiming(gateway: Gateway, name: str, warm: int) -> Entrant:
         taken: list[float] = []
         while len(taken) < times:
             async with asyncio.timeout(60):
-                while gateway.execution.spares.count() < warm:  # noqa: ASYNC110  nothing tells
+                while gateway.execution.opener.spares.count() < warm:  # noqa: ASYNC110  nothing tells
                     await asyncio.sleep(0.005)
                 # The last opening still has some work to finish.
                 await asyncio.sleep(0.02)

@@ -18,16 +18,18 @@ from crabpot.model import Place, ToolCall, ToolResult
 from crabpot.proof.verify import trial
 from crabpot.proof.verify.target import Target
 from crabpot.runner.core.frames import FrameError
-from crabpot.sandboxes.fleet import Connected, Fleet
+from crabpot.sandboxes.fleet import Fleet
+from crabpot.sandboxes.live import Live
 from crabpot.settings import Network, Settings
 from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from crabpot.backends.base import Opened
+    from crabpot.backends.base import Sandbox
     from crabpot.host_commands.plan import LaunchPlan
-    from crabpot.sandboxes.fleet import Live
+    from crabpot.sandboxes.live import Wanted
+    from crabpot.sandboxes.private_folders import Hold
     from crabpot.spec.spec import SandboxSpec
 
 # As somebody told git to, who only wanted the message about ownership to be gone.
@@ -80,19 +82,17 @@ class TrustingWire(RunnerWire):
         super().lose(reason)
 
 
-class TrustingFleet(Fleet):
-    """Connects runners by a wire that trusts them."""
-
-    async def connect(self, opened: Opened) -> Connected:
-        wire = await TrustingWire.connect(opened.channel, opened.hello, timeout_s=20.0, grace_s=1.0)
-        return Connected(opened=opened, wire=wire)
+async def connect(wanted: Wanted, sandbox: Sandbox, held: Hold | None) -> Live:
+    """Connect a runner by a wire that trusts it."""
+    wire = await TrustingWire.connect(sandbox.channel, sandbox.hello, timeout_s=20.0, grace_s=1.0)
+    return Live(wanted=wanted, sandbox=sandbox, wire=wire, held=held)
 
 
 class StubbornFleet(Fleet):
     """Gives calls to a sandbox that is lost."""
 
-    def find(self, key: Any, version: str) -> Live | None:  # noqa: ARG002  any will do
-        return self._live.get(key)
+    def find(self, wanted: Wanted) -> Live | None:
+        return self._live.get(wanted.key)
 
     def forget(self, live: Live) -> None:
         """Never."""

@@ -13,6 +13,7 @@ import signal
 import tempfile
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from crabpot.proof.verify import trial, witness
 from crabpot.proof.verify.bait import Bait, laid_out
 from crabpot.proof.verify.target import Target
 from crabpot.sandboxes.fleet import Fleet
+from crabpot.sandboxes.opening import connect
 from crabpot.settings import Limits, Network, Settings, Size
 from crabpot.spec.spec import SandboxSpec, User
 from tests.escape import naive, told
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Backend
     from crabpot.backends.bubblewrap.clauses import Findings
-    from crabpot.backends.bubblewrap.sandbox import Sandbox
+    from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
+    from crabpot.sandboxes.opening import Connect
 
 # Nobody else of the machine runs as this one: what a sandbox signals without a pid namespace is its own.
 ALONE = User(uid=61298, gid=61298)
@@ -64,6 +67,7 @@ class Wall:
     naive_mounts: bool = False
     as_root: bool = False
     fleet: Callable[[], Fleet] | None = None
+    connect: Connect = connect
     gateway: type[Gateway] = Gateway
     target: type[Target] = Target
     falls: str
@@ -99,7 +103,7 @@ class Weakened(Bubblewrap):
         found = super()._judge(spec, machine)
         return replace(found, choice=Choice(user=User(uid=0, gid=0), because="x")) if self._wall.as_root else found
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
+    async def open(self, spec: SandboxSpec) -> BubblewrapSandbox:
         if self._wall.naive_mounts:
             # As bubblewrap before 0.12 did for a mount point below /workspace: through whatever link lies there.
             place = f"{spec.workspace}/.x"
@@ -148,6 +152,7 @@ async def without(wall: Wall) -> AsyncIterator[Target]:
             gateway = wired.gateway(settings=wall.settings(tried.settings, bait))
             if wall.fleet is not None:
                 gateway.execution.fleet = wall.fleet()
+            gateway.execution.opener.connect = wall.connect
             gateway.__class__ = wall.gateway
             try:
                 yield wall.target(gateway, tried.session, bait, other=Target(gateway, tried.other, bait))
@@ -439,7 +444,7 @@ WALLS = (
     ),
     Wall(
         name="checks of the wire",
-        fleet=naive.TrustingFleet,
+        connect=naive.connect,
         falls="""
         cannot_break_the_gateway_by_frames_of_any_size cannot_break_the_gateway_by_what_is_no_frame
         cannot_answer_for_another_call cannot_forge_a_decision_of_the_gateway cannot_hold_upcalls_beyond_measure
@@ -456,7 +461,7 @@ WALLS = (
         told=told.shared_pids,
         spec=alone,
         greeting=_TRUSTING,
-        fleet=lambda: Fleet(grace_s=14.0),
+        connect=partial(connect, grace_s=14.0),
         falls="cannot_hold_a_call_by_silence cannot_hold_the_gateway_by_stopping_the_runner",
     ),
 )

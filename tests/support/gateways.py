@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crabpot.app import App
@@ -16,6 +17,7 @@ from crabpot.host_commands.host import Host
 from crabpot.host_commands.shims import HostCommands
 from crabpot.sandboxes.execution import Execution
 from crabpot.sandboxes.fleet import Fleet
+from crabpot.sandboxes.opening import connect
 from crabpot.spec.binds import Surroundings
 from tests.support.runners import ENV, Unconfined
 
@@ -40,13 +42,14 @@ class Bench:
         self.audit = AuditLog(self.state)
         self.audit.open()
         registry = Registry({"bubblewrap": backend})
-        fleet = Fleet(grace_s=grace_s, limits=settings.gateway)
+        fleet = Fleet(limits=settings.gateway)
         self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
         self.desk = Desk(self.state)
         host = Host(settings=settings, around=around, environ=ENV)
-        elevated = ElevatedCommands(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
-        self.execution.answering = HostCommands(elevated=elevated).answers
-        self.gateway = Gateway(settings=settings, execution=self.execution, elevated=elevated, audit=self.audit)
+        departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
+        self.execution.opener.connect = partial(connect, grace_s=grace_s)
+        self.execution.opener.answering = HostCommands(departure=departure).answers
+        self.gateway = Gateway(settings=settings, execution=self.execution, departure=departure, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)
 
 

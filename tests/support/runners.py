@@ -98,6 +98,9 @@ class Double:
     async def cause_of_death(self) -> tuple[str, str] | None:
         return self.death
 
+    def rename(self, name: str) -> None:
+        pass
+
 
 def answering(peer: Peer) -> None:
     """The script of an honest runner that has one answer to everything."""

@@ -621,7 +621,7 @@ async def test_a_caller_that_gives_up_is_recorded_and_leaves_no_process(bench):
         await made.gateway.call(S, "ls")
         (live,) = made.execution.fleet.listed()
         task = asyncio.create_task(made.gateway.call(S, "exec", command="echo $$ > pid; sleep 1000"))
-        pid = os.path.join(live.opened.hello["workspace"], "pid")
+        pid = os.path.join(live.sandbox.hello["workspace"], "pid")
         await until(lambda: os.path.exists(pid) and os.path.getsize(pid))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

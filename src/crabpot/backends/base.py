@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from crabpot.runner.core import landlock
 from crabpot.spec import hardening, network
@@ -44,8 +44,8 @@ class Clause:
         return {"name": self.name, "state": self.state, "how": self.how}
 
 
-class Opened(Protocol):
-    """A live sandbox: the stream to its runner, what to greet it with, and how to end it."""
+class Sandbox(Protocol):
+    """A sandbox that a backend opened: the stream to its runner, what to greet it with, and how to end it."""
 
     @property
     def channel(self) -> Channel:
@@ -69,15 +69,10 @@ class Opened(Protocol):
         """Let its processes continue; SandboxLost if they cannot."""
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Return the code and message of a limit that was hit since the last call, where that can be known."""
+        """Return the code and sentence of a limit that struck since this was last asked, where that can be known."""
 
-
-@runtime_checkable
-class Named(Protocol):
-    """A sandbox that people and other gateways see by its name."""
-
-    async def rename(self, name: str) -> None:
-        """Take the name of the sandbox of its new scope; what cannot be renamed keeps its name."""
+    def rename(self, name: str) -> None:
+        """Show it by the name of its new scope, soon, where people and other gateways see names."""
 
 
 class Backend(Protocol):
@@ -88,14 +83,14 @@ class Backend(Protocol):
         """Return its name in the configuration."""
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
-        """Return for each clause of the spec whether this machine enforces, degrades or refuses it."""
+        """Return each clause of the spec, and whether this machine enforces, degrades or refuses it."""
 
-    async def open(self, spec: SandboxSpec) -> Opened:
+    async def open(self, spec: SandboxSpec) -> Sandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable; cancelled, leave nothing behind."""
 
 
 def second_wall(version: int) -> tuple[str, State, str]:
-    """Return what Landlock adds to the mounts, by the version that the kernel under a sandbox has."""
+    """Return the clause for what Landlock adds to the mounts, by the version that the kernel under a sandbox has."""
     if version < landlock.OLDEST:
         return "landlock", "degraded", "this kernel has none: only mounts keep files from being written"
     if version < landlock.WITH_SCOPES:

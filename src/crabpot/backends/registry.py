@@ -12,7 +12,7 @@ from crabpot.settings import Docker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from crabpot.backends.base import Backend, Clause, Opened
+    from crabpot.backends.base import Backend, Clause, Sandbox
     from crabpot.spec.spec import SandboxSpec
 
     # Called for each sandbox that opened: what it is, who made it, how its clauses are kept, and what the kernel says.
@@ -35,8 +35,8 @@ class Deferred:
         await in_loop()
         return await self._backend().probe(spec)
 
-    async def open(self, spec: SandboxSpec) -> Opened:
-        """Open a sandbox with it."""
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        """Have it open a sandbox."""
         return await self._backend().open(spec)
 
     def _backend(self) -> Backend:
@@ -86,17 +86,17 @@ class Registry:
         means = f"{dockers}, so backend auto means docker; " if dockers else ""
         raise SandboxUnavailable(f"no sandbox can be made as configured; {means}{'; '.join(reasons)}")
 
-    async def open(self, spec: SandboxSpec) -> Opened:
-        """Open a spec with the backend that takes it, and report how each clause is kept."""
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        """Open a spec with the backend that takes it, and tell how each promise is kept."""
         backend, clauses = await self.choose(spec)
-        opened = await backend.open(spec)
+        sandbox = await backend.open(spec)
         try:
-            if self._on_opened is not None:
-                self._on_opened(spec, backend.name, clauses, procs.look(opened.pid))
+            if self._told is not None:
+                self._told(spec, backend.name, clauses, procs.look(sandbox.pid))
         except BaseException:
-            await opened.close()
+            await sandbox.close()
             raise
-        return opened
+        return sandbox
 
     async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
         """Return which backend would take a spec and how it keeps each clause; if none does, why the first does not."""

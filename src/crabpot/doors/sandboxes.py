@@ -15,7 +15,7 @@ from crabpot.spec.naming import sandbox_name
 
 if TYPE_CHECKING:
     from crabpot.gateway import Gateway
-    from crabpot.sandboxes.fleet import Live
+    from crabpot.sandboxes.live import Live
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def _shown(one: Live) -> dict[str, Any]:
         "place": place.value,
         "started": one.started,
         "busy": one.wire.busy,
-        "pid": one.opened.pid,
+        "pid": one.sandbox.pid,
         "limits": shown,
     }
 

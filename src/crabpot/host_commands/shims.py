@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from crabpot.host_commands.elevated import ElevatedCommands
     from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolResult, Verdict
-    from crabpot.sandboxes.fleet import Live
+    from crabpot.sandboxes.live import Live
     from crabpot.wire.replies import Reply
     from crabpot.wire.upcalls import Answers, Upcall
 

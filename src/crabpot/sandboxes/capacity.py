@@ -1,14 +1,14 @@
-"""How many sandboxes there may be, and which one goes so that another may open. Pure."""
+"""How many sandboxes there may be, and which one is evicted so that another may open. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from crabpot.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from crabpot.settings import Gateway
 
@@ -16,7 +16,7 @@ _FREE = "end one with `crabpot sandboxes stop NAME`, wait until one is idle, or 
 
 
 class Occupant(Protocol):
-    """A sandbox that lives, or is on its way."""
+    """A live sandbox."""
 
     @property
     def agent(self) -> str:
@@ -31,26 +31,31 @@ class Occupant(Protocol):
         """When a call last was in it."""
 
 
-def leaver(agent: str, there: Sequence[Occupant], limits: Gateway) -> Occupant | None:
-    """Give who must go before one more of this agent opens, None if nobody must; SandboxUnavailable if nobody can.
+One = TypeVar("One", bound=Occupant)
 
-    An agent that has all it may have loses its own least recently used idle one. Where all agents together have all
-    that there may be, whoever has the most does: an agent cannot keep others out by opening sessions.
+
+def to_evict(agent: str, live: Sequence[One], opening: Iterable[str], limits: Gateway) -> One | None:
+    """Return the sandbox that must go before one more of this agent opens, if any; SandboxUnavailable if none can.
+
+    `opening` has the agent of each sandbox that is being opened: those count, and cannot go.
+
+    An agent at its limit loses its own least recently used idle one. Where all agents together are at theirs,
+    whoever has the most does: an agent cannot keep others out by opening sessions.
     """
-    counts = Counter(one.agent for one in there)
+    counts = Counter([*(one.agent for one in live), *opening])
     if counts[agent] >= limits.max_sandboxes_per_agent:
-        own = [one for one in there if one.agent == agent and one.idle]
+        own = [one for one in live if one.agent == agent and one.idle]
         if not own:
             raise SandboxUnavailable(
                 f"the agent {agent} has {counts[agent]} sandboxes with something running in each, and may have "
                 f"{limits.max_sandboxes_per_agent} (gateway.maxSandboxesPerAgent); {_FREE}"
             )
         return min(own, key=lambda one: one.used)
-    if len(there) >= limits.max_sandboxes:
-        idle = [one for one in there if one.idle]
+    if counts.total() >= limits.max_sandboxes:
+        idle = [one for one in live if one.idle]
         if not idle:
             raise SandboxUnavailable(
-                f"there are {len(there)} sandboxes with something running in each, and there may be "
+                f"there are {counts.total()} sandboxes with something running in each, and there may be "
                 f"{limits.max_sandboxes} (gateway.maxSandboxes); {_FREE}"
             )
         return min(idle, key=lambda one: (-counts[one.agent], one.used))

@@ -6,38 +6,34 @@ import asyncio
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpot.backends.host.backend import open_on_host
-from crabpot.decide.scope import Principal, Scope
+from crabpot.decide.scope import Principal
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.model import Failure, Place, ToolResult
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
 from crabpot.sandboxes.fleet import Fleet
-from crabpot.sandboxes.spares import Spares
+from crabpot.sandboxes.live import Wanted
+from crabpot.sandboxes.opening import Opener
 from crabpot.sandboxes.streams import Streams
 from crabpot.scheduling.fairness import Allowance, Line
 from crabpot.spec import binds
 from crabpot.spec.build import build
-from crabpot.wire.upcalls import NO_ANSWERS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
-    from crabpot.backends.base import Opened
     from crabpot.backends.registry import Registry
     from crabpot.decide.placement import Placement
     from crabpot.model import ToolCall
-    from crabpot.sandboxes.fleet import Connected, Live
+    from crabpot.sandboxes.live import Live
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.calls import Source
     from crabpot.wire.in_flight import Sink
     from crabpot.wire.replies import Reply
-    from crabpot.wire.upcalls import Answers
 
 # What a shell gives for a command that a signal ended: SIGKILL, and SIGXFSZ.
 _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
@@ -69,30 +65,19 @@ class Execution:
     around: Surroundings
     registry: Registry
     environ: Mapping[str, str]
-    # Who answers the upcalls that the sandboxes of a scope begin.
-    answering: Callable[[Scope], Answers] = lambda _scope: NO_ANSWERS
     fleet: Fleet = field(default_factory=Fleet)
-    spares: Spares = field(init=False)
-    _keeps_spares: bool = False
+    opener: Opener = field(init=False)
     _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
-    _specs: dict[tuple[str, str], tuple[SandboxSpec, str]] = field(default_factory=dict)
+    _wanted: dict[tuple[str, str | None], Wanted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.spares = Spares(state=self.around.state, start=self._start)
-
-    async def _start(self, spec: SandboxSpec) -> Connected:
-        return await self.fleet.connect(await self.registry.open(spec))
+        self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
 
     def warm_up(self, settings: Settings) -> None:
         """Begin to keep sandboxes ready for the agents that want some; a gateway for one call never does."""
-        self._keeps_spares = True
         agents = [settings.agent(settings.default_agent), *settings.entries.values()]
         wanting = [agent for agent in agents if agent.sandbox.warm > 0 and agent.sandbox.mode != "off"]
-        if wanting:
-            self.spares.sweep()
-        for agent in wanting:
-            spec, _ = self.describe(agent, f"agent:{agent.id}")
-            self.spares.keep(spec, agent.id, agent.sandbox.warm)
+        self.opener.spares.begin([(self.describe(agent, f"agent:{agent.id}")[0], agent) for agent in wanting])
 
     async def run(self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None) -> ToolResult:
         """Run one call to its end."""
@@ -130,7 +115,7 @@ class Execution:
             )
         except SandboxLost as error:
             # Asked first: what ends it may take the answer away.
-            cause = await live.opened.cause_of_death()
+            cause = await live.sandbox.cause_of_death()
             self.fleet.forget(live)
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
             return call.failed(code, message, placed.where)
@@ -145,93 +130,50 @@ class Execution:
 
     async def acquire(self, agent: AgentSettings, placed: Placement, call: ToolCall | None = None) -> Live:
         """Find the live place of a session, or open it while the call that needs it waits."""
-        opener: Callable[[], Awaitable[Opened | Connected]]
-        writes: tuple[str, ...] = ()
-        if placed.scope_key is None:
-            key, version = (Place.HOST, agent.id), binds.expand(agent.workspace, self.around.home)
-            opener = partial(open_on_host, version, agent.sandbox.limits, self.environ)
-        else:
-            spec, version = self.describe(agent, placed.scope_key)
-            key, opener = (Place.SANDBOX, placed.scope_key), partial(self._open, spec, agent)
-            writes = spec.writes
-        live = self.fleet.find(key, version)
-        if live is None:
-            with nullcontext() if call is None else call.stage("open"):
-                live = await self.fleet.acquire(
-                    key, version, opener, agent.sandbox.prune, writes=writes, agent=agent.id
-                )
-        if live.scope is None and placed.scope_key is not None:
-            live.scope = Scope(key=placed.scope_key, agent=agent)
-            live.wire.upcalls.answers = self.answering(live.scope)
-        return live
-
-    async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Opened | Connected:
-        try:
-            claimed = self._claim(spec, agent) if self._keeps_spares and agent.sandbox.warm else None
-            if claimed is not None:
-                return claimed
-            if not spec.private:
-                return await self.registry.open(spec)
-            held = await private_folders.hold(self.around.state, spec, agent.id)
-            try:
-                connected = await self._start(spec)
-            except BaseException:
-                held.abandon()
-                raise
-            return _holding(connected, held)
-        except OSError as error:
-            raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
-
-    def _claim(self, spec: SandboxSpec, agent: AgentSettings) -> Connected | None:
-        claimed = self.spares.claim(spec, agent.id, agent.sandbox.warm)
-        if claimed is None:
-            return None
-        connected, held = claimed
-        return connected if held is None else _holding(connected, held)
+        wanted = self._want(agent, placed.scope_key)
+        live = self.fleet.find(wanted)
+        if live is not None:
+            return live
+        with nullcontext() if call is None else call.stage("open"):
+            return await self.fleet.acquire(wanted, self.opener.open)
 
     def describe(self, agent: AgentSettings, scope_key: str) -> tuple[SandboxSpec, str]:
-        """Give the spec of a scope, and its hash; settings are frozen, so one look suffices."""
-        known = self._specs.get((agent.id, scope_key))
+        """Return the spec of a scope, and its hash."""
+        wanted = self._want(agent, scope_key)
+        assert wanted.spec is not None
+        return wanted.spec, wanted.version
+
+    def _want(self, agent: AgentSettings, scope_key: str | None) -> Wanted:
+        """Return what the calls of a scope need, or those on the host; settings are frozen, so one look suffices."""
+        known = self._wanted.get((agent.id, scope_key))
         if known is None:
-            try:
-                spec = build(agent, scope_key, self.around)
-            except ValueError as error:
-                raise SandboxUnavailable(f"the sandbox cannot be made as configured: {error}") from None
-            if len(self._specs) >= _REMEMBERED:
-                self._specs.clear()
-            known = self._specs[agent.id, scope_key] = (spec, spec.hash)
+            if len(self._wanted) >= _REMEMBERED:
+                self._wanted.clear()
+            known = self._wanted[agent.id, scope_key] = self._look(agent, scope_key)
         return known
+
+    def _look(self, agent: AgentSettings, scope_key: str | None) -> Wanted:
+        if scope_key is None:
+            workspace = binds.expand(agent.workspace, self.around.home)
+            return Wanted(key=(Place.HOST, agent.id), version=workspace, agent=agent)
+        try:
+            return Wanted.of(build(agent, scope_key, self.around), agent)
+        except ValueError as error:
+            raise SandboxUnavailable(f"the sandbox cannot be made as configured: {error}") from None
 
     async def reap(self, now: float) -> None:
         """End the places that were idle, or are old, beyond what their agent's settings keep."""
-        await self.fleet.reap(
-            lambda live: private_folders.is_stale(live.prune, used=live.used, made=live.started, now=now)
-        )
+
+        def stale(live: Live) -> bool:
+            prune = live.wanted.agent.sandbox.prune
+            return private_folders.is_stale(prune, used=live.used, made=live.started, now=now)
+
+        await self.fleet.reap(stale)
 
     async def close(self) -> None:
         """End every place."""
-        await self.spares.close()
+        await self.opener.spares.close()
         await self.fleet.close()
-
-
-class Held:
-    """A sandbox whose private folder is kept from pruning until it ends."""
-
-    def __init__(self, opened: Opened, held: private_folders.Hold) -> None:
-        self.channel, self.hello, self.pid = opened.channel, opened.hello, opened.pid
-        self.cause_of_death, self.freeze, self.thaw = opened.cause_of_death, opened.freeze, opened.thaw
-        self._opened, self._held = opened, held
-
-    async def close(self) -> None:
-        """End the sandbox, then let go of its folder."""
-        try:
-            await self._opened.close()
-        finally:
-            self._held.release()
-
-
-def _holding(connected: Connected, held: private_folders.Hold) -> Connected:
-    return replace(connected, opened=Held(connected.opened, held))
 
 
 async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:
@@ -250,7 +192,7 @@ async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -
         error=None if error is None else Failure(code=error[0], message=error[1]),
         truncated=reply.truncated,
         data=reply.data,
-        place=live.key[0],
+        place=live.wanted.key[0],
         duration_ms=call.took_ms(),
     )
 
@@ -267,10 +209,10 @@ async def _with_hints(result: ToolResult, hints: list[str], sink: Sink | None) -
 
 async def _limit_behind(exit_code: int, live: Live) -> tuple[str, str] | None:
     """Name the limit that killed a command, where the kernel told; the exit code stays as it was."""
-    largest = live.opened.hello["limits"]["file_size"]
+    largest = live.sandbox.hello["limits"]["file_size"]
     if exit_code == _TOO_LARGE and largest is not None:
         return "disk_limit", f"a file would have grown beyond {largest} bytes (limits.fileSize)"
-    cause = await live.opened.cause_of_death()
+    cause = await live.sandbox.cause_of_death()
     if cause is None or (cause[0] == "memory_limit" and exit_code != _KILLED):
         return None
     return cause

@@ -31,16 +31,16 @@ class Freezable(Protocol):
 One = TypeVar("One", bound=Freezable)
 
 
-class Standstill(Generic[One]):
-    """Sandboxes that stand still until the block ends."""
+class Freeze(Generic[One]):
+    """Sandboxes that are frozen until the block ends."""
 
     def __init__(self, which: Callable[[One], bool]) -> None:
         self._which = which
         self._seen: list[One] = []
-        self._held: list[One] = []
+        self._frozen: list[One] = []
 
     def __contains__(self, one: object) -> bool:
-        """Whether it was asked about already."""
+        """Return whether this freeze has dealt with it."""
         return one in self._seen
 
     async def take(self, one: One) -> None:
@@ -49,7 +49,7 @@ class Standstill(Generic[One]):
         if not self._which(one):
             return
         if not one.lost:
-            self._held.append(one)
+            self._frozen.append(one)
             try:
                 # Shielded: a freeze that was given up half-way could not be told from one that never was.
                 await asyncio.shield(one.freeze())
@@ -67,7 +67,7 @@ class Standstill(Generic[One]):
         await asyncio.shield(asyncio.ensure_future(self._thaw()))
 
     async def _thaw(self) -> None:
-        await asyncio.gather(*map(_thaw, self._held))
+        await asyncio.gather(*map(_thaw, self._frozen))
 
 
 async def _thaw(one: Freezable) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import Named
 from crabpot.errors import CrabpotError
 from crabpot.sandboxes import private_folders
+from crabpot.sandboxes.live import Live, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
-    from crabpot.sandboxes.fleet import Connected
+    from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
+
+    Start = Callable[[SandboxSpec, AgentSettings, private_folders.Hold | None], Awaitable[Live]]
 
 # No scope key makes such a name: theirs begin with "crabpot-".
 PREFIX = "spare-"
@@ -27,107 +29,87 @@ _FIRST_CALL_S = 10.0
 _REFILL_S = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Spare:
-    """One that waits, and what keeps its private folder, until somebody takes both."""
-
-    connected: Connected
-    held: private_folders.Hold | None
-    # Asked once, ahead: looking through a protocol takes longer than moving a folder.
-    named: Named | None
-
-    async def end(self) -> None:
-        await self.connected.end()
-        if self.held is not None:
-            self.held.release()
-
-
 class Spares:
     """Sandboxes by what they have in common: everything but whose they are."""
 
-    def __init__(self, *, state: str, start: Callable[[SandboxSpec], Awaitable[Connected]]) -> None:
+    def __init__(self, *, state: str, start: Start) -> None:
         self._state = state
         self._start = start
-        self._ready: dict[str, list[_Spare]] = {}
+        self._begun = False
+        self._ready: dict[str, list[Live]] = {}
         self._filling: dict[str, asyncio.Task[None]] = {}
-        self._beside: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
-    def keep(self, spec: SandboxSpec, agent: str, count: int) -> None:
-        """Have `count` like this one ready, soon; a failure is left to the call that needs a sandbox to tell."""
-        self._keep(spec.family, spec, agent, count, 0.0)
+    def begin(self, wanted: list[tuple[SandboxSpec, AgentSettings]]) -> None:
+        """Begin to keep sandboxes ready, for these first; a gateway for one call never does."""
+        self._begun = True
+        if wanted:
+            self.sweep()
+        for spec, agent in wanted:
+            self._keep(spec, agent, 0.0)
 
-    def _keep(self, family: str, spec: SandboxSpec, agent: str, count: int, after_s: float) -> None:
+    def _keep(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
+        """Have as many like this one as its agent wants; a failure is left for the call that needs one to report."""
+        family = spec.family
         if family not in self._filling:
-            task = asyncio.create_task(self._fill(family, spec, agent, count, after_s))
+            task = asyncio.create_task(self._fill(spec, agent, after_s))
             self._filling[family] = task
             task.add_done_callback(lambda _: self._filling.pop(family, None))
 
-    async def _fill(self, family: str, spec: SandboxSpec, agent: str, count: int, after_s: float) -> None:
+    async def _fill(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        ready = self._ready.setdefault(family, [])
+        ready = self._ready.setdefault(spec.family, [])
         with suppress(CrabpotError, OSError):
-            while len(ready) < count:
+            while len(ready) < agent.sandbox.warm:
                 ready.append(await self._open(spec, agent))
 
-    async def _open(self, spec: SandboxSpec, agent: str) -> _Spare:
+    async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Live:
+        """Open one whose runner has loaded the code of its tools, which it does at their first call."""
         name = f"{PREFIX}{os.urandom(8).hex()}"
         folder = f"{self._state}/{private_folders.FOLDER}/{name}" if spec.private else spec.workspace
         own = replace(spec, scope_key=name, name=name, workspace=folder)
-        held = await private_folders.hold_alone(self._state, own, agent) if spec.private else None
-        try:
-            connected = await self._start_warm(own)
-        except BaseException:
-            if held is not None:
-                held.abandon()
-            raise
-        opened = connected.opened
-        return _Spare(connected=connected, held=held, named=opened if isinstance(opened, Named) else None)
-
-    async def _start_warm(self, spec: SandboxSpec) -> Connected:
-        """Start one whose runner has loaded the code of its tools, which it does at their first call."""
-        connected = await self._start(spec)
+        held = await private_folders.hold_alone(self._state, own, agent.id) if spec.private else None
+        live = await self._start(own, agent, held)
         try:
             for tool, args in _FIRST_CALLS:
-                await connected.wire.call(tool, args, timeout_s=_FIRST_CALL_S)
+                await live.wire.call(tool, args, timeout_s=_FIRST_CALL_S)
         except BaseException:
-            await connected.end()
+            await _discard(live)
             raise
-        return connected
+        return live
 
-    def claim(self, spec: SandboxSpec, agent: str, count: int) -> tuple[Connected, private_folders.Hold | None] | None:
-        """Take one over, private folder and all, and have `count` again soon.
+    def claim(self, spec: SandboxSpec, agent: AgentSettings) -> Live | None:
+        """Take one over, private folder and all, and open another soon.
 
         None if there is none, or the session has a folder already.
         """
-        family = spec.family
-        self._keep(family, spec, agent, count, _REFILL_S)
-        waiting = self._ready.get(family, [])
-        while waiting and waiting[-1].connected.lost:
-            self._end_soon(waiting.pop())
+        if not self._begun or not agent.sandbox.warm:
+            return None
+        self._keep(spec, agent, _REFILL_S)
+        waiting = self._ready.get(spec.family, [])
+        while waiting and waiting[-1].lost:
+            self._discard_soon(waiting.pop())
         if not waiting:
             return None
         spare = waiting[-1]
         try:
-            if spare.held is not None and not spare.held.pass_on(spec, agent):
+            if spare.held is not None and not spare.held.pass_on(spec, agent.id):
                 return None
         except OSError:
-            self._end_soon(waiting.pop())
+            self._discard_soon(waiting.pop())
             return None
         waiting.pop()
-        if spare.named is not None:
-            self._soon(spare.named.rename(spec.name))
-        return spare.connected, spare.held
+        spare.assign(Wanted.of(spec, agent))
+        spare.sandbox.rename(spec.name)
+        return spare
 
-    def _end_soon(self, spare: _Spare) -> None:
-        self._soon(spare.end())
-
-    def _soon(self, doing: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(doing)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+    def _discard_soon(self, spare: Live) -> None:
+        task = asyncio.create_task(_discard(spare))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def count(self) -> int:
-        """Count those that wait."""
+        """Return how many wait."""
         return sum(len(waiting) for waiting in self._ready.values())
 
     def sweep(self) -> None:
@@ -143,6 +125,16 @@ class Spares:
         waiting = [spare for family in self._ready.values() for spare in family]
         used = bool(tasks or self._ready)
         self._ready.clear()
-        await asyncio.gather(*(spare.end() for spare in waiting), *self._beside)
+        await asyncio.gather(*map(_discard, waiting), *self._ending)
         if used:
             self.sweep()
+
+
+async def _discard(spare: Live) -> None:
+    """End a spare that nobody took, and its folder with it."""
+    held, spare.held = spare.held, None
+    try:
+        await spare.end()
+    finally:
+        if held is not None:
+            held.abandon()

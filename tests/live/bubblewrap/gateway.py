@@ -12,9 +12,9 @@ from crabpot.runner.core.frames import FrameReader, encode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.backends.base import Opened
+    from crabpot.backends.base import Sandbox
     from crabpot.backends.bubblewrap.backend import Bubblewrap
-    from crabpot.backends.bubblewrap.sandbox import Sandbox
+    from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
     from crabpot.spec.spec import SandboxSpec
 
 PATIENCE_S = 30.0
@@ -23,12 +23,12 @@ PATIENCE_S = 30.0
 class Stream:
     """The wire to a runner, one call at a time."""
 
-    def __init__(self, box: Opened) -> None:
+    def __init__(self, box: Sandbox) -> None:
         self._socket = box.channel.sock
         self._reader = FrameReader()
         self._frames: list[dict[str, Any]] = []
 
-    async def greet(self, box: Opened) -> dict[str, Any]:
+    async def greet(self, box: Sandbox) -> dict[str, Any]:
         """Say hello, and give the runner's answer."""
         await self.send(dict(box.hello))
         return await self.receive()
@@ -63,7 +63,7 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def sandbox(backend: Bubblewrap, spec: SandboxSpec) -> AsyncIterator[tuple[Sandbox, Stream]]:
+async def sandbox(backend: Bubblewrap, spec: SandboxSpec) -> AsyncIterator[tuple[BubblewrapSandbox, Stream]]:
     """Open a sandbox, greet its runner, and close it at the end."""
     box = await backend.open(spec)
     try:

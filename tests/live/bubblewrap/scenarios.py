@@ -19,7 +19,6 @@ from crabpot.backends.bubblewrap import opening as starting  # noqa: E402
 from crabpot.backends.bubblewrap.backend import Bubblewrap  # noqa: E402
 from crabpot.backends.bubblewrap.opening import Opening  # noqa: E402
 from crabpot.backends.bubblewrap.render import Program, arguments  # noqa: E402
-from crabpot.backends.bubblewrap.sandbox import Sandbox  # noqa: E402
 from crabpot.backends.bubblewrap.walls import Walls  # noqa: E402
 from crabpot.errors import SandboxLost, SandboxUnavailable  # noqa: E402
 from crabpot.settings import Limits, Size  # noqa: E402
@@ -164,8 +163,8 @@ async def be_killed_opening(state: str) -> Any:
     machine = await backend.look()
     assert machine.context is not None
     assert not isinstance(machine.chosen, str)
-    opening = Stuck(make_spec(state), machine.context, machine.chosen, await _own_user(state))
-    task = asyncio.create_task(opening.run())
+    opening = Stuck(make_spec(state), machine.ground, machine.chosen, await _own_user(state))
+    task = asyncio.create_task(opening.run({}))
     await asyncio.sleep(0)
     # Stopped before it has asked to die with its parent, it outlives it.
     os.kill(monitors[0], signal.SIGSTOP)
@@ -319,7 +318,7 @@ async def without_a_filter(state: str) -> Any:
     walls = Walls(arguments=lambda *told: [word for word in arguments(*told) if not word.startswith("filter=")])
     user = backend._judge(spec, machine).choice.user
     try:
-        await Opening(spec, replace(machine.context, walls=walls), machine.chosen, user).run()
+        await Opening(spec, replace(machine.ground, walls=walls), machine.chosen, user).run({})
     except SandboxUnavailable as refusal:
         return {"refused": str(refusal), "children": sorted(gateway.children())}
     return {"refused": None}
@@ -424,12 +423,11 @@ async def ways(state: str) -> Any:
             )
             key = f"{candidate.libraries is not None}-{mounting}-{seals}"
             try:
-                started = await starting.Opening(spec, machine.context, chosen, user).run()
+                hello = await _greeting(backend, spec)
+                box = await starting.Opening(spec, machine.ground, chosen, user).run(hello)
             except SandboxUnavailable as refusal:
                 found[key] = {"refused": str(refusal)}
                 continue
-            hello = await _greeting(backend, spec)
-            box = Sandbox(started=started, hello=hello, limits=spec.limits)
             stream = gateway.Stream(box)
             await stream.greet(box)
             found[key] = {
@@ -479,9 +477,9 @@ async def swap(state: str, folder: str) -> Any:
         program = Program(mounting=mounting, seals=True, safe_below_links=False)
         chosen = replace(machine.chosen, program=program)
         try:
-            started = await Swapping(spec, machine.context, chosen, User(uid=os.geteuid(), gid=os.getegid())).run()
+            box = await Swapping(spec, machine.ground, chosen, User(uid=os.geteuid(), gid=os.getegid())).run({})
             found[mounting] = "opened"
-            await Sandbox(started=started, hello={}, limits=spec.limits).close()
+            await box.close()
         except SandboxUnavailable as refusal:
             found[mounting] = str(refusal)
         os.unlink(f"{folder}/ws")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from crabpot.backends.docker.engine import Engine
-    from crabpot.backends.docker.sandbox import Sandbox
+    from crabpot.backends.docker.sandbox import DockerSandbox
     from crabpot.wire.replies import Reply
 
 
@@ -51,7 +51,7 @@ def spec_in(folder: Path, **changes: Any) -> Any:
 class Inside:
     """A sandbox and the wire to it."""
 
-    def __init__(self, box: Sandbox, wire: RunnerWire) -> None:
+    def __init__(self, box: DockerSandbox, wire: RunnerWire) -> None:
         self.box = box
         self.wire = wire
 

@@ -197,7 +197,7 @@ async def test_a_spare_gets_the_name_of_who_takes_it_and_keeps_its_place_in_the_
         made.execution.warm_up(made.settings)
 
         async def waits() -> bool:
-            return made.execution.spares.count() == 1
+            return made.execution.opener.spares.count() == 1
 
         await until(waits)
         assert (await left_of(engine, tmp_path))[0].startswith("/spare-")

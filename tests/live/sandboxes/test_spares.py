@@ -26,7 +26,7 @@ async def warm_gateway(state: Path, count: int = 2) -> AsyncIterator[Gateway]:
     try:
         gateway.execution.warm_up(gateway.settings)
         async with asyncio.timeout(30):
-            while gateway.execution.spares.count() < count:
+            while gateway.execution.opener.spares.count() < count:
                 await asyncio.sleep(0.01)
         yield gateway
     finally:
@@ -61,7 +61,7 @@ def test_a_session_that_has_a_folder_finds_its_files_again_and_takes_no_spare(tm
             result = await gateway.call("agent:main:again", "read", path="note")
             assert result.data is not None
             assert result.data["content"] == "kept"
-            assert gateway.execution.spares.count() == 2
+            assert gateway.execution.opener.spares.count() == 2
 
     asyncio.run(scenario())
 
@@ -81,9 +81,9 @@ def test_two_sessions_never_get_the_same_spare(tmp_path: Path) -> None:
 def test_a_spare_that_died_is_not_given_out(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with warm_gateway(tmp_path) as gateway:
-            for waiting in gateway.execution.spares._ready.values():
+            for waiting in gateway.execution.opener.spares._ready.values():
                 for spare in waiting:
-                    spare.connected.wire.lose("killed by the test")
+                    spare.wire.lose("killed by the test")
             result = await gateway.call("agent:main:x", "exec", command="echo alive")
             assert result.stdout == "alive\n"
 
@@ -108,7 +108,7 @@ def test_spares_of_a_gateway_that_died_are_swept_and_those_of_a_live_one_stay(tm
             dead.with_name(dead.name + ".json").write_text(note, encoding="utf-8")
             async with warm_gateway(tmp_path):
                 assert not dead.exists()
-                assert first.execution.spares.count() == 2
+                assert first.execution.opener.spares.count() == 2
                 assert (await first.call("agent:main:y", "exec", command="echo here")).stdout == "here\n"
 
     asyncio.run(scenario())
@@ -119,7 +119,7 @@ def test_a_gateway_for_one_call_keeps_none_ready(tmp_path: Path) -> None:
         gateway = app.start(config=None, state=str(tmp_path), environ=os.environ).gateway(WARM)
         try:
             assert (await gateway.call("agent:main:once", "exec", command="echo one")).stdout == "one\n"
-            assert gateway.execution.spares.count() == 0
+            assert gateway.execution.opener.spares.count() == 0
             assert not [name for name in folders(tmp_path) if name.startswith(PREFIX)]
         finally:
             await gateway.close()

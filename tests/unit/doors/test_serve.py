@@ -373,7 +373,7 @@ async def test_a_cancelled_call_ends_inside_and_its_client_stays(bench):
 
 def pid_in(made):
     for live in made.execution.fleet.listed():
-        path = os.path.join(live.opened.hello["workspace"], "pid")
+        path = os.path.join(live.sandbox.hello["workspace"], "pid")
         if os.path.exists(path) and os.path.getsize(path):
             with open(path) as stream:
                 return int(stream.read())

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.sandboxes.capacity import leaver
+from crabpot.sandboxes.capacity import to_evict
 from crabpot.settings import Gateway
 
 LIMITS = Gateway(max_sandboxes=6, max_sandboxes_per_agent=3)
@@ -36,8 +36,17 @@ def crowd(text):
     ],
 )
 def test_the_least_recently_used_idle_one_goes(there, goes):
-    found = leaver("a", crowd(there), LIMITS)
+    found = to_evict("a", crowd(there), [], LIMITS)
     assert (found and f"{found.agent}{found.used}") == goes
+
+
+def test_those_that_are_being_opened_count_and_cannot_go():
+    assert to_evict("a", crowd("a1"), ["a"], LIMITS) is None
+    assert to_evict("a", crowd("a1"), ["a", "a"], LIMITS).used == 1
+    with pytest.raises(SandboxUnavailable, match="maxSandboxesPerAgent"):
+        to_evict("a", [], ["a", "a", "a"], LIMITS)
+    with pytest.raises(SandboxUnavailable, match="maxSandboxes"):
+        to_evict("a", [], ["b", "b", "b", "c", "c", "c"], LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +55,7 @@ def test_the_least_recently_used_idle_one_goes(there, goes):
 )
 def test_where_none_is_idle_the_refusal_names_the_setting_and_the_way_out(there, setting):
     with pytest.raises(SandboxUnavailable, match=rf"gateway\.{setting}.*crabpot sandboxes stop"):
-        leaver("a", crowd(there), LIMITS)
+        to_evict("a", crowd(there), [], LIMITS)
 
 
 FEW = """{agents: {defaults: {workspace: "WS", sandbox: {mode: "all"}}},

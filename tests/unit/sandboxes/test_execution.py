@@ -391,7 +391,7 @@ async def test_a_gateway_does_not_remember_every_session_for_ever(bench, agent_o
         agent = agent_of("{}")
         for number in range(10_000):
             made.execution.describe(agent, f"agent:main:{number}")
-        assert len(made.execution._specs) <= 4096
+        assert len(made.execution._wanted) <= 4096
 
 
 async def test_on_the_host_each_agent_has_a_runner_of_its_own_in_its_workspace(bench):

@@ -11,19 +11,25 @@ import pytest
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes.fleet import Fleet
-from crabpot.settings import Prune
+from crabpot.sandboxes.live import Wanted
+from crabpot.sandboxes.opening import connect
+from crabpot.settings import AgentSettings
 from tests.support.runners import Double, answering
 from tests.support.waiting import until
 
 KEY = (Place.SANDBOX, "agent:main:one")
 OTHER = (Place.SANDBOX, "agent:main:two")
-KEEP = Prune()
+
+
+def wanted(key, version):
+    return Wanted(key=key, version=version, agent=AgentSettings(id="main"))
 
 
 class Opener:
     """Opens doubles, when it is let, and remembers them."""
 
-    def __init__(self, script=None, *, held=False):
+    def __init__(self, script=None, *, held=False, **timing):
+        self.timing = timing
         self.script = script or answering
         self.gate = asyncio.Event()
         if not held:
@@ -32,31 +38,31 @@ class Opener:
         self.made = []
         self.fault = None
 
-    async def __call__(self):
+    async def __call__(self, wanted):
         self.begun += 1
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
         double = Double(self.script)
         self.made.append(double)
-        return double
+        return await connect(wanted, double, **self.timing)
 
 
 async def test_a_hundred_first_calls_at_once_open_one():
     fleet, opener = Fleet(), Opener()
-    found = await asyncio.gather(*(fleet.acquire(KEY, "v1", opener, KEEP) for _ in range(100)))
+    found = await asyncio.gather(*(fleet.acquire(wanted(KEY, "v1"), opener) for _ in range(100)))
     assert len(set(map(id, found))) == 1
     assert opener.begun == 1
-    assert fleet.find(KEY, "v1") is found[0]
+    assert fleet.find(wanted(KEY, "v1")) is found[0]
     await fleet.close()
     assert opener.made[0].closed == 1
 
 
 async def test_keys_do_not_wait_for_each_other():
     fleet, slow, quick = Fleet(), Opener(held=True), Opener()
-    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", slow, KEEP))
+    waiting = asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), slow))
     await until(lambda: slow.begun)
-    await fleet.acquire(OTHER, "v1", quick, KEEP)
+    await fleet.acquire(wanted(OTHER, "v1"), quick)
     assert not waiting.done()
     slow.gate.set()
     await waiting
@@ -66,29 +72,29 @@ async def test_keys_do_not_wait_for_each_other():
 
 async def test_no_session_can_be_named_so_that_it_finds_the_hosts_runner():
     fleet, opener = Fleet(), Opener()
-    await fleet.acquire((Place.HOST, "main"), "v1", opener, KEEP)
-    assert fleet.find((Place.SANDBOX, "main"), "v1") is None
+    await fleet.acquire(wanted((Place.HOST, "main"), "v1"), opener)
+    assert fleet.find(wanted((Place.SANDBOX, "main"), "v1")) is None
     await fleet.close()
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_anew():
     fleet, opener = Fleet(), Opener(held=True)
     opener.fault = SandboxUnavailable("no user namespaces here")
-    waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(10)]
+    waiting = [asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), opener)) for _ in range(10)]
     await until(lambda: opener.begun)
     opener.gate.set()
     for ended in await asyncio.gather(*waiting, return_exceptions=True):
         assert isinstance(ended, SandboxUnavailable)
     assert opener.begun == 1
     opener.fault = None
-    await fleet.acquire(KEY, "v1", opener, KEEP)
+    await fleet.acquire(wanted(KEY, "v1"), opener)
     await fleet.close()
 
 
 async def test_a_failure_that_nobody_waited_for_is_not_logged():
     fleet, opener = Fleet(), Opener(held=True)
     opener.fault = SandboxUnavailable("too late to matter")
-    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
+    waiting = asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), opener))
     await until(lambda: opener.begun)
     waiting.cancel()
     await asyncio.wait({waiting})
@@ -98,9 +104,9 @@ async def test_a_failure_that_nobody_waited_for_is_not_logged():
 
 
 async def test_a_runner_that_never_answers_is_ended_before_the_error_is_told():
-    fleet, opener = Fleet(start_s=0.1), Opener(lambda peer: peer.take("hello"))
+    fleet, opener = Fleet(), Opener(lambda peer: peer.take("hello"), start_s=0.1)
     with pytest.raises(SandboxUnavailable, match="did not answer within"):
-        await fleet.acquire(KEY, "v1", opener, KEEP)
+        await fleet.acquire(wanted(KEY, "v1"), opener)
     assert opener.made[0].closed == 1
     assert fleet.listed() == []
     await fleet.close()
@@ -108,7 +114,7 @@ async def test_a_runner_that_never_answers_is_ended_before_the_error_is_told():
 
 async def test_a_caller_that_gives_up_does_not_take_the_sandbox_from_the_others():
     fleet, opener = Fleet(), Opener(held=True)
-    waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(3)]
+    waiting = [asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), opener)) for _ in range(3)]
     await until(lambda: opener.begun)
     waiting[0].cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -122,13 +128,13 @@ async def test_a_caller_that_gives_up_does_not_take_the_sandbox_from_the_others(
 
 async def test_if_all_give_up_the_sandbox_is_still_there_for_the_next():
     fleet, opener = Fleet(), Opener(held=True)
-    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
+    waiting = asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), opener))
     await until(lambda: opener.begun)
     waiting.cancel()
     await asyncio.wait({waiting})
     opener.gate.set()
     await until(fleet.listed)
-    assert fleet.find(KEY, "v1") is not None
+    assert fleet.find(wanted(KEY, "v1")) is not None
     await fleet.close()
     assert opener.made[0].closed == 1
 
@@ -146,10 +152,10 @@ def gated(gate):
 async def test_a_new_version_replaces_the_old_one_once_its_calls_have_ended():
     ours, theirs = socket.socketpair()
     fleet, old, new = Fleet(), Opener(gated(theirs)), Opener()
-    first = await fleet.acquire(KEY, "v1", old, KEEP)
+    first = await fleet.acquire(wanted(KEY, "v1"), old)
     call = asyncio.create_task(first.wire.call("exec", {}, timeout_s=60))
     await until(lambda: first.wire.busy)
-    second = await fleet.acquire(KEY, "v2", new, KEEP)
+    second = await fleet.acquire(wanted(KEY, "v2"), new)
     assert second is not first
     assert fleet.listed() == [second]
     assert (await second.wire.call("exec", {}, timeout_s=60)).stdout == "fine\n"
@@ -165,9 +171,9 @@ async def test_a_new_version_replaces_the_old_one_once_its_calls_have_ended():
 
 async def test_those_who_want_different_versions_at_once_each_get_their_own():
     fleet, opener = Fleet(), Opener()
-    wanted = [f"v{number % 3}" for number in range(30)]
-    found = await asyncio.gather(*(fleet.acquire(KEY, version, opener, KEEP) for version in wanted))
-    assert [live.version for live in found] == wanted
+    versions = [f"v{number % 3}" for number in range(30)]
+    found = await asyncio.gather(*(fleet.acquire(wanted(KEY, version), opener) for version in versions))
+    assert [live.wanted.version for live in found] == versions
     await fleet.close()
     assert all(double.closed for double in opener.made)
 
@@ -179,13 +185,13 @@ async def test_a_lost_one_is_replaced_on_the_next_call_and_ended():
         peer.raw(b"nonsense\n")
 
     fleet, bad, good = Fleet(), Opener(breaks), Opener()
-    live = await fleet.acquire(KEY, "v1", bad, KEEP)
+    live = await fleet.acquire(wanted(KEY, "v1"), bad)
     with pytest.raises(SandboxLost):
         await live.wire.call("exec", {}, timeout_s=60)
     assert live.lost
-    assert fleet.find(KEY, "v1") is None
+    assert fleet.find(wanted(KEY, "v1")) is None
     assert fleet.listed() == []
-    fresh = await fleet.acquire(KEY, "v1", good, KEEP)
+    fresh = await fleet.acquire(wanted(KEY, "v1"), good)
     assert fresh is not live
     await until(lambda: bad.made[0].closed)
     await fleet.close()
@@ -194,12 +200,12 @@ async def test_a_lost_one_is_replaced_on_the_next_call_and_ended():
 async def test_to_forget_a_lost_one_never_touches_the_one_that_took_its_place():
     """Two calls are lost in one sandbox; the slower of the two hears of it when a third is already in the next."""
     fleet, opener = Fleet(), Opener()
-    lost = await fleet.acquire(KEY, "v1", opener, KEEP)
+    lost = await fleet.acquire(wanted(KEY, "v1"), opener)
     lost.wire.lose("killed")
     fleet.forget(lost)
-    fresh = await fleet.acquire(KEY, "v1", opener, KEEP)
+    fresh = await fleet.acquire(wanted(KEY, "v1"), opener)
     fleet.forget(lost)
-    assert fleet.find(KEY, "v1") is fresh
+    assert fleet.find(wanted(KEY, "v1")) is fresh
     assert (await fresh.wire.call("exec", {}, timeout_s=60)).success
     await until(lambda: opener.made[0].closed)
     await fleet.close()
@@ -207,7 +213,7 @@ async def test_to_forget_a_lost_one_never_touches_the_one_that_took_its_place():
 
 async def test_stop_ends_a_sandbox_and_the_calls_in_it():
     fleet, opener = Fleet(), Opener(lambda peer: peer.greet())
-    live = await fleet.acquire(KEY, "v1", opener, KEEP)
+    live = await fleet.acquire(wanted(KEY, "v1"), opener)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=60))
     await until(lambda: live.wire.busy)
     assert await fleet.stop(KEY)
@@ -223,7 +229,7 @@ async def test_reaping_ends_the_stale_and_the_lost_but_none_that_is_busy():
     openers = {name: Opener(lambda peer: peer.greet()) for name in ("stale", "busy", "lost", "fresh")}
     lives = {}
     for name, opener in openers.items():
-        lives[name] = await fleet.acquire((Place.SANDBOX, name), "v1", opener, KEEP)
+        lives[name] = await fleet.acquire(wanted((Place.SANDBOX, name), "v1"), opener)
     call = asyncio.create_task(lives["busy"].wire.call("exec", {}, timeout_s=60))
     await until(lambda: lives["busy"].wire.busy)
     lives["lost"].wire.lose("killed")
@@ -242,16 +248,16 @@ async def test_reaping_ends_the_stale_and_the_lost_but_none_that_is_busy():
 
 async def test_to_find_a_sandbox_is_to_use_it():
     fleet, opener = Fleet(), Opener()
-    live = await fleet.acquire(KEY, "v1", opener, KEEP)
+    live = await fleet.acquire(wanted(KEY, "v1"), opener)
     live.used = 0
-    fleet.find(KEY, "v1")
+    fleet.find(wanted(KEY, "v1"))
     assert time.time() - live.used < 60
     await fleet.close()
 
 
 async def test_closing_while_one_is_being_opened_leaves_nothing_and_tells_who_waits():
     fleet, opener = Fleet(), Opener(held=True)
-    waiting = [asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP)) for _ in range(3)]
+    waiting = [asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), opener)) for _ in range(3)]
     await until(lambda: opener.begun)
     await fleet.close()
     for ended in await asyncio.gather(*waiting, return_exceptions=True):
@@ -262,7 +268,7 @@ async def test_closing_while_one_is_being_opened_leaves_nothing_and_tells_who_wa
 
 async def test_closing_while_a_runner_gets_ready_ends_that_runner():
     fleet, opener = Fleet(), Opener(lambda peer: peer.take("hello"))
-    waiting = asyncio.create_task(fleet.acquire(KEY, "v1", opener, KEEP))
+    waiting = asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), opener))
     await until(lambda: opener.made)
     await fleet.close()
     with pytest.raises(SandboxUnavailable, match="closing"):
@@ -274,16 +280,16 @@ async def test_nothing_opens_after_the_close():
     fleet, opener = Fleet(), Opener()
     await fleet.close()
     with pytest.raises(SandboxUnavailable, match="closing"):
-        await fleet.acquire(KEY, "v1", opener, KEEP)
+        await fleet.acquire(wanted(KEY, "v1"), opener)
     assert opener.begun == 0
 
 
 async def test_closing_ends_those_that_were_replaced_and_still_busy():
     fleet, old, new = Fleet(), Opener(lambda peer: peer.greet()), Opener()
-    first = await fleet.acquire(KEY, "v1", old, KEEP)
+    first = await fleet.acquire(wanted(KEY, "v1"), old)
     call = asyncio.create_task(first.wire.call("exec", {}, timeout_s=60))
     await until(lambda: first.wire.busy)
-    await fleet.acquire(KEY, "v2", new, KEEP)
+    await fleet.acquire(wanted(KEY, "v2"), new)
     await fleet.close()
     with pytest.raises(SandboxLost):
         await call
@@ -292,15 +298,15 @@ async def test_closing_ends_those_that_were_replaced_and_still_busy():
 
 async def test_one_that_cannot_be_ended_is_told_after_all_others_were():
     fleet, bad, good = Fleet(), Opener(), Opener()
-    live = await fleet.acquire(KEY, "v1", bad, KEEP)
-    await fleet.acquire(OTHER, "v1", good, KEEP)
-    close = live.opened.close
+    live = await fleet.acquire(wanted(KEY, "v1"), bad)
+    await fleet.acquire(wanted(OTHER, "v1"), good)
+    close = live.sandbox.close
 
     async def stuck():
         await close()
         raise OSError("a folder that is in use")
 
-    live.opened.close = stuck
+    live.sandbox.close = stuck
     with pytest.raises(OSError, match="in use"):
         await fleet.close()
     assert good.made[0].closed == 1
@@ -308,9 +314,9 @@ async def test_one_that_cannot_be_ended_is_told_after_all_others_were():
 
 async def test_one_of_many_that_hang_does_not_hold_the_fleet():
     """A runner that says nothing after its time limit is lost; the fleet goes on."""
-    fleet, silent, good = Fleet(grace_s=0.1), Opener(lambda peer: peer.greet()), Opener()
-    live = await fleet.acquire(KEY, "v1", silent, KEEP)
-    other = await fleet.acquire(OTHER, "v1", good, KEEP)
+    fleet, silent, good = Fleet(), Opener(lambda peer: peer.greet(), grace_s=0.1), Opener()
+    live = await fleet.acquire(wanted(KEY, "v1"), silent)
+    other = await fleet.acquire(wanted(OTHER, "v1"), good)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=0.1))
     assert (await other.wire.call("exec", {}, timeout_s=60)).success
     with pytest.raises(SandboxLost, match="did not end a call"):

@@ -10,23 +10,21 @@ import pytest
 from crabpot.errors import SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes.fleet import Fleet
-from crabpot.settings import Prune
+from crabpot.sandboxes.live import Wanted
+from crabpot.sandboxes.opening import connect
+from crabpot.settings import AgentSettings
 from tests.support.runners import Double, answering
+from tests.support.specs import make_spec
 from tests.support.waiting import until
 
 ONE, TWO = ((Place.SANDBOX, f"agent:main:{name}") for name in ("one", "two"))
-KEEP = Prune()
 
 
-def opener(made):
-    async def open_():
-        return made
+async def live_at(fleet, double, key=ONE, version="v1", **timing):
+    async def open_(wanted):
+        return await connect(wanted, double, **timing)
 
-    return open_
-
-
-async def live_at(fleet, double, key=ONE, *, writes=()):
-    return await fleet.acquire(key, "v1", opener(double), KEEP, writes=writes)
+    return await fleet.acquire(Wanted(key=key, version=version, agent=AgentSettings(id="main")), open_)
 
 
 async def test_only_those_that_are_named_stand_still_and_all_go_on():
@@ -79,7 +77,7 @@ async def test_one_that_was_replaced_and_is_still_busy_is_frozen_too():
     live = await live_at(fleet, old)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=60))
     await until(lambda: live.wire.busy)
-    await fleet.acquire(ONE, "v2", opener(new), KEEP)
+    await live_at(fleet, new, version="v2")
     async with fleet.frozen(lambda _: True):
         assert (old.frozen, new.frozen) == ([True], [True])
     await fleet.close()
@@ -111,8 +109,8 @@ async def test_no_answer_is_late_while_its_sandbox_stands_still():
         peer.send({"id": header["id"], "success": True, "stdout": "", "stderr": "", "exit_code": 0})
 
     go_on = threading.Event()
-    fleet, one = Fleet(grace_s=0.2), Double(script)
-    live = await live_at(fleet, one)
+    fleet, one = Fleet(), Double(script)
+    live = await live_at(fleet, one, grace_s=0.2)
     call = asyncio.create_task(live.wire.call("exec", {}, timeout_s=0.1))
     async with fleet.frozen(lambda _: True):
         # Far beyond its time limit and the grace.
@@ -130,7 +128,7 @@ async def test_a_sandbox_reaches_a_folder_in_above_or_below_what_it_can_write(tm
     for name in ("work/inner", "other", "workshop"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to("work")
-    fleet, one = Fleet(), Double(answering)
-    live = await live_at(fleet, one, writes=(str(tmp_path / writes),))
+    made = Wanted.of(make_spec(workspace=str(tmp_path / writes)), AgentSettings(id="main"))
+    live = await connect(made, Double(answering))
     assert live.can_reach(str(tmp_path / "work")) is reached
-    await fleet.close()
+    await live.end()

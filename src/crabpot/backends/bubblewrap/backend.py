@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.candidates import Candidate, Chosen
     from crabpot.backends.bubblewrap.opening import NotStarted
     from crabpot.backends.bubblewrap.render import Program
-    from crabpot.backends.bubblewrap.sandbox import Sandbox
+    from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
 
 # What opens a sandbox is imported when one is opened: reporting what this machine can do needs none of it.
 # ruff: noqa: PLC0415
@@ -64,10 +64,9 @@ class Bubblewrap:
         machine = await self.look()
         return table.clauses(spec, self._judge(spec, machine))
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
+    async def open(self, spec: SandboxSpec) -> BubblewrapSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
         from crabpot.backends.bubblewrap.opening import NotStarted, Opening
-        from crabpot.backends.bubblewrap.sandbox import Sandbox
 
         machine = await self.look()
         found = self._judge(spec, machine)
@@ -77,10 +76,9 @@ class Bubblewrap:
             reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
             raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
         try:
-            started = await Opening(spec, machine.context, machine.chosen, user).run()
+            return await Opening(spec, machine.ground, machine.chosen, user).run(_hello(spec, found))
         except NotStarted as failure:
-            raise await self._diagnose(failure) from None
-        return Sandbox(started=started, hello=_hello(spec, found), limits=spec.limits)
+            raise await self._reconsider(failure) from None
 
     async def _diagnose(self, failure: NotStarted) -> SandboxUnavailable:
         """Probe again after what worked before failed, and return what prevents it."""
@@ -165,7 +163,6 @@ class Bubblewrap:
         """Open a throw-away sandbox with each bwrap, in each way."""
         from crabpot.backends.bubblewrap import probe
         from crabpot.backends.bubblewrap.opening import Opening
-        from crabpot.backends.bubblewrap.sandbox import Sandbox
 
         # Without a control group: it lives for a moment, and a failure to make one says nothing about bwrap.
         bare = replace(context, hierarchy=None)
@@ -179,10 +176,10 @@ class Bubblewrap:
         async def tries(candidate: Candidate, program: Program) -> str | None:
             chosen = candidates.Chosen(candidate=candidate, program=program)
             try:
-                started = await Opening(spec, bare, chosen, user).run()
+                sandbox = await Opening(spec, bare, chosen, user).run({})
             except SandboxUnavailable as failure:
                 return str(failure)
-            await Sandbox(started=started, hello={}, limits=spec.limits).close()
+            await sandbox.close()
             return None
 
         try:

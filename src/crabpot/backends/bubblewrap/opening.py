@@ -8,9 +8,10 @@ import os
 import socket
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.bubblewrap import bundle, detached, render
+from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.backends.linux import cgroups, etc, held_files, limits, owner, processes
 from crabpot.decide.sessions import agent_of
@@ -21,7 +22,7 @@ from crabpot.wire.flow import PIECE
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from crabpot.backends.bubblewrap.candidates import Chosen
     from crabpot.backends.bubblewrap.walls import OpeningContext
@@ -32,16 +33,6 @@ _OPEN_TIMEOUT_S = 60.0
 _QUEUED = 4 * PIECE
 _LONGEST_REPORT, _LONGEST_REASON = 65536, 400
 _UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
-
-
-class Started(NamedTuple):
-    """What an opening leaves to be looked after."""
-
-    stream: socket.socket
-    monitor: subprocess.Popen[bytes]
-    pid: int
-    pidfd: int
-    group: cgroups.Group | None
 
 
 class NotStarted(SandboxUnavailable):
@@ -61,8 +52,8 @@ class Opening:
         self._monitor: subprocess.Popen[bytes] | None = None
         self._mark = ""
 
-    async def run(self) -> Started:
-        """Open the sandbox, or raise SandboxUnavailable and leave nothing behind."""
+    async def run(self, hello: Mapping[str, Any]) -> BubblewrapSandbox:
+        """Open the sandbox, or raise SandboxUnavailable and leave nothing behind. `hello` is kept for its runner."""
         try:
             with held_files.Fds() as fds:
                 stream, monitor, said, information = self._spawn(fds)
@@ -76,7 +67,15 @@ class Opening:
                 self._check(pid, monitor.pid)
                 stream.setblocking(False)
                 self._unmark()
-                return Started(stream=stream, monitor=monitor, pid=pid, pidfd=fds.release(pidfd), group=self._group)
+                return BubblewrapSandbox(
+                    stream,
+                    hello,
+                    self._spec.limits,
+                    monitor=monitor,
+                    pid=pid,
+                    pidfd=fds.release(pidfd),
+                    group=self._group,
+                )
         except TimeoutError:
             self._undo()
             raise SandboxUnavailable(f"the sandbox was not ready after {_OPEN_TIMEOUT_S:g} s") from None

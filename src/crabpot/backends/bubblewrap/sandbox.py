@@ -14,9 +14,11 @@ from crabpot.errors import SandboxLost
 from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
+    import socket
+    import subprocess
     from collections.abc import Mapping
 
-    from crabpot.backends.bubblewrap.opening import Started
+    from crabpot.backends.linux import cgroups
     from crabpot.settings import Limits
 
 _END_TIMEOUT_S = 10.0
@@ -26,26 +28,33 @@ _POLL_S = 0.002
 _WAITING_ROUNDS = 25
 
 
-class Sandbox:
-    """A bubblewrap sandbox.
+class BubblewrapSandbox:
+    """A sandbox of bubblewrap's. Its first process is the runner: when that ends, the kernel ends everything in it."""
 
-    Its first process is the runner: when that ends, the kernel ends everything in it.
-    """
-
-    def __init__(self, *, started: Started, hello: Mapping[str, Any], limits: Limits) -> None:
-        self.channel = Channel(sock=started.stream)
+    def __init__(  # noqa: PLR0913  all that an opening leaves to be looked after
+        self,
+        stream: socket.socket,
+        hello: Mapping[str, Any],
+        limits: Limits,
+        *,
+        monitor: subprocess.Popen[bytes],
+        pid: int,
+        pidfd: int,
+        group: cgroups.Group | None,
+    ) -> None:
+        self.channel = Channel(sock=stream)
         self.hello = hello
-        self.pid = started.pid
+        self.pid = pid
         self._limits = limits
-        self._monitor = started.monitor
-        self._pidfd = started.pidfd
-        self._group = started.group
+        self._monitor = monitor
+        self._pidfd = pidfd
+        self._group = group
         self._hits: dict[str, int] = {}
         self._told: dict[str, int] = {}
         self._closing: asyncio.Future[None] | None = None
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Return the code and message of a limit that was hit since the last call, where that can be known."""
+        """Return the code and sentence of a limit that struck since this was last asked, where that can be known."""
         self._count()
         struck = {name for name, count in self._hits.items() if count > self._told.get(name, 0)}
         self._told = dict(self._hits)
@@ -94,8 +103,11 @@ class Sandbox:
             freezing.go_on(self.pid)
 
     def _lives(self) -> bool:
-        """Return whether its first process is still there: a reused pid may be anybody's."""
+        """Return whether its first process is still there: a number that is free again may be anybody's."""
         return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
+
+    def rename(self, name: str) -> None:
+        """Do nothing: no name of it is seen."""
 
     async def close(self) -> None:
         """End all its processes and leave nothing behind; safe to call twice, and at once."""

@@ -15,7 +15,6 @@ from crabpot.backends.docker import facts as machine
 from crabpot.backends.docker import user as users
 from crabpot.backends.docker.engine import Engine, EngineAway, EngineError, EngineRefused
 from crabpot.backends.docker.opening import Opening
-from crabpot.backends.docker.sandbox import Sandbox
 from crabpot.backends.linux import held_files
 from crabpot.errors import SandboxUnavailable
 from crabpot.spec.spec import User
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Clause
     from crabpot.backends.docker.facts import Facts
+    from crabpot.backends.docker.sandbox import DockerSandbox
     from crabpot.spec.spec import SandboxSpec
 
 # An engine starts containers one after the other anyway; more at once only makes each of them time out.
@@ -52,7 +52,7 @@ class Docker:
         """Return for each clause of the spec whether this engine enforces, degrades or refuses it."""
         return table.clauses(spec, (await self._judge(spec))[1])
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
+    async def open(self, spec: SandboxSpec) -> DockerSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
         engine, found = await self._judge(spec)
         refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
@@ -70,7 +70,7 @@ class Docker:
 
     async def _open(  # noqa: PLR0913, PLR0917  all that was found out
         self, engine: Engine, spec: SandboxSpec, facts: Facts, found: image.Image, user: User, disk: str | None
-    ) -> Sandbox:
+    ) -> DockerSandbox:
         await watching.ensure(engine)
         runner = bundle.runner(self._home)
         plan = render.ContainerPlan(
@@ -104,9 +104,7 @@ class Docker:
             if spec.network.proxied:
                 own.append(bundle.ssh(self._home, interpreter))
             plan = replace(plan, interpreter=interpreter, binds=(*shown, *own))
-            hello = _hello(spec)
-            started = await Opening(engine, facts, spec, hello).run(plan, held)
-        return Sandbox(engine=engine, started=started, hello=hello, limits=spec.limits)
+            return await Opening(engine, facts, spec, _hello(spec)).run(plan, held)
 
     async def look_at(self, name: str) -> tuple[Facts, str | None]:
         """Return what is known of the engine, and when an image was made; None if it has none of that name."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.docker import inspection, naming, remedy, render
 from crabpot.backends.docker.counters import Counters
 from crabpot.backends.docker.demultiplexer import Demultiplexer
 from crabpot.backends.docker.engine import EngineError
 from crabpot.backends.docker.removal import made_or_removed, remove
+from crabpot.backends.docker.sandbox import DockerSandbox
 from crabpot.errors import SandboxError, SandboxUnavailable
 from crabpot.wire.calls import RunnerWire
 from crabpot.wire.channel import Channel
@@ -31,14 +32,6 @@ _LOOKS, _LOOK_S = 50, 0.01
 _LONGEST_OUTPUT = 2000
 
 
-class Started(NamedTuple):
-    """What an opening leaves to be looked after."""
-
-    container: str
-    channel: Channel
-    counters: Counters
-
-
 class Opening:
     """An opening under way."""
 
@@ -50,7 +43,7 @@ class Opening:
         self._container = ""
         self._stream: socket.socket | None = None
 
-    async def run(self, plan: ContainerPlan, held: list[Held]) -> Started:
+    async def run(self, plan: ContainerPlan, held: list[Held]) -> DockerSandbox:
         """Open the sandbox, or raise SandboxUnavailable and leave nothing behind, cancelled or not."""
         try:
             return await self._run(plan, held)
@@ -63,7 +56,7 @@ class Opening:
                 raise remedy.explain(error, self._spec) from None
             raise
 
-    async def _run(self, plan: ContainerPlan, held: list[Held]) -> Started:
+    async def _run(self, plan: ContainerPlan, held: list[Held]) -> DockerSandbox:
         engine = self._engine
         body = render.create_body(self._spec, plan)
         self._container = await made_or_removed(engine, naming.create(engine, self._spec.name, body))
@@ -73,7 +66,9 @@ class Opening:
         demultiplexer = Demultiplexer()
         ready = await self._introduce(self._stream, demultiplexer)
         channel = Channel(sock=self._stream, decode=demultiplexer, ready=ready)
-        return Started(container=self._container, channel=channel, counters=Counters(pid))
+        return DockerSandbox(
+            engine, self._container, channel, self._hello, counters=Counters(pid), limits=self._spec.limits
+        )
 
     async def _look(self, plan: ContainerPlan, held: list[Held]) -> int:
         """Check the container from outside, where nothing inside can lie, before its runner is greeted."""

@@ -14,32 +14,43 @@ from crabpot.errors import SandboxLost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crabpot.backends.docker.counters import Counters
     from crabpot.backends.docker.engine import Engine
-    from crabpot.backends.docker.opening import Started
     from crabpot.settings import Limits
+    from crabpot.wire.channel import Channel
 
 _FREEZE_TIMEOUT_S = 5.0
 # The answer to a call in the sandbox waits for this.
 _LAST_WORDS_S = 1.0
 
 
-class Sandbox:
-    """A docker sandbox. Its main process is the runner: when that ends, the engine ends everything in it."""
+class DockerSandbox:
+    """A sandbox of docker's. Its main process is the runner: when that ends, the engine ends everything in it."""
 
-    def __init__(self, *, engine: Engine, started: Started, hello: Mapping[str, Any], limits: Limits) -> None:
-        self.channel = started.channel
-        self.container = started.container
+    def __init__(  # noqa: PLR0913  all that an opening leaves to be looked after
+        self,
+        engine: Engine,
+        container: str,
+        channel: Channel,
+        hello: Mapping[str, Any],
+        *,
+        counters: Counters,
+        limits: Limits,
+    ) -> None:
+        self.channel = channel
+        self.container = container
         self.hello = hello
-        self.pid = started.counters.pid or None
+        self.pid = counters.pid or None
         self._engine = engine
-        self._counters = started.counters
+        self._counters = counters
         self._limits = limits
         self._asked = False
+        self._renaming: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def cause_of_death(self) -> tuple[str, str] | None:
-        """Return the code and message of a limit that was hit since the last call, where the kernel shows it."""
-        hit = self._counters.new() or await self._ask_engine()
+        """Return the code and sentence of a limit that struck since this was last asked, where the kernel shows it."""
+        hit = self._counters.new() or await self._last_words()
         if "memory" in hit:
             total = amount(self._limits.memory)
             return "memory_limit", f"the sandbox used more than its {total} of memory (limits.memory)"
@@ -72,8 +83,14 @@ class Sandbox:
         except EngineError as error:
             raise SandboxLost(f"the sandbox could not be thawed: {error}") from None
 
-    async def rename(self, name: str) -> None:
-        """Take the name of the sandbox of its new scope. Its labels stay: an engine cannot change them."""
+    def rename(self, name: str) -> None:
+        """Show it by the name of its new scope, soon: the call that took it does not wait for the engine.
+
+        What cannot be renamed keeps its name. Its labels stay: an engine changes none of them.
+        """
+        self._renaming = asyncio.create_task(self._rename(name))
+
+    async def _rename(self, name: str) -> None:
         with contextlib.suppress(EngineError):
             await self._engine.post(f"/containers/{self.container}/rename", {"name": name})
 
@@ -81,5 +98,10 @@ class Sandbox:
         """End all its processes and leave nothing behind; safe to call twice, and at once."""
         if self._closing is None:
             self.channel.sock.close()
-            self._closing = asyncio.create_task(remove(self._engine, self.container))
+            self._closing = asyncio.create_task(self._remove())
         await asyncio.shield(self._closing)
+
+    async def _remove(self) -> None:
+        if self._renaming is not None:
+            await self._renaming
+        await remove(self._engine, self.container)

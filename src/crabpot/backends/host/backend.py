@@ -50,6 +50,9 @@ class HostRunner:
         """Return None: no limit of ours applies on the host."""
         return None
 
+    def rename(self, name: str) -> None:
+        """Do nothing: no name of it is seen."""
+
 
 def _await_end(process: subprocess.Popen[bytes], end_s: float) -> None:
     try:

@@ -63,6 +63,9 @@ class Connection:
         """Return None: only who set its limits knows them."""
         return None
 
+    def rename(self, name: str) -> None:
+        """Do nothing: no name of it is seen."""
+
 
 class Socket:
     """Opens connections to the runner at a spec's socket."""

@@ -105,9 +105,9 @@ async def read(execution: Execution, agent: AgentSettings, placed: Placement) ->
     except ValueError:
         inside = None
     if not isinstance(inside, dict):
-        why = reply.error[1] if reply.error else reply.stderr.strip()[-200:] or "it reported no facts"
-        raise CrabpotError(f"the sandbox does not report what it is: {why}")
-    pid = live.opened.pid
+        why = reply.error[1] if reply.error else reply.stderr.strip()[-200:] or "it said nothing that is a fact"
+        raise CrabpotError(f"the sandbox does not tell what it is: {why}")
+    pid = live.sandbox.pid
     groups = {} if pid is None else dict(_group_settings(pid))
     return Facts(inside=inside, outside=procs.look(pid), groups=groups)
 

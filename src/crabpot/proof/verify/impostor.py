@@ -102,3 +102,6 @@ class Impostor:
     async def cause_of_death(self) -> tuple[str, str] | None:
         """Return None: it hit no limit."""
         return None
+
+    def rename(self, name: str) -> None:
+        """Do nothing: no name of it is seen."""

@@ -21,6 +21,7 @@ from crabpot.host_commands.plan import check
 from crabpot.proof.verify.claims import NotCarriedOut, Outcome
 from crabpot.proof.verify.impostor import Impostor
 from crabpot.proof.verify.programs import program, read_report
+from crabpot.sandboxes.live import Wanted
 from crabpot.spec import hardening
 from crabpot.spec.network import proxy_environment
 from crabpot.spec.seccomp.numbers import numbers
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from crabpot.proof.verify.bait import Bait
     from crabpot.proof.verify.claims import Claim
     from crabpot.proof.verify.programs import Report
+    from crabpot.sandboxes.live import Live
     from crabpot.settings import AgentSettings, Limits, Network, Settings
     from crabpot.spec.spec import SandboxSpec
 
@@ -224,15 +226,13 @@ class Target:
     async def replace_runner(self, script: str) -> None:
         """Put a program of the attacker's in the place of this session's runner."""
         await self.stop()
-        spec, key = self.spec, self._placed.scope_key
-        assert key is not None
+        spec, execution = self.spec, self.gateway.execution
 
-        async def open_() -> Impostor:
-            return Impostor(script, greeting(spec))
+        async def open_(wanted: Wanted) -> Live:
+            opener = execution.opener
+            return opener.attend(await opener.connect(wanted, Impostor(script, greeting(spec)), None))
 
-        version = self.hash_of(spec)
-        fleet = self.gateway.execution.fleet
-        await fleet.acquire((self._placed.where, key), version, open_, self.agent.sandbox.prune, agent=self.agent.id)
+        await execution.fleet.acquire(Wanted.of(spec, self.agent), open_)
 
     def listing(self, network: Network) -> Target:
         """Return a session of another gateway with these settings except for the network; the caller stops it."""

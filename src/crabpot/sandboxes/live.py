@@ -1,0 +1,127 @@
+"""One live sandbox: what it was opened for, the wire to its runner, and freezing and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from crabpot.model import Place
+
+if TYPE_CHECKING:
+    from crabpot.backends.base import Sandbox
+    from crabpot.decide.scope import Scope
+    from crabpot.sandboxes.private_folders import Hold
+    from crabpot.settings import AgentSettings
+    from crabpot.spec.spec import SandboxSpec
+    from crabpot.wire.calls import RunnerWire
+
+    # A place and what shares it: no session can be named so that it finds the host's runner.
+    Key = tuple[Place, str]
+
+# A sandbox that is not ready by then never will be.
+START_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a call needs: whose sandbox, and in which version."""
+
+    key: Key
+    # The hash of its spec; on the host the agent's workspace.
+    version: str
+    agent: AgentSettings
+    # None on the host.
+    spec: SandboxSpec | None = None
+
+    @classmethod
+    def of(cls, spec: SandboxSpec, agent: AgentSettings) -> Self:
+        """Return what a call of this agent needs where its scope has this spec."""
+        return cls(key=(Place.SANDBOX, spec.scope_key), version=spec.hash, agent=agent, spec=spec)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Live:
+    """A sandbox whose runner was greeted and is ready."""
+
+    wanted: Wanted
+    sandbox: Sandbox
+    wire: RunnerWire
+    # What keeps its private folder from being pruned, where it has one.
+    held: Hold | None = None
+    # Who answers for its upcalls; neither a place on the host nor a spare has one.
+    scope: Scope | None = None
+    # Whether the call that it was opened for has it: until then it looks idle, and is not.
+    taken: bool = False
+    # A process in the background may still run, and no call is in flight for it.
+    left_running: bool = False
+    started: float = field(default_factory=time.time)
+    used: float = field(default_factory=time.time)
+    _freezes: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def key(self) -> Key:
+        """The key it is found by."""
+        return self.wanted.key
+
+    @property
+    def agent(self) -> str:
+        """The id of the agent whose it is."""
+        return self.wanted.agent.id
+
+    @property
+    def lost(self) -> bool:
+        """Whether it stopped answering."""
+        return self.wire.lost is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs in it, is about to, or was left running, and nobody needs it frozen."""
+        awaited = not self.taken and time.time() - self.started < START_S
+        return not (self.wire.busy or awaited or self.left_running or self._freezes)
+
+    def can_reach(self, folder: str) -> bool:
+        """Return whether it can change something in a folder of the host, or above it: a program looks there too."""
+        spec = self.wanted.spec
+        wanted = os.path.realpath(folder)
+        roots = [os.path.realpath(root) for root in (() if spec is None else spec.writes)]
+        return any(os.path.commonpath([root, wanted]) in (root, wanted) for root in roots)
+
+    def assign(self, wanted: Wanted) -> None:
+        """Make a spare the sandbox of a scope; its age counts from now."""
+        self.wanted = wanted
+        self.started = self.used = time.time()
+
+    async def freeze(self) -> None:
+        """Stop everything in it until it was thawed as often; SandboxLost if that cannot be done."""
+        async with self._turn:
+            self._freezes += 1
+            if self._freezes == 1:
+                self.wire.freeze()
+                await self.sandbox.freeze()
+
+    async def thaw(self) -> None:
+        """Let it go on, unless somebody else froze it too; SandboxLost if it cannot."""
+        async with self._turn:
+            self._freezes -= 1
+            if self._freezes == 0:
+                await self.sandbox.thaw()
+                self.wire.thaw()
+
+    async def end(self) -> None:
+        """End it and everything in it, then let go of its private folder."""
+        self.wire.lose("it was closed")
+        await self.wire.upcalls.ended()
+        try:
+            await self.sandbox.close()
+        finally:
+            if self.held is not None:
+                self.held.release()
+
+    async def end_when_quiet(self) -> None:
+        """Let the calls in it finish before it ends."""
+        await self.wire.quiet()
+        await self.end()

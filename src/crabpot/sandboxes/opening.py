@@ -1,0 +1,90 @@
+"""Make a live sandbox: take a spare, or hold its folder, have a backend open it, and greet its runner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.backends.host.backend import open_on_host
+from crabpot.decide.scope import Scope
+from crabpot.errors import SandboxUnavailable
+from crabpot.sandboxes import private_folders
+from crabpot.sandboxes.live import START_S, Live, Wanted
+from crabpot.sandboxes.spares import Spares
+from crabpot.wire.calls import RunnerWire
+from crabpot.wire.stream import GRACE_S
+from crabpot.wire.upcalls import NO_ANSWERS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from crabpot.backends.base import Sandbox
+    from crabpot.backends.registry import Registry
+    from crabpot.settings import AgentSettings
+    from crabpot.spec.spec import SandboxSpec
+    from crabpot.wire.upcalls import Answers
+
+    Connect = Callable[[Wanted, Sandbox, private_folders.Hold | None], Awaitable[Live]]
+
+
+async def connect(
+    wanted: Wanted,
+    sandbox: Sandbox,
+    held: private_folders.Hold | None = None,
+    *,
+    start_s: float = START_S,
+    grace_s: float = GRACE_S,
+) -> Live:
+    """Greet a sandbox's runner; one that does not answer is ended before the error is raised."""
+    try:
+        wire = await RunnerWire.connect(sandbox.channel, sandbox.hello, timeout_s=start_s, grace_s=grace_s)
+    except BaseException:
+        await sandbox.close()
+        raise
+    return Live(wanted=wanted, sandbox=sandbox, wire=wire, held=held)
+
+
+@dataclass(slots=True, kw_only=True)
+class Opener:
+    """Opens what a call needs. Whatever fails leaves nothing behind."""
+
+    state: str
+    registry: Registry
+    environ: Mapping[str, str]
+    # Who answers the upcalls that the sandboxes of a scope begin.
+    answering: Callable[[Scope], Answers] = lambda _scope: NO_ANSWERS
+    connect: Connect = connect
+    spares: Spares = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spares = Spares(state=self.state, start=self._start)
+
+    async def open(self, wanted: Wanted) -> Live:
+        """Open what is wanted, or raise SandboxUnavailable."""
+        spec, agent = wanted.spec, wanted.agent
+        if spec is None:
+            runner = await open_on_host(wanted.version, agent.sandbox.limits, self.environ)
+            return await self.connect(wanted, runner, None)
+        try:
+            live = self.spares.claim(spec, agent)
+            if live is None:
+                held = await private_folders.hold(self.state, spec, agent.id) if spec.private else None
+                live = await self._start(spec, agent, held)
+        except OSError as error:
+            raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
+        return self.attend(live)
+
+    async def _start(self, spec: SandboxSpec, agent: AgentSettings, held: private_folders.Hold | None) -> Live:
+        try:
+            sandbox = await self.registry.open(spec)
+            return await self.connect(Wanted.of(spec, agent), sandbox, held)
+        except BaseException:
+            if held is not None:
+                held.abandon()
+            raise
+
+    def attend(self, live: Live) -> Live:
+        """Have the upcalls of a sandbox answered on behalf of its scope."""
+        live.scope = Scope(key=live.wanted.key[1], agent=live.wanted.agent)
+        live.wire.upcalls.answers = self.answering(live.scope)
+        return live
