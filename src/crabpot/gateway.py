@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     Watcher = Callable[[ToolCall, ToolResult, Verdict[Any]], None]
 
-# Decisions that depend on nothing but the settings are remembered, for as many sessions and tools as this.
+# Decisions that depend on nothing but the settings are cached, for this many sessions and tools.
 _REMEMBERED = 4096
 
 
 class Gateway:
-    """One configuration, its live sandboxes, the way out of them, and its audit log."""
+    """One configuration, its live sandboxes, its host commands and its audit log."""
 
     def __init__(
         self, *, settings: Settings, execution: Execution, elevated: ElevatedCommands, audit: AuditLog
@@ -50,20 +50,20 @@ class Gateway:
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
-        # Apart from those of every other gateway that writes the same log.
+        # Unlike those of every other gateway that writes to the same log.
         self._name, self._numbers = os.urandom(8).hex(), count(1)
 
     @property
     def desk(self) -> Desk:
-        """Where operators are asked."""
-        return self.elevated.desk
+        """The desk where operators are asked."""
+        return self.departure.desk
 
     def register(self, name: str, tool: HostTool) -> None:
-        """Offer a host tool: a callable that takes the arguments by name. Its name passes the same policy."""
+        """Register a host tool: a callable that takes its arguments by name. The same policy applies to its name."""
         self._host_tools[policy.canonical(name)] = tool
 
     def tools(self, session: str, *, host_allowed: bool = True) -> dict[str, HostTool | None]:
-        """List what a session may use and somebody can run: our own tools, and the host tools with their callables."""
+        """Return the tools that a session may use: the built-in ones, and the host tools with their callables."""
         agent, placed, _ = self._decided(session, "", host_allowed)
         left = policy.effective(agent, sandboxed=placed.answer.where is Place.SANDBOX)
         known = [name for name in left if name in BUILT_IN or name in self._host_tools]
@@ -71,13 +71,13 @@ class Gateway:
         others = [name for name in self._host_tools if name not in ours and self._may(session, name, host_allowed)]
         return ours | {name: self._host_tools[name] for name in others}
 
-    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is remembered
+    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  a cache key is positional
         return self._decided(session, tool, host_allowed)[2].answer
 
     def watch(self, watcher: Watcher, farewell: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Tell `watcher` of every call that has ended, while its caller waits: it must be quick.
+        """Have `watcher` called with every call that ended, while its caller waits: it must be quick.
 
-        `farewell` is waited for at the very end, when no more calls come.
+        `farewell` is awaited at the very end, when no more calls come.
         """
         self._watchers.append(watcher)
         if farewell is not None:
@@ -95,32 +95,9 @@ class Gateway:
         host_allowed: bool = True,
         **more: Any,
     ) -> ToolResult:
-        """Decide on one tool call, run it, and record it.
+        """Take one call through the five steps. An agent's mistake is a result, never an exception.
 
-        Args:
-            session: The session key, such as `agent:main:telegram:42`. It names the agent, and so the policy.
-            tool: A built-in tool, or a host tool from `register`.
-            args: The tool's arguments; they may also be given by name, in `more`.
-            sender: Who sent the message behind the call, for `tools.elevated.allowFrom`.
-            streams: Connects the command's input and output while it runs.
-            host_allowed: Whether the call may be placed on the host; if not, such a call is denied.
-            **more: The tool's arguments by name.
-
-        Returns:
-            The result. Whatever the agent did wrong is a result, never an exception: `error` says what was refused.
-
-        Example:
-            >>> import asyncio, crabpot
-            >>> async def main() -> None:
-            ...     async with crabpot.Gateway.open() as gateway:
-            ...         gateway.register("greet", lambda name: f"hello {name}")
-            ...         result = await gateway.call("agent:main:main", "exec", command="exit 3")
-            ...         print(result.exit_code, result.place.value)
-            ...         result = await gateway.call("agent:main:main", "greet", name="crab")
-            ...         print(result.error.code)
-            >>> asyncio.run(main())
-            3 sandbox
-            denied
+        Without `host_allowed` a call that is placed on the host is denied: its caller was not granted the host.
         """
         name = policy.canonical(tool)
         call_id = f"{self._name}-{next(self._numbers)}"
@@ -136,28 +113,28 @@ class Gateway:
             result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
             return self._recorded(call, agent.id, result, allowed, streamed)
 
-        leaving = _leaving(call, agent, placed.answer)
+        elevated = _elevated(call, agent, placed.answer)
         streams = None if streams is None else streams.counted(streamed)
 
         try:
             scope_key = placed.answer.scope_key or session
-            with acting_for(agent.id, scope_key), self.elevated.attended(streams, placed.answer):
-                if leaving is not None:
-                    result = await self.elevated.run(call, agent, placed.answer, leaving, streams)
+            with acting_for(agent.id, scope_key), self.departure.attended(streams, placed.answer):
+                if elevated is not None:
+                    result = await self.departure.leave(call, agent, placed.answer, elevated, streams)
                 else:
                     result = await self._run(call, agent, placed, streams)
         except BaseException:
-            # The caller left, or what it connected broke: the call was ended, and that is written down as well.
+            # The caller left, or its streams broke: the call was ended, and that is recorded too.
             result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
             self._recorded(call, agent.id, result, placed, streamed)
             raise
-        return self._recorded(call, agent.id, result, leaving or placed, streamed)
+        return self._recorded(call, agent.id, result, elevated or placed, streamed)
 
     def _decide(
         self,
         session: str,
         tool: str,
-        host_allowed: bool,  # noqa: FBT001  what is remembered is told by position
+        host_allowed: bool,  # noqa: FBT001  a cache key is positional
     ) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
         key = sessions.parse(session, default_agent=self.settings.default_agent)
         agent = self.settings.agent(key.agent)
@@ -199,7 +176,7 @@ class Gateway:
         return result
 
     async def close(self) -> None:
-        """End every sandbox and write the log out. What an operator was asked is denied."""
+        """End every sandbox and flush the log. Requests that wait for an operator are denied."""
         try:
             await self.desk.close()
             await self.execution.close()
@@ -209,8 +186,8 @@ class Gateway:
             await farewell()
 
 
-def _leaving(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:
-    """Give the decision by which a command leaves its sandbox, or None: nearly everything stays where it was placed."""
+def _elevated(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:
+    """Return the decision to run a command on the host, or None: nearly everything stays where it was placed."""
     if call.tool != "exec" or placed.where is not Place.SANDBOX:
         return None
     decided = elevation.decide(call.args, agent, sender=call.sender)

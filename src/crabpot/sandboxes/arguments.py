@@ -1,4 +1,4 @@
-"""What the gateway itself reads of a call's arguments: its time limit, and what is too large for a frame."""
+"""The arguments that the gateway itself reads: the time limit, and what is too large for a frame."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings
     from crabpot.wire.calls import Source
 
-# Larger texts travel beside the frame, not in it.
+# Larger texts are sent beside the frame, not in it.
 _INLINE = 64 * 1024
 _BESIDE = {"write": "content", "exec": "stdin"}
 
 
 class InvalidCall(ValueError):
-    """Arguments that are refused before anything runs."""
+    """The arguments are invalid; nothing ran."""
 
 
 def time_limit(args: Mapping[str, Any], agent: AgentSettings) -> float:
-    """Give a call's time limit: its own up to the ceiling, else the agent's."""
+    """Return a call's time limit in seconds: its own, up to the ceiling, else the agent's."""
     limits = agent.sandbox.limits
     asked = args.get("timeout")
     if asked is None:
@@ -37,10 +37,10 @@ def time_limit(args: Mapping[str, Any], agent: AgentSettings) -> float:
 
 
 def split_input(call: ToolCall) -> tuple[dict[str, Any], Source | None]:
-    """Take a large content or input out of the arguments: it travels as raw bytes beside the frame."""
+    """Return the arguments without a large content or input, and that: it is sent as raw bytes beside the frame."""
     name = _BESIDE.get(call.tool)
     text = call.args.get(name) if name else None
-    # The time limit is the frame's, whatever the tool.
+    # The time limit is a field of the frame, whatever the tool.
     rest = {key: value for key, value in call.args.items() if key != "timeout"}
     if name is None or not isinstance(text, str) or len(text) <= _INLINE:
         return rest, None

@@ -1,4 +1,4 @@
-"""Run a call where it was placed: find or open its sandbox, send it over the wire, say what came back."""
+"""Run a call where it was placed: find or open its sandbox, send it over the wire, return its result."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ if TYPE_CHECKING:
     from crabpot.wire.in_flight import Sink
     from crabpot.wire.replies import Reply
 
-# What a shell gives for a command that a signal ended: SIGKILL, and SIGXFSZ.
+# The exit codes of a shell whose command died by SIGKILL, and by SIGXFSZ.
 _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
-# Tools whose result says what became of what their command asked of the gateway.
-_TOLD = ("exec", "process")
-# A gateway that lives for months meets more sessions than it need remember.
+# Tools whose results carry hints about what their command was refused.
+_HINTED = ("exec", "process")
+# A gateway that runs for months sees more sessions than it need remember.
 _REMEMBERED = 4096
-
 
 _NO_STREAMS = Streams()
 _REFUSED_S = 5.0
 
-# Each call holds its arguments and its output, up to a few MiB, and somebody could make ten thousand of them.
+# Each call holds up to a few MiB of arguments and output, and a client could make ten thousand of them.
 _AT_ONCE = Allowance(scope=256, agent=512, agents=8192, own=0)
 
 
 class _Asked(NamedTuple):
-    """What a call is to be done with, checked: its arguments, its input, its time limit."""
+    """A call, checked: its arguments, its input and its time limit."""
 
     args: dict[str, Any]
     source: Source | None
@@ -74,7 +73,7 @@ class Execution:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
 
     def warm_up(self, settings: Settings) -> None:
-        """Begin to keep sandboxes ready for the agents that want some; a gateway for one call never does."""
+        """Begin to keep spares for the agents whose settings ask for some; a gateway for one call never does."""
         agents = [settings.agent(settings.default_agent), *settings.entries.values()]
         wanting = [agent for agent in agents if agent.sandbox.warm > 0 and agent.sandbox.mode != "off"]
         self.opener.spares.begin([(self.describe(agent, f"agent:{agent.id}")[0], agent) for agent in wanting])
@@ -88,9 +87,9 @@ class Execution:
         whose = Principal(agent.id, placed.scope_key or call.session)
         taken = self._underway.full(whose)
         if taken is not None:
-            # Not at once: who asks again as soon as it is refused would keep the gateway busy with refusals.
+            # Not at once: a client that retries immediately would keep the gateway busy with refusals.
             await asyncio.sleep(_REFUSED_S)
-            message = f"{taken} has as many calls under way as it may have; wait until one of them has ended"
+            message = f"{taken} has as many calls under way as it may have; wait until one of them ends"
             return call.failed("process_limit", message)
         self._underway.enter(whose)
         try:
@@ -114,7 +113,7 @@ class Execution:
                 resizes=given.resizes,
             )
         except SandboxLost as error:
-            # Asked first: what ends it may take the answer away.
+            # Asked first: ending it may take the answer away.
             cause = await live.sandbox.cause_of_death()
             self.fleet.forget(live)
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
@@ -124,7 +123,7 @@ class Execution:
             if live.scope is not None and underway is not None:
                 live.scope.end(underway)
         result = await _result(call, reply, live, streamed=given.sink is not None)
-        if underway is None or not underway.hints or call.tool not in _TOLD:
+        if underway is None or not underway.hints or call.tool not in _HINTED:
             return result
         return await _with_hints(result, underway.hints, given.sink)
 
@@ -162,7 +161,7 @@ class Execution:
             raise SandboxUnavailable(f"the sandbox cannot be made as configured: {error}") from None
 
     async def reap(self, now: float) -> None:
-        """End the places that were idle, or are old, beyond what their agent's settings keep."""
+        """End the places that are idle or old beyond what their agent's settings allow."""
 
         def stale(live: Live) -> bool:
             prune = live.wanted.agent.sandbox.prune
@@ -181,7 +180,7 @@ async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -
     if error is None and not reply.success and reply.exit_code is not None:
         error = await _limit_behind(reply.exit_code, live)
     if call.tool == "read" and reply.data is not None and not streamed:
-        # The content came beside the frame; that of an empty file did not come at all.
+        # The content came beside the frame; an empty file has none.
         reply.data.setdefault("content", "")
     return ToolResult(
         id=call.id,
@@ -198,7 +197,7 @@ async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -
 
 
 async def _with_hints(result: ToolResult, hints: list[str], sink: Sink | None) -> ToolResult:
-    """Say behind the command's own errors what was refused to it, where they are read."""
+    """Add what a command was refused after its own errors, where they are read."""
     text = "".join(f"crabpot: {hint}\n" for hint in hints)
     if sink is not None:
         await sink("stderr", text.encode())
@@ -208,7 +207,7 @@ async def _with_hints(result: ToolResult, hints: list[str], sink: Sink | None) -
 
 
 async def _limit_behind(exit_code: int, live: Live) -> tuple[str, str] | None:
-    """Name the limit that killed a command, where the kernel told; the exit code stays as it was."""
+    """Return the limit that killed a command, where the kernel tells; the exit code is not changed."""
     largest = live.sandbox.hello["limits"]["file_size"]
     if exit_code == _TOO_LARGE and largest is not None:
         return "disk_limit", f"a file would have grown beyond {largest} bytes (limits.fileSize)"

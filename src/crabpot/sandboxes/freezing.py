@@ -1,4 +1,4 @@
-"""One freeze of many sandboxes: which are in it, and that each of them goes on afterwards or is ended."""
+"""One freeze of many sandboxes: which are in it, and that each is thawed afterwards or ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Freeze(Generic[One]):
         if not one.lost:
             self._frozen.append(one)
             try:
-                # Shielded: a freeze that was given up half-way could not be told from one that never was.
+                # Shielded: a freeze cancelled half-way could not be told from one that never began.
                 await asyncio.shield(one.freeze())
             except SandboxLost:
                 await one.end()
@@ -63,7 +63,7 @@ class Freeze(Generic[One]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let all of them go on, cancelled or not."""
+        """Thaw all of them, cancelled or not."""
         await asyncio.shield(asyncio.ensure_future(self._thaw()))
 
     async def _thaw(self) -> None:

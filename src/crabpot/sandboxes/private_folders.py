@@ -1,4 +1,4 @@
-"""The private folders that outlive their sandboxes: who they belong to, when they were used, and when they go."""
+"""The private folders, which outlive their sandboxes: whose each is, when it was used, and when it is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOLDER = "sandboxes"
 _NOTE = ".json"
 # A session key has 4096 characters at most, which JSON may spell sixfold.
 _LARGEST_NOTE = 64 * 1024
-# On its way out: what a removal that was interrupted left is found by this, and nothing else is called so.
+# Being removed: an interrupted removal is found by this ending, which nothing else has.
 _GONE = ".gone"
 
 
@@ -43,18 +43,18 @@ class Kept:
 
 
 class Hold:
-    """Keeps one folder from being pruned by another process while a sandbox uses it."""
+    """A lock that keeps other processes from pruning a folder while a sandbox uses it."""
 
     def __init__(self, handle: int, folder: str) -> None:
         self._handle = handle
         self._folder = folder
 
     def pass_on(self, spec: SandboxSpec, agent: str) -> bool:
-        """Make a folder that was held alone the private one of a spec, and share it; False if there already is one."""
+        """Make a folder that was held alone the private folder of a spec, and share it; False if the spec has one."""
         if os.path.lexists(spec.workspace):
             return False
         written = _note(spec, agent)
-        # In one piece, and over all of what was there: whoever is killed here must leave a note that can be read.
+        # In one write, over all that was there: a gateway killed here must leave a note that can be read.
         os.pwrite(self._handle, written.ljust(os.fstat(self._handle).st_size), 0)
         try:
             # The same file by a second name, so the lock holds from the first moment that another gateway finds it.
@@ -73,8 +73,8 @@ class Hold:
         return True
 
     def abandon(self) -> None:
-        """Let go of it because its sandbox did not open, and leave nothing of a folder that has nothing in it."""
-        # Whoever else holds it keeps it, and so do files that an earlier sandbox left.
+        """Release it because its sandbox was not used, and remove the folder if it is empty."""
+        # It stays if somebody else holds it, or an earlier sandbox left files in it.
         with suppress(OSError):
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
@@ -83,7 +83,7 @@ class Hold:
         self.release()
 
     def release(self) -> None:
-        """Let go of it; safe to call twice."""
+        """Release it; safe to call twice."""
         if self._handle >= 0:
             os.utime(self._handle)
             os.close(self._handle)
@@ -91,17 +91,17 @@ class Hold:
 
 
 def is_stale(prune: Prune, *, used: float, made: float, now: float) -> bool:
-    """Tell whether something was idle, or is old, beyond what the configuration keeps."""
+    """Return whether something was idle for longer, or is older, than the configuration allows."""
     return now - used > prune.idle_hours * 3600 or now - made > prune.max_age_days * 86400
 
 
 async def hold(state: str, spec: SandboxSpec, agent: str) -> Hold:
-    """Note whose folder this is, and that it is in use; wait if it is just being removed."""
+    """Record whose folder this is, and hold it; wait while it is being removed."""
     return await _hold(state, spec, agent, fcntl.LOCK_SH)
 
 
 async def hold_alone(state: str, spec: SandboxSpec, agent: str) -> Hold:
-    """The same for one that nobody else is to use until it is passed on."""
+    """Do the same for a folder that nobody else may use until it is passed on."""
     return await _hold(state, spec, agent, fcntl.LOCK_EX)
 
 
@@ -130,7 +130,7 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
         return None
     try:
         fcntl.flock(handle, lock | fcntl.LOCK_NB)
-        # A note that was unlinked between its opening and the lock holds nothing.
+        # A note that was unlinked before it was locked protects nothing.
         if os.fstat(handle).st_nlink:
             _check_owner(note, spec)
             os.utime(handle)
@@ -145,7 +145,7 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
 
 
 def _check_owner(note: str, spec: SandboxSpec) -> None:
-    """A name holds 32 bits of its key's digest: another session's key can be made to have the same one."""
+    """Refuse another session's folder: a name has 32 bits of its key's digest, so a key can be made to collide."""
     kept = _read(note)
     if kept is None or kept.scope_key != spec.scope_key:
         owner = "somebody else" if kept is None else repr(kept.scope_key)
@@ -153,7 +153,7 @@ def _check_owner(note: str, spec: SandboxSpec) -> None:
 
 
 def _write_once(note: str, written: bytes) -> None:
-    """Make the note whole or not at all: two gateways may be at it at once."""
+    """Create the note in one piece or not at all: two gateways may do it at once."""
     if os.path.exists(note):
         return
     draft = f"{note}.{os.urandom(4).hex()}"
@@ -168,7 +168,7 @@ def _write_once(note: str, written: bytes) -> None:
 
 
 def listed(state: str) -> Iterator[Kept]:
-    """List what is kept, by name."""
+    """Yield the folders that are kept, by name."""
     for path in _entries(state, _NOTE):
         kept = _read(path)
         if kept is not None:
@@ -218,7 +218,7 @@ def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
     """Remove the folders that `wanted` names and nobody uses."""
     taken = [kept for kept in listed(state) if wanted(kept) and _take_away(kept)]
     for path in _entries(state, _GONE):
-        # What cannot be removed now is tried again by the next pruning.
+        # What cannot be removed now is left to the next pruning.
         with suppress(OSError):
             try:
                 remove_tree(path)
@@ -228,7 +228,7 @@ def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
 
 
 def _take_away(kept: Kept) -> bool:
-    """Rename the folder and unlink its note under the lock; the long part of removing it needs none."""
+    """Rename the folder and unlink its note under the lock; the slow part of the removal needs no lock."""
     note = kept.folder + _NOTE
     try:
         handle = os.open(note, os.O_RDWR | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What a door connects to a call, and how much of its output passed there."""
+"""What a door connects to a call, and how many bytes of output went through it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Streams:
     approver: Approver | None = None
 
     def counted(self, sizes: dict[str, int]) -> Streams:
-        """Give the same, and add to `sizes` the bytes of each stream: what a sink took is in no result."""
+        """Return the same, adding the bytes of each stream to `sizes`: what a sink took is in no result."""
         return self if self.sink is None else replace(self, sink=counting(self.sink, sizes))
 
 
 def counting(sink: Sink, sizes: dict[str, int]) -> Sink:
-    """Give a sink that adds to `sizes` how many bytes of each stream `sink` was handed."""
+    """Return a sink that adds to `sizes` how many bytes of each stream `sink` was given."""
 
     async def take(stream: str, data: bytes) -> None:
         sizes[stream] = sizes.get(stream, 0) + len(data)

@@ -1,4 +1,4 @@
-"""One opening: from a spec to a process that has become what it should be, or to nothing at all."""
+"""One opening: from a spec to a sandbox whose walls were checked, or to nothing at all."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec, User
 
 _OPEN_TIMEOUT_S = 60.0
-# With the default size a whole piece of a large file does not fit, and is copied twice more. The kernel caps it.
+# By default a whole piece of a large file does not fit, and is copied twice more. The kernel caps this.
 _QUEUED = 4 * PIECE
 _LONGEST_REPORT, _LONGEST_REASON = 65536, 400
 _UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
 
 
 class NotStarted(SandboxUnavailable):
-    """Bwrap or the seal gave up; the message is what they printed."""
+    """Bwrap or the seal failed; the message is what they printed."""
 
 
 class Opening:
@@ -91,8 +91,7 @@ class Opening:
             self._stream.close()
         if self._monitor is not None:
             processes.kill(self._monitor)
-        # Its processes die with the monitor, but a moment later; wait for it blocking, since a cancelled task
-        # awaits nothing.
+        # Its processes die with the monitor, but a moment later. This blocks, since a cancelled task can await nothing.
         deadline = time.monotonic() + _UNDO_TIMEOUT_S
         while self._group is not None and not self._group.remove() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -122,7 +121,7 @@ class Opening:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
         with wire:
             said, saying = fds.pipe()
-            # Separate, and read once at the end: bwrap writes it line by line, and each would wake the loop.
+            # A pipe of its own, read once at the end: bwrap writes line by line, and each line would wake the loop.
             information, informing = fds.pipe()
             plan = self._plan(fds, held, wire.fileno(), informing)
             self._monitor = processes.start(
@@ -195,7 +194,7 @@ class Opening:
 
 
 async def _await_seal(said: int) -> None:
-    """Wait for the seal to report that it is done; what bwrap or the seal printed instead is why it is not."""
+    """Wait until the seal says that it is done; what it or bwrap prints instead is the reason for the failure."""
     report = bytearray()
     while READY not in report and len(report) < _LONGEST_REPORT:
         await processes.readable(said)
@@ -205,5 +204,5 @@ async def _await_seal(said: int) -> None:
         report += piece
     if READY not in report:
         lines = report.decode("utf-8", "replace").strip().splitlines()
-        # The last line: of what bwrap printed, or of a traceback.
-        raise NotStarted(lines[-1][:_LONGEST_REASON] if lines else "bwrap ended without output")
+        # The last line of what bwrap printed, or of a traceback.
+        raise NotStarted(lines[-1][:_LONGEST_REASON] if lines else "bwrap ended without a message")

@@ -1,4 +1,4 @@
-"""A live sandbox: its stream, freezing and ending it, and what its control group says of its death."""
+"""A live sandbox: its stream, freezing and ending it, and the limit that struck, by its control group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _END_TIMEOUT_S = 10.0
 _FREEZE_TIMEOUT_S = 5.0
 _POLL_S = 0.002
-# A process that is still uninterruptible after this many looks waits for one that is stopped.
+# A process still in uninterruptible sleep after so many looks waits for one that is stopped.
 _WAITING_ROUNDS = 25
 
 
@@ -79,8 +79,8 @@ class BubblewrapSandbox:
                 if self._group is not None and self._group.set_frozen(frozen=True):
                     while not self._group.is_frozen():
                         await asyncio.sleep(_POLL_S)
-                        # cgroup v1 overlooks a process that was frozen just before it began to wait for its vfork:
-                        # freeze it again.
+                        # Control groups of the first version miss a process that was about to wait for its vfork,
+                        # until they are asked again.
                         self._group.set_frozen(frozen=True)
                 else:
                     await self._stop()
@@ -103,14 +103,14 @@ class BubblewrapSandbox:
             freezing.go_on(self.pid)
 
     def _lives(self) -> bool:
-        """Return whether its first process is still there: a number that is free again may be anybody's."""
+        """Return whether its first process still lives: a pid that was reused may be anybody's."""
         return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
 
     def rename(self, name: str) -> None:
         """Do nothing: no name of it is seen."""
 
     async def close(self) -> None:
-        """End all its processes and leave nothing behind; safe to call twice, and at once."""
+        """End every process of it and leave nothing behind; safe to call twice, also concurrently."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
@@ -127,14 +127,15 @@ class BubblewrapSandbox:
     def _kill(self) -> None:
         self.channel.sock.close()
         if self._group is not None:
-            self._group.set_frozen(frozen=False)  # cgroup v1 holds back even a SIGKILL while frozen.
-        # The first process of a pid namespace: before its parent learns of its end, the rest has ended too.
+            # Control groups of the first version hold back even SIGKILL while frozen.
+            self._group.set_frozen(frozen=False)
+        # The first process of a pid namespace: the rest has ended before its parent learns of its end.
         processes.send_signal(self._pidfd, signal.SIGKILL)
 
     async def _finish(self) -> None:
         processes.kill(self._monitor)
         os.close(self._pidfd)
-        self._count()  # What it died of is asked for later, when the group is gone.
+        self._count()  # The cause of death is asked for later, when the group is gone.
         group, self._group = self._group, None
         try:
             if group is not None:

@@ -80,8 +80,8 @@ class Opening:
             uid = None if self._facts.remapped else plan.user.uid
             wrong = inspection.problems(pid, uid, held)
             for _ in range(_LOOKS):
-                # The engine says "started" a moment before its helper has become the container's program; until then an
-                # ordinary user cannot see what is mounted. Nothing runs in it before it is as it should be.
+                # The engine reports "started" a moment before its helper has become the container's program, and until
+                # then an ordinary user cannot see what is mounted. Nothing runs in it before this check passes.
                 if not wrong:
                     break
                 await asyncio.sleep(_LOOK_S)
@@ -93,7 +93,7 @@ class Opening:
         return pid
 
     async def _introduce(self, stream: socket.socket, demultiplexer: Demultiplexer) -> dict[str, Any]:
-        """Greet the runner and run the configured set-up, on a second handle of the stream, which is then dropped."""
+        """Greet the runner and run the configured set-up, on a second handle of the stream, which is then closed."""
         try:
             first = Channel(sock=stream.dup(), decode=demultiplexer)
             wire = await RunnerWire.connect(first, self._hello, timeout_s=_GREET_S)
@@ -102,7 +102,7 @@ class Opening:
                     await self._set_up(wire, self._spec.docker.setup)
             finally:
                 wire.lose("the introduction is over")
-                await asyncio.sleep(0)  # The loop closes the handle in its next round.
+                await asyncio.sleep(0)  # The handle is closed in the loop's next iteration.
         except SandboxError as error:
             said = demultiplexer.errors()
             raise SandboxUnavailable(f"{error}{f'; it said: {said}' if said else ''}") from None

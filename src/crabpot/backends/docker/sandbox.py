@@ -1,4 +1,4 @@
-"""A live sandbox: its stream, freezing and ending it, and which limit was hit in it."""
+"""A live sandbox: its stream, freezing and ending it, and the limit that struck in it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class DockerSandbox:
             return "process_limit", f"the sandbox had more than its {self._limits.pids} processes (limits.pids)"
         return None
 
-    async def _ask_engine(self) -> set[str]:
-        """Return what the engine says a container died of; asked once, and at once: it is about to forget it."""
+    async def _last_words(self) -> set[str]:
+        """Ask the engine what a container died of, once and immediately: it is about to forget it."""
         if not self._counters.gone or self._asked:
             return set()
         self._asked = True
@@ -95,7 +95,7 @@ class DockerSandbox:
             await self._engine.post(f"/containers/{self.container}/rename", {"name": name})
 
     async def close(self) -> None:
-        """End all its processes and leave nothing behind; safe to call twice, and at once."""
+        """End every process of it and leave nothing behind; safe to call twice, also concurrently."""
         if self._closing is None:
             self.channel.sock.close()
             self._closing = asyncio.create_task(self._remove())
