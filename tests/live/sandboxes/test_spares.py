@@ -78,14 +78,18 @@ def test_two_sessions_never_get_the_same_spare(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_spare_that_died_is_not_given_out(tmp_path: Path) -> None:
+def test_a_spare_that_died_is_not_given_out_and_leaves_no_folder(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with warm_gateway(tmp_path) as gateway:
+            dead = folders(tmp_path)
             for waiting in gateway.execution.opener.spares._ready.values():
                 for spare in waiting:
                     spare.wire.lose("killed by the test")
             result = await gateway.call("agent:main:x", "exec", command="echo alive")
             assert result.stdout == "alive\n"
+            async with asyncio.timeout(30):
+                while folders(tmp_path) & dead:
+                    await asyncio.sleep(0.01)
 
     asyncio.run(scenario())
 
