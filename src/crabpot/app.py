@@ -129,10 +129,10 @@ class App:
         fleet = Fleet(limits=settings.gateway)
         execution = Execution(around=self.around, registry=self.registry(on_opened), environ=self.environ, fleet=fleet)
         desk = Desk(self.around.state)
-        departure = Departure(desk=desk, audit=audit, execution=execution, host=self._host(settings))
-        connections, commands = self._connections(audit, desk), _commands(departure)
+        elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
+        connections, commands = self._connections(audit, desk), _commands(elevated)
         execution.opener.answering = lambda scope: _on_behalf_of(scope, {**connections(scope), **commands(scope)})
-        gateway = Gateway(settings=settings, execution=execution, departure=departure, audit=audit)
+        gateway = Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
         tracing.trace(gateway, self.environ)
         return gateway
 

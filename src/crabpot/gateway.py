@@ -56,7 +56,7 @@ class Gateway:
     @property
     def desk(self) -> Desk:
         """The desk where operators are asked."""
-        return self.departure.desk
+        return self.elevated.desk
 
     def register(self, name: str, tool: HostTool) -> None:
         """Register a host tool: a callable that takes its arguments by name. The same policy applies to its name."""
@@ -95,9 +95,32 @@ class Gateway:
         host_allowed: bool = True,
         **more: Any,
     ) -> ToolResult:
-        """Take one call through the five steps. An agent's mistake is a result, never an exception.
+        """Decide on one tool call, run it, and record it.
 
-        Without `host_allowed` a call that is placed on the host is denied: its caller was not granted the host.
+        Args:
+            session: The session key, such as `agent:main:telegram:42`. It names the agent, and so the policy.
+            tool: A built-in tool, or a host tool from `register`.
+            args: The tool's arguments; they may also be given by name, in `more`.
+            sender: Who sent the message behind the call, for `tools.elevated.allowFrom`.
+            streams: Connects the command's input and output while it runs.
+            host_allowed: Whether the call may be placed on the host; if not, such a call is denied.
+            **more: The tool's arguments by name.
+
+        Returns:
+            The result. Whatever the agent did wrong is a result, never an exception: `error` says what was refused.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.Gateway.open() as gateway:
+            ...         gateway.register("greet", lambda name: f"hello {name}")
+            ...         result = await gateway.call("agent:main:main", "exec", command="exit 3")
+            ...         print(result.exit_code, result.place.value)
+            ...         result = await gateway.call("agent:main:main", "greet", name="crab")
+            ...         print(result.error.code)
+            >>> asyncio.run(main())
+            3 sandbox
+            denied
         """
         name = policy.canonical(tool)
         call_id = f"{self._name}-{next(self._numbers)}"
@@ -113,14 +136,14 @@ class Gateway:
             result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
             return self._recorded(call, agent.id, result, allowed, streamed)
 
-        elevated = _elevated(call, agent, placed.answer)
+        decided = _elevation(call, agent, placed.answer)
         streams = None if streams is None else streams.counted(streamed)
 
         try:
             scope_key = placed.answer.scope_key or session
-            with acting_for(agent.id, scope_key), self.departure.attended(streams, placed.answer):
-                if elevated is not None:
-                    result = await self.departure.leave(call, agent, placed.answer, elevated, streams)
+            with acting_for(agent.id, scope_key), self.elevated.attended(streams, placed.answer):
+                if decided is not None:
+                    result = await self.elevated.run(call, agent, placed.answer, decided, streams)
                 else:
                     result = await self._run(call, agent, placed, streams)
         except BaseException:
@@ -128,7 +151,7 @@ class Gateway:
             result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
             self._recorded(call, agent.id, result, placed, streamed)
             raise
-        return self._recorded(call, agent.id, result, elevated or placed, streamed)
+        return self._recorded(call, agent.id, result, decided or placed, streamed)
 
     def _decide(
         self,
@@ -186,7 +209,7 @@ class Gateway:
             await farewell()
 
 
-def _elevated(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:
+def _elevation(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:
     """Return the decision to run a command on the host, or None: nearly everything stays where it was placed."""
     if call.tool != "exec" or placed.where is not Place.SANDBOX:
         return None

@@ -46,10 +46,10 @@ class Bench:
         self.execution = Execution(around=around, registry=registry, environ=ENV, fleet=fleet)
         self.desk = Desk(self.state)
         host = Host(settings=settings, around=around, environ=ENV)
-        departure = Departure(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
+        elevated = ElevatedCommands(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
         self.execution.opener.connect = partial(connect, grace_s=grace_s)
-        self.execution.opener.answering = HostCommands(departure=departure).answers
-        self.gateway = Gateway(settings=settings, execution=self.execution, departure=departure, audit=self.audit)
+        self.execution.opener.answering = HostCommands(elevated=elevated).answers
+        self.gateway = Gateway(settings=settings, execution=self.execution, elevated=elevated, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)
 
 

@@ -91,8 +91,8 @@ class Registry:
         backend, clauses = await self.choose(spec)
         sandbox = await backend.open(spec)
         try:
-            if self._told is not None:
-                self._told(spec, backend.name, clauses, procs.look(sandbox.pid))
+            if self._on_opened is not None:
+                self._on_opened(spec, backend.name, clauses, procs.look(sandbox.pid))
         except BaseException:
             await sandbox.close()
             raise

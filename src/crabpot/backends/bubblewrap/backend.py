@@ -76,9 +76,9 @@ class Bubblewrap:
             reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
             raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
         try:
-            return await Opening(spec, machine.ground, machine.chosen, user).run(_hello(spec, found))
+            return await Opening(spec, machine.context, machine.chosen, user).run(_hello(spec, found))
         except NotStarted as failure:
-            raise await self._reconsider(failure) from None
+            raise await self._diagnose(failure) from None
 
     async def _diagnose(self, failure: NotStarted) -> SandboxUnavailable:
         """Probe again after what worked before failed, and return what prevents it."""
