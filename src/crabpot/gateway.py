@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
@@ -16,6 +16,7 @@ from crabpot.decide.scope import acting_for
 from crabpot.decide.tools import BUILT_IN
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
+from crabpot.tools.descriptions import describe
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -36,12 +37,39 @@ if TYPE_CHECKING:
 _REMEMBERED = 4096
 
 
+class AnyGateway(Protocol):
+    """A gateway as its callers see it, in this process or in another."""
+
+    @property
+    def ends_on_close(self) -> bool:
+        """Whether its sandboxes, and what runs in them, end when this caller closes it."""
+
+    async def call(  # noqa: PLR0913  the tool's own arguments stand beside the door's
+        self,
+        session: str,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        /,
+        *,
+        sender: str | None = None,
+        streams: Streams | None = None,
+        host_allowed: bool = True,
+    ) -> ToolResult:
+        """Take one call through the gateway."""
+
+    async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
+        """Describe the tools that the session's policy leaves, and only those."""
+
+    async def close(self) -> None:
+        """End what this caller used of it."""
+
+
 class Gateway:
     """One configuration, its live sandboxes, its host commands and its audit log."""
 
-    def __init__(
-        self, *, settings: Settings, execution: Execution, elevated: ElevatedCommands, audit: AuditLog
-    ) -> None:
+    ends_on_close = True
+
+    def __init__(self, *, settings: Settings, execution: Execution, departure: Departure, audit: AuditLog) -> None:
         self.settings = settings
         self.execution = execution
         self.elevated = elevated
@@ -71,7 +99,12 @@ class Gateway:
         others = [name for name in self._host_tools if name not in ours and self._may(session, name, host_allowed)]
         return ours | {name: self._host_tools[name] for name in others}
 
-    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  a cache key is positional
+    async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
+        """Describe the tools that the session's policy leaves, and only those."""
+        left = self.tools(session, host_allowed=host_allowed)
+        return [describe(name, function).as_json() for name, function in left.items()]
+
+    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is remembered
         return self._decided(session, tool, host_allowed)[2].answer
 
     def watch(self, watcher: Watcher, farewell: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -18,7 +18,7 @@ from crabpot.audit.reading import AuditReader
 from crabpot.doors.local.client import connect
 from crabpot.doors.local.server import SOCKET_NAME, AlreadyServing, fingerprint, serve
 from crabpot.errors import CrabpotError
-from crabpot.model import ToolResult
+from crabpot.model import Place, ToolResult
 from crabpot.runner.core.frames import MAX_LINE, WINDOW, FrameReader, encode
 from crabpot.sandboxes.streams import Streams
 from tests.support.waiting import until
@@ -96,6 +96,22 @@ async def test_the_socket_is_private_in_a_private_folder_and_gone_afterwards(ben
             assert path == os.path.join(made.state, SOCKET_NAME)
         assert not os.path.exists(path)
         assert await connect(made.state) is None
+
+
+@pytest.mark.parametrize("said", [False, None, 0, "yes"], ids=repr)
+async def test_a_call_that_is_not_plainly_allowed_the_host_is_kept_off_it(bench, said):
+    async with bench('{agents: {defaults: {sandbox: {mode: "off"}}}}') as made, serving(made) as path:
+        async with client(made) as remote:
+            assert (await remote.call(S, "exec", {"command": "true"})).place is Place.HOST
+            kept_off = await remote.call(S, "exec", {"command": "true"}, host_allowed=False)
+            assert (kept_off.error.code, kept_off.place) == ("denied", Place.NONE)
+        raw = Raw(path)
+        await raw.send(encode({"op": "hello"}))
+        await raw.frame()
+        call = {"id": "1", "tool": "exec", "session": S, "args": {"command": "true"}, "host_allowed": said}
+        await raw.send(encode(call))
+        assert (await raw.frame())[0]["error"]["code"] == "denied"
+        raw.sock.close()
 
 
 async def test_a_folder_that_others_can_write_is_refused(bench):

@@ -63,6 +63,8 @@ class _ServeWire(Wire[ToolResult]):
 class RemoteGateway:
     """A client of a serving gateway."""
 
+    ends_on_close = False
+
     def __init__(self, wire: _ServeWire) -> None:
         self._wire = wire
 
@@ -70,7 +72,7 @@ class RemoteGateway:
         """Return whether it runs on this configuration as it is written now."""
         return self._wire.ready.get("config") == fingerprint(config)
 
-    async def call(
+    async def call(  # noqa: PLR0913  the tool's own arguments stand beside the door's
         self,
         session: str,
         tool: str,
@@ -79,18 +81,21 @@ class RemoteGateway:
         *,
         sender: str | None = None,
         streams: Streams | None = None,
+        host_allowed: bool = True,
     ) -> ToolResult:
         """Pass one call to the other process and wait for its result."""
         more: dict[str, Any] = {"session": session} if sender is None else {"session": session, "sender": sender}
+        if not host_allowed:
+            more["host_allowed"] = False
         given = streams or Streams()
         if given.approver is not None:
             self._wire.answerer.approver = given.approver
             more["asks"] = True
         return await self._call(tool, args or {}, more, given)
 
-    async def offered(self, session: str) -> list[dict[str, Any]]:
-        """Ask which tools the session may use, as `doors.tools` describes them."""
-        return list(await self.inquire("tools", session=session))
+    async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
+        """Ask which tools the session may use, each with its description."""
+        return list(await self.inquire("tools", session=session, host_allowed=host_allowed))
 
     async def inquire(self, inquiry: str, **args: Any) -> Any:
         """Make an inquiry that is not a tool call."""

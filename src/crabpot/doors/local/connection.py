@@ -120,8 +120,17 @@ class Connection:
             raise SessionError(f"a session key is text of at most {_LONGEST_SESSION} characters")
         if sender is not None and (not isinstance(sender, str) or len(sender) > _LONGEST_SESSION):
             raise SessionError(f"a sender is text of at most {_LONGEST_SESSION} characters")
-        tool = str(header.get("tool"))
-        await call.answer(await self._gateway.call(session, tool, args, sender=sender, streams=call.streams()))
+        # What is not plainly allowed is kept off the host.
+        host_allowed = header.get("host_allowed", True) is True
+        result = await self._gateway.call(
+            session,
+            str(header.get("tool")),
+            args,
+            sender=sender,
+            streams=call.streams(),
+            host_allowed=host_allowed,
+        )
+        await call.answer(result)
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         """Send one frame; it is dropped if the client is gone."""

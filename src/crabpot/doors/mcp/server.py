@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel.server import Server
@@ -11,8 +10,6 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, ToolAnnotati
 from mcp_types import Tool as Offer
 
 from crabpot import __version__
-from crabpot.doors import tools
-from crabpot.doors.local.client import RemoteGateway
 from crabpot.doors.mcp.asker import Clients, PendingQuestion
 from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.results import as_mcp
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, InputRequiredResult, PaginatedRequestParams
 
     from crabpot.doors.inflight import Calls
-    from crabpot.gateway import Gateway
+    from crabpot.gateway import AnyGateway
     from crabpot.model import ToolResult
 
     Context = ServerRequestContext[Any, Any]
@@ -62,7 +59,7 @@ class Caller:
 class Tools:
     """The two requests that matter, for any transport."""
 
-    gateway: Gateway | RemoteGateway
+    gateway: AnyGateway
     calls: Calls
     caller: Callable[[Context], Caller]
     # Awaited before a result is sent, if a restart must not lose its record.
@@ -85,10 +82,7 @@ class Tools:
 
     async def _list(self, context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         caller = self.caller(context)
-        if isinstance(self.gateway, RemoteGateway):
-            offered = await self.gateway.offered(caller.session)
-        else:
-            offered = tools.offered(self.gateway, caller.session, host_allowed=caller.host_allowed)
+        offered = await self.gateway.offered(caller.session, host_allowed=caller.host_allowed)
         return ListToolsResult(tools=[_offer(one) for one in offered])
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
@@ -116,11 +110,14 @@ class Tools:
         sink = None if running.output is None else running.output.sink
         asked = PendingQuestion(clients=self._clients, caller=caller) if running.can_be_asked else None
         streams = Streams(sink=sink, approver=asked)
-        # A gateway in another process runs as the same user, who has the host anyway.
-        call = self.gateway.call
-        if not isinstance(self.gateway, RemoteGateway):
-            call = partial(self.gateway.call, host_allowed=caller.host_allowed)
-        return await call(caller.session, running.params.name, running.args, sender=caller.sender, streams=streams)
+        return await self.gateway.call(
+            caller.session,
+            running.params.name,
+            running.args,
+            sender=caller.sender,
+            streams=streams,
+            host_allowed=caller.host_allowed,
+        )
 
 
 def _offer(one: dict[str, Any]) -> Offer:

@@ -18,16 +18,15 @@ from crabpot.errors import CrabpotError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.doors.local.client import RemoteGateway
     from crabpot.doors.mcp.server import Caller
-    from crabpot.gateway import Gateway
+    from crabpot.gateway import AnyGateway
 
 # Larger than any call that the wire could carry.
 _LONGEST_LINE = 64 * 1024 * 1024
 
 
-async def serve(gateway: Gateway | RemoteGateway, caller: Caller, incoming: AsyncIterator[bytes]) -> None:
-    """Serve one client until EOF; its calls end with it."""
+async def serve(gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes]) -> None:
+    """Serve one client until its end of input; its calls end with it."""
     calls = Calls()
     tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller)
     server = tools.server()

@@ -15,7 +15,7 @@ from crabpot.doors.cli.frame import DENIED, FAILED, OK, OWN_FAILURE, TIMEOUT, Us
 from crabpot.doors.cli.show import visible
 from crabpot.doors.cli.terminal import prompt, raw_mode
 from crabpot.doors.cli.terminal.console import Console
-from crabpot.doors.local.client import RemoteGateway, connect
+from crabpot.doors.local.client import connect
 from crabpot.model import Place
 from crabpot.sandboxes.streams import Streams
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from crabpot.app import App
+    from crabpot.approvals.desk import Approver
     from crabpot.doors.cli.frame import Frame
-    from crabpot.gateway import Gateway
+    from crabpot.gateway import AnyGateway
     from crabpot.model import ToolResult
 
 _REFUSALS = ("denied", "approval_denied", "approval_timeout")
@@ -36,18 +37,28 @@ _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi"
 
 
 @contextlib.asynccontextmanager
-async def gateway(app: App) -> AsyncIterator[Gateway | RemoteGateway]:
-    """Use the gateway that serves this state folder, else one of our own until the command ends."""
+async def gateway(app: App, approver: Approver | None = None) -> AsyncIterator[AnyGateway]:
+    """Use the gateway that serves this state folder, else one of our own for as long as the command takes.
+
+    `approver` is asked by one of our own: the gateway that serves has operators of its own.
+    """
     remote = await connect(app.around.state)
     if remote is not None and not remote.decides_by(app.config):
         note("the serving gateway has another configuration, so it is not used; restart it")
         await remote.close()
         remote = None
-    opened = app.gateway() if remote is None else remote
+    opened = _own(app, approver) if remote is None else remote
     try:
         yield opened
     finally:
         await opened.close()
+
+
+def _own(app: App, approver: Approver | None) -> AnyGateway:
+    made = app.gateway()
+    if approver is not None:
+        made.desk.attach(approver)
+    return made
 
 
 def finished(work: Coroutine[Any, Any, int]) -> int:
@@ -148,8 +159,8 @@ async def _call(app: App, options: Namespace) -> int:
         approver = prompt.approver(Console(), app.around.state)
         result = await opened.call(options.session, options.tool, args, streams=Streams(approver=approver))
     print(json.dumps(result.as_json(), indent=2))
-    if result.success and args.get("background") and not isinstance(opened, RemoteGateway):
-        note("that process ended with this command; crabpot serve keeps sandboxes, and what runs in them, alive")
+    if result.success and args.get("background") and opened.ends_on_close:
+        note("that process has ended with this command; crabpot serve keeps sandboxes, and what runs in them, alive")
     if result.error is not None and result.error.code in _REFUSALS:
         return DENIED
     if result.error is not None and result.error.code in _OWN_FAILURES:

@@ -44,13 +44,10 @@ def _arguments(frame: Frame, options: Namespace) -> list[str]:
 async def _serve(app: App, options: Namespace) -> int:
     from crabpot.doors.cli.terminal.console import Console
     from crabpot.doors.cli.terminal.prompt import Notice
-    from crabpot.doors.local.client import RemoteGateway
     from crabpot.doors.mcp.server import Caller
     from crabpot.doors.mcp.stdio import serve
 
     caller = Caller(session=options.session, sender=options.sender, name="stdio", elicits=options.elicit)
-    async with gateway(app) as opened:
-        if not isinstance(opened, RemoteGateway):
-            opened.desk.attach(Notice(app.around.state))
+    async with gateway(app, Notice(app.around.state)) as opened:
         await serve(opened, caller, Console().read())
     return OK

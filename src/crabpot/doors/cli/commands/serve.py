@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors import sandboxes, tools
+from crabpot.doors import sandboxes
 from crabpot.doors.cli.commands.approvals import Queue
 from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.doors.cli.shutdown import Shutdown
@@ -71,7 +71,8 @@ async def _serve(app: App, at: Address | None) -> None:
 
 async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
     if name == "tools":
-        return tools.offered(gateway, str(args.get("session")))
+        host_allowed = args.get("host_allowed", True) is True
+        return await gateway.offered(str(args.get("session")), host_allowed=host_allowed)
     if name == "live":
         return sandboxes.live(gateway)
     if name == "stop":

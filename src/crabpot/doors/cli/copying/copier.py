@@ -11,8 +11,7 @@ from crabpot.doors.cli.show import visible
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from crabpot.doors.local.client import RemoteGateway
-    from crabpot.gateway import Gateway
+    from crabpot.gateway import AnyGateway
     from crabpot.model import ToolResult
     from crabpot.sandboxes.streams import Streams
 
@@ -40,7 +39,7 @@ class Remote:
 class Copier:
     """Calls one session's tools, with the longest time limit."""
 
-    def __init__(self, opened: Gateway | RemoteGateway, session: str, timeout_s: float) -> None:
+    def __init__(self, opened: AnyGateway, session: str, timeout_s: float) -> None:
         self._gateway = opened
         self._session = session
         self._timeout_s = timeout_s

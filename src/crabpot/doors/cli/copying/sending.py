@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from crabpot.doors.cli.copying.copier import Remote
-    from crabpot.doors.local.client import RemoteGateway
-    from crabpot.gateway import Gateway
+    from crabpot.gateway import AnyGateway
 
 _LONGEST_COMMAND = 64 * 1024
 
@@ -25,7 +24,7 @@ _LONGEST_COMMAND = 64 * 1024
 class Sender(Copier):
     """Copies in. Links are not followed: they would copy what was not named."""
 
-    def __init__(self, opened: Gateway | RemoteGateway, session: str, timeout_s: float) -> None:
+    def __init__(self, opened: AnyGateway, session: str, timeout_s: float) -> None:
         super().__init__(opened, session, timeout_s)
         self._empty: list[str] = []
         self._executable: list[str] = []

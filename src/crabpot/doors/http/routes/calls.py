@@ -8,13 +8,13 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
 from starlette.responses import Response
 
-from crabpot.doors import tools
 from crabpot.doors.http.context import CallRequest, Context, as_json
 from crabpot.doors.http.requests import FilePath, Key, Sender, object_of, sender_of, user_of
 from crabpot.doors.http.routes import openapi
 from crabpot.doors.http.routes.streaming import Events, Pieces, watched
 from crabpot.doors.output import Output, streams
 from crabpot.sandboxes.streams import Streams
+from crabpot.tools.descriptions import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -56,7 +56,7 @@ class Broken(Exception):
 def add_routes(router: APIRouter, house: Context) -> None:
     """Add the routes of agents."""
     calling = _Calling(house)
-    for tool in tools.BUILT_IN.values():
+    for tool in BUILT_IN.values():
         router.add_api_route(
             f"/v1/sessions/{{key}}/tools/{tool.name}",
             calling.built_in(tool.name),
@@ -152,7 +152,7 @@ class _Calling:
     async def offered(self, request: Request, key: Key) -> Response:
         """Describe the tools that the session's policy allows, and only those."""
         host_allowed = user_of(request, key).host_allowed
-        return as_json({"tools": tools.offered(self._house.gateway, key, host_allowed=host_allowed)})
+        return as_json({"tools": await self._house.gateway.offered(key, host_allowed=host_allowed)})
 
     async def _call(self, request: Request, key: str, tool: str, stated: str | None, *, stream: bool) -> Response:
         principal = user_of(request, key)

@@ -8,12 +8,12 @@ from fastapi.openapi.utils import get_openapi
 
 from crabpot import __version__
 from crabpot.doors.http.access import refusals
-from crabpot.doors.tool import RESULT as WHOLE_RESULT
+from crabpot.tools.tool import RESULT as WHOLE_RESULT
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from crabpot.doors.tool import Tool
+    from crabpot.tools.tool import Tool
 
     Schema = dict[str, Any]
 

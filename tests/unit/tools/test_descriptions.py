@@ -7,17 +7,17 @@ import json
 import pytest
 
 from crabpot.decide.tools import BUILT_IN
-from crabpot.doors import tools
+from crabpot.tools import descriptions
 
 S = "agent:main:main"
 
 
 def test_every_built_in_tool_is_described():
-    assert set(tools.BUILT_IN) == BUILT_IN
+    assert set(descriptions.BUILT_IN) == BUILT_IN
 
 
 def test_arguments_are_those_of_the_contract():
-    named = {name: list(tool.input_schema()["properties"]) for name, tool in tools.BUILT_IN.items()}
+    named = {name: list(tool.input_schema()["properties"]) for name, tool in descriptions.BUILT_IN.items()}
     assert named == {
         "read": ["path", "offset", "limit", "encoding"],
         "write": ["path", "content", "encoding", "append"],
@@ -31,7 +31,7 @@ def test_arguments_are_those_of_the_contract():
     }
 
 
-@pytest.mark.parametrize("tool", tools.BUILT_IN.values(), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", descriptions.BUILT_IN.values(), ids=lambda tool: tool.name)
 def test_a_description_is_json_and_says_what_each_argument_is(tool):
     shown = tool.as_json()
     assert json.loads(json.dumps(shown)) == shown
@@ -42,22 +42,22 @@ def test_a_description_is_json_and_says_what_each_argument_is(tool):
 
 
 def test_only_what_changes_nothing_is_called_read_only():
-    assert {name for name, tool in tools.BUILT_IN.items() if tool.read_only} == {"read", "grep", "glob", "ls"}
+    assert {name for name, tool in descriptions.BUILT_IN.items() if tool.read_only} == {"read", "grep", "glob", "ls"}
 
 
 async def test_denied_tools_and_those_that_nobody_runs_are_not_offered(bench):
     async with bench(
         '{tools: {profile: "coding", deny: ["write"], extra: ["weather", "secret"], allow: ["weather"]}}'
     ) as made:
-        assert {"write", "apply_patch", "browser", "weather"}.isdisjoint(names(made))
+        assert {"write", "apply_patch", "browser", "weather"}.isdisjoint(await names(made))
         made.gateway.register("weather", weather)
         made.gateway.register("secret", weather)
         made.gateway.register("server__tool", weather)
-        assert names(made) == ["read", "edit", "grep", "glob", "ls", "exec", "process", "weather"]
+        assert await names(made) == ["read", "edit", "grep", "glob", "ls", "exec", "process", "weather"]
 
 
-def names(made):
-    return [one["name"] for one in tools.offered(made.gateway, S)]
+async def names(made):
+    return [one["name"] for one in await made.gateway.offered(S)]
 
 
 def weather(city: str, days: int = 1, **more: object) -> str:
@@ -72,7 +72,7 @@ async def test_a_host_tool_is_described_by_its_signature(bench):
     async with bench('{tools: {extra: ["weather", "print"]}}') as made:
         made.gateway.register("weather", weather)
         made.gateway.register("print", dict)
-        offered = {one["name"]: one for one in tools.offered(made.gateway, S)}
+        offered = {one["name"]: one for one in await made.gateway.offered(S)}
         assert offered["weather"]["description"] == "Say how the weather will be."
         assert offered["weather"]["input_schema"] == {
             "type": "object",

@@ -1,17 +1,16 @@
-"""The tools as a client sees them: title, description, arguments as JSON schema, and hints. Data for MCP and HTTP."""
+"""The description of every tool: of our own as data, of a host tool by its signature."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors.tool import Tool
+from crabpot.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crabpot.doors.tool import Schema
-    from crabpot.gateway import Gateway
+    from crabpot.tools.tool import Schema
 
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer"}
@@ -201,12 +200,6 @@ _ALL = (
 )
 
 BUILT_IN: dict[str, Tool] = {tool.name: tool for tool in _ALL}
-
-
-def offered(gateway: Gateway, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
-    """Describe the tools that the session's policy allows, and only those."""
-    left = gateway.tools(session, host_allowed=host_allowed)
-    return [describe(name, function).as_json() for name, function in left.items()]
 
 
 def describe(name: str, function: Callable[..., Any] | None) -> Tool:
