@@ -19,7 +19,7 @@ from crabpot.audit.store import AuditUnavailable
 from crabpot.decide.elevation import Decision
 from crabpot.decide.known_programs import executes_nothing, needs
 from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
-from crabpot.model import Failure, Place, ToolResult
+from crabpot.model import Place
 from crabpot.sandboxes.arguments import InvalidCall, time_limit
 
 if TYPE_CHECKING:
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.decide.elevation import Elevation
     from crabpot.decide.placement import Placement
-    from crabpot.host_commands.host import Host
-    from crabpot.host_commands.plan import Plan
-    from crabpot.model import ToolCall, Verdict
+    from crabpot.host_commands.plan import Host, Plan
+    from crabpot.model import ToolCall, ToolResult, Verdict
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.streams import Streams
     from crabpot.settings import AgentSettings
@@ -107,7 +106,7 @@ class ElevatedCommands:
             return call.failed("internal", f"the command could not be run on the host: {error}", Place.HOST)
         finally:
             plan.close()
-        return _result(call, reply)
+        return reply.as_result(call.id, Place.HOST, call.took_ms())
 
     async def _launch(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
         from crabpot.host_commands import run  # noqa: PLC0415  as `host`
@@ -200,17 +199,3 @@ def _refusal(request: Request, verdict: Verdict[Elevation], answer: Answer, agen
         why = f"the operator said no: {line(answer.reason)}"
     rule = f"{verdict.because} ({verdict.source})"
     return f"{request.shown} {rule}, so it would run on the host, and {why}; it did not run"
-
-
-def _result(call: ToolCall, reply: Reply) -> ToolResult:
-    return ToolResult(
-        id=call.id,
-        success=reply.success,
-        stdout=reply.stdout,
-        stderr=reply.stderr,
-        exit_code=reply.exit_code,
-        error=None if reply.error is None else Failure(code=reply.error[0], message=reply.error[1]),
-        truncated=reply.truncated,
-        place=Place.HOST,
-        duration_ms=call.took_ms(),
-    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.decide.scope import Principal
 from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.model import Failure, Place, ToolResult
+from crabpot.model import Place
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
 from crabpot.sandboxes.fleet import Fleet
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from crabpot.backends.registry import Registry
     from crabpot.decide.placement import Placement
-    from crabpot.model import ToolCall
-    from crabpot.sandboxes.live import Live
+    from crabpot.model import ToolCall, ToolResult
+    from crabpot.sandboxes.fleet import Connected, Live
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec
@@ -176,24 +176,12 @@ class Execution:
 
 
 async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:
-    error = reply.error
-    if error is None and not reply.success and reply.exit_code is not None:
-        error = await _limit_behind(reply.exit_code, live)
+    if reply.error is None and not reply.success and reply.exit_code is not None:
+        reply = replace(reply, error=await _limit_behind(reply.exit_code, live))
     if call.tool == "read" and reply.data is not None and not streamed:
         # The content came beside the frame; an empty file has none.
         reply.data.setdefault("content", "")
-    return ToolResult(
-        id=call.id,
-        success=reply.success and error is None,
-        stdout=reply.stdout,
-        stderr=reply.stderr,
-        exit_code=reply.exit_code,
-        error=None if error is None else Failure(code=error[0], message=error[1]),
-        truncated=reply.truncated,
-        data=reply.data,
-        place=live.wanted.key[0],
-        duration_ms=call.took_ms(),
-    )
+    return reply.as_result(call.id, live.key[0], call.took_ms())
 
 
 async def _with_hints(result: ToolResult, hints: list[str], sink: Sink | None) -> ToolResult:

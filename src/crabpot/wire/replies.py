@@ -6,10 +6,13 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crabpot.model import Failure, ToolResult
 from crabpot.runner.core.frames import FrameError
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
+
+    from crabpot.model import Place
 
 CODES = frozenset(
     "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_file exists "
@@ -40,6 +43,21 @@ class Reply:
     error: tuple[str, str] | None
     truncated: bool
     data: dict[str, Any] | None
+
+    def as_result(self, call_id: str, place: Place, duration_ms: float) -> ToolResult:
+        """Return it as the result of the call that it answers."""
+        return ToolResult(
+            id=call_id,
+            success=self.success,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            exit_code=self.exit_code,
+            error=None if self.error is None else Failure(code=self.error[0], message=self.error[1]),
+            truncated=self.truncated,
+            data=self.data,
+            place=place,
+            duration_ms=duration_ms,
+        )
 
 
 def check_runner(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crabpot.model import Failure, Place, ToolResult
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
 from crabpot.wire.replies import CODES, FROM_RUNNER, BadReply, check, check_runner, clean
 
@@ -123,3 +124,22 @@ def test_what_any_tool_gives_is_not_too_deep():
 def test_a_name_that_is_no_unicode_survives_the_frame_and_is_replaced_in_the_reply():
     ((header, _),) = FrameReader().feed(encode({**DONE, "data": {"entries": [{"name": "caf\udce9"}]}}))
     assert check_runner(header, b"", b"", b"").data == {"entries": [{"name": "caf?"}]}
+
+
+def test_a_reply_becomes_a_result_field_by_field():
+    reply = check(
+        {"success": False, "stderr": "no", "exit_code": 3, "truncated": True, "data": {"a": 1}}, b"", b"ahead", b""
+    )
+    assert reply.as_result("c-1", Place.HOST, 1.5) == ToolResult(
+        id="c-1",
+        success=False,
+        stdout="ahead",
+        stderr="no",
+        exit_code=3,
+        truncated=True,
+        data={"a": 1},
+        place=Place.HOST,
+        duration_ms=1.5,
+    )
+    failed = check({"success": False, "error": {"code": "timeout", "message": "late"}}, b"", b"", b"")
+    assert failed.as_result("c-2", Place.NONE, 0.0).error == Failure(code="timeout", message="late")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.doors.local.questions import Answerer
 from crabpot.doors.local.server import SOCKET_NAME, fingerprint, reachable, same_user
 from crabpot.errors import CrabpotError, SandboxLost
-from crabpot.model import Failure, Place, ToolResult
+from crabpot.model import Place, ToolResult
 from crabpot.sandboxes.streams import Streams
 from crabpot.wire.calls import Wire
 from crabpot.wire.channel import Channel
@@ -46,18 +46,7 @@ class _ServeWire(Wire[ToolResult]):
         place, took = header.get("place", "none"), header.get("duration_ms", 0)
         if place not in tuple(Place) or type(took) not in (int, float):
             raise BadReply("a result that no gateway of this version gives")
-        return ToolResult(
-            id=str(header.get("call", header.get("id"))),
-            success=reply.success,
-            stdout=reply.stdout,
-            stderr=reply.stderr,
-            exit_code=reply.exit_code,
-            error=None if reply.error is None else Failure(code=reply.error[0], message=reply.error[1]),
-            truncated=reply.truncated,
-            data=reply.data,
-            place=Place(place),
-            duration_ms=float(took),
-        )
+        return reply.as_result(str(header.get("call", header.get("id"))), Place(place), float(took))
 
 
 class RemoteGateway:
