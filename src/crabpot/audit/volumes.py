@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.chain import text_of
 from crabpot.errors import CrabpotError
+from crabpot.state.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,24 +74,16 @@ def write(folder: str, first: int, last: int, rows: Iterable[Row]) -> None:
     """Write a volume of at least one record atomically, and sync it to disk."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{first:012}-{last:012}{_SUFFIX}")
-    part = f"{path}.part"
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as raw:
-            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL) as packed:
-                for row in rows:
-                    record = shown(row)
-                    packed.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
-            raw.flush()
-            # Its age is that of its last record, known without unpacking it.
-            os.utime(raw.fileno(), (record["time"], record["time"]))
-            os.fsync(raw.fileno())
-        os.rename(part, path)
-        _sync(folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
+    # One name for the draft: what a killed gateway left of a large volume is written over, not added to.
+    with replacing(path, draft=f"{path}.part") as raw:
+        with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL) as packed:
+            for row in rows:
+                record = shown(row)
+                packed.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        raw.flush()
+        # Its age is that of its last record, so that nobody need unpack it to know.
+        os.utime(raw.fileno(), (record["time"], record["time"]))
+    _sync(folder)
 
 
 def _sync(folder: str) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from crabpot.wire.channel import Channel
 
 State = Literal["enforced", "degraded", "refused"]
+# A clause's name, its state, and how it is held.
+Row = tuple[str, State, str]
 
 # Networks that are alike on every backend that makes its own sandboxes.
 NETWORKS: dict[str, tuple[State, str]] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.state.files import write_whole
+from crabpot.state.files import replacing, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,4 +40,27 @@ def test_what_cannot_be_written_leaves_the_old_file_and_no_draft(tmp_path: Path)
     (tmp_path / "f").write_text("old")
     with pytest.raises(UnicodeEncodeError):
         write_whole(str(tmp_path / "f"), "half\ud800")
+    assert (os.listdir(tmp_path), (tmp_path / "f").read_text()) == (["f"], "old")
+
+
+def test_a_draft_of_one_name_takes_the_place_of_what_a_killed_process_left(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "f.part").symlink_to("theirs")
+    with replacing(str(tmp_path / "f"), draft=str(tmp_path / "f.part")) as stream:
+        stream.write(b"whole")
+        assert not (tmp_path / "f").exists()
+    assert sorted(os.listdir(tmp_path)) == ["f", "theirs"]
+    assert ((tmp_path / "f").read_text(), (tmp_path / "theirs").read_text()) == ("whole", "theirs")
+
+
+def test_a_draft_that_is_given_up_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+
+    def give_up() -> None:
+        with replacing(str(tmp_path / "f")) as stream:
+            stream.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        give_up()
     assert (os.listdir(tmp_path), (tmp_path / "f").read_text()) == (["f"], "old")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import NETWORKS, Clause, State, second_wall
+from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall
 from crabpot.backends.bubblewrap import render
-from crabpot.backends.linux.limits import amount
+from crabpot.backends.linux.limits import amount, sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +48,6 @@ def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
     return tuple(Clause(name=name, state=state, how=how) for name, state, how in _all(spec, found))
 
 
-Row = tuple[str, State, str]
-
-
 def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     if isinstance(found.program, str):
         yield "sandbox", "refused", found.program
@@ -66,7 +63,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield second_wall(found.landlock)
     yield from _binds(spec, found.program)
     yield from _counted(spec, found)
-    yield from _sized(spec)
+    yield from sized(spec.limits)
 
 
 def _walls(program: Program) -> Iterator[Row]:
@@ -172,19 +169,6 @@ def _wished(spec: SandboxSpec, by: str, has: frozenset[str]) -> Iterator[Row]:
             )
         else:
             yield "limits.io", "degraded", "not limited: no control group"
-
-
-def _sized(spec: SandboxSpec) -> Iterator[Row]:
-    limits = spec.limits
-    yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
-    yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
-    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /dev/shm"
-    yield (
-        "limits.disk",
-        "degraded",
-        f"{amount(limits.file_size)} for each file, and no limit on their sum: this backend has no quota",
-    )
-    yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"
 
 
 def _no_groups(found: Findings) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, get_args
 from crabpot.backends.bubblewrap import candidates
 from crabpot.backends.bubblewrap.render import Mounting, Program
 from crabpot.backends.linux import owner
+from crabpot.state.files import write_whole
 from crabpot.state.untrusted import open_regular, read_handle
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def key(bundle: str) -> list[str]:
         system.release,
         system.version,
         system.machine,
-        _boot(),
+        owner.boot(),
         str(os.geteuid()),
         *about,
         *programs,
@@ -76,15 +77,9 @@ def keep(path: str, wanted: Sequence[str], chosen: candidates.Chosen) -> None:
     """Store it, whole or not at all."""
     facts = {name: getattr(chosen.program, name) for name in ("mounting", *_FACTS)}
     document = {"key": list(wanted), "path": chosen.candidate.path, **facts}
-    made = f"{os.path.dirname(path)}/{owner.label(os.urandom(4).hex())}"
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        os.replace(made, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(made)
+    draft = f"{os.path.dirname(path)}/{owner.label(os.urandom(4).hex())}"
+    with contextlib.suppress(OSError):
+        write_whole(path, json.dumps(document), draft=draft)
 
 
 def forget(path: str) -> None:
@@ -97,8 +92,3 @@ def _identity(path: str) -> str:
     found = os.stat(path)
     numbers = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
     return ":".join((path, *map(str, numbers)))
-
-
-def _boot() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import NETWORKS, Clause, State, second_wall
+from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.render import gvisor_threads
-from crabpot.backends.linux.limits import amount
+from crabpot.backends.linux.limits import amount, sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from crabpot.backends.docker.user import Choice
     from crabpot.spec.spec import SandboxSpec
 
-Row = tuple[str, State, str]
 
 _NETWORKS: dict[str, tuple[State, str]] = {
     **NETWORKS,
@@ -61,7 +60,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield _binds(spec, facts)
     yield from _counted(spec, facts)
     yield from _wished(spec, facts, found)
-    yield from _sized(spec)
+    yield from sized(spec.limits)
 
 
 def _sandbox(spec: SandboxSpec, facts: Facts) -> Row:
@@ -186,16 +185,3 @@ def _wished(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
             yield "limits.io", "degraded", f"on {found.disk}, without writes through the page cache {by}"
         else:
             yield "limits.io", "enforced", f"on {found.disk} {by}"
-
-
-def _sized(spec: SandboxSpec) -> Iterator[Row]:
-    limits = spec.limits
-    yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
-    yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
-    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /dev/shm"
-    yield (
-        "limits.disk",
-        "degraded",
-        f"{amount(limits.file_size)} for each file; the sum of files is not limited: this backend has no quota",
-    )
-    yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"

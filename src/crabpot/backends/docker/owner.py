@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING
 
+from crabpot.backends.linux.owner import boot, started
 from crabpot.errors import SandboxUnavailable
 from crabpot.state.files import write_whole
 
@@ -28,8 +28,8 @@ _OWNER = re.compile(r"([0-9]{1,10}):([0-9]{1,20}):([0-9a-f-]{1,64})", re.ASCII)
 
 
 def own() -> str:
-    """Return the label of this process: pid, start time (pids are reused) and boot id (start times recur)."""
-    return f"{os.getpid()}:{_started(os.getpid())}:{_boot()}"
+    """Name this process: its number, its start time (numbers come again) and the boot (start times come again)."""
+    return f"{os.getpid()}:{started(os.getpid())}:{boot()}"
 
 
 def is_alive(label: str) -> bool:
@@ -37,7 +37,7 @@ def is_alive(label: str) -> bool:
     match = _OWNER.fullmatch(label)
     if match is None:
         return True
-    return match[3] == _boot() and _started(int(match[1])) == int(match[2])
+    return match[3] == boot() and started(int(match[1])) == int(match[2])
 
 
 def process_of(label: str) -> str:
@@ -72,18 +72,3 @@ def _read_label(path: str) -> str:
 def is_ours(names: Iterable[str]) -> bool:
     """Return whether a container has a name that Crabpot gives."""
     return any(name.lstrip("/").startswith(NAMES) for name in names)
-
-
-def _started(pid: int) -> int | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may contain anything, parentheses included.
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except OSError:
-        return None
-
-
-@cache
-def _boot() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()

@@ -7,6 +7,8 @@ import signal
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from crabpot.runner.exec.proc import PARENT, STATE, stat_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -87,9 +89,5 @@ def below(first: int) -> list[Process]:
 
 
 def _look(pid: int) -> Process | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, parent = file.read().rpartition(b")")[2].split()[:2]
-    except OSError:
-        return None
-    return Process(pid=pid, parent=int(parent), state=state.decode())
+    fields = stat_of(pid)
+    return Process(pid=pid, parent=int(fields[PARENT]), state=fields[STATE].decode()) if fields else None

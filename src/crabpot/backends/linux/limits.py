@@ -1,4 +1,4 @@
-"""A spec's limits in the terms of control groups and of systemd.
+"""A spec's limits in the words of control groups, of systemd and of clauses.
 
 Pure: which file gets which value; nothing is written here.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from crabpot.backends.base import Row
     from crabpot.settings import Limits
 
 PERIOD_US = 100_000
@@ -98,3 +99,16 @@ def amount(size: int) -> str:
         if size >= factor:
             return f"{size / factor:.4g} {unit}"
     return f"{size} bytes"
+
+
+def sized(limits: Limits) -> Iterator[Row]:
+    """Yield the clauses of the limits that the runner and the mounts keep, whichever backend made them."""
+    yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
+    yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
+    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /dev/shm"
+    yield (
+        "limits.disk",
+        "degraded",
+        f"{amount(limits.file_size)} for each file; the sum of files is not limited: this backend has no quota",
+    )
+    yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"

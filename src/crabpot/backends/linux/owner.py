@@ -6,6 +6,8 @@ import os
 import re
 from functools import cache
 
+from crabpot.runner.exec.proc import STARTED, parent_of, stat_of
+
 _LABEL = re.compile(r"crabpot-([0-9]{1,10})-([0-9]{1,20})-.*", re.ASCII | re.DOTALL)
 
 
@@ -31,20 +33,18 @@ def is_alive(name: str) -> bool:
 
 
 def started(pid: int) -> int | None:
-    """Return a process's start time, in ticks since boot, or None if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may contain anything, parentheses included.
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return int(fields[19])
+    """Give a process's start time, in ticks since boot, or None if it is gone."""
+    fields = stat_of(pid)
+    return int(fields[STARTED]) if fields else None
 
 
 def parent(pid: int) -> int | None:
-    """Return a process's parent, or None if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return None
+    """Give a process's parent, or None if it is gone."""
+    return parent_of(pid) or None
+
+
+@cache
+def boot() -> str:
+    """Return the id of this boot: numbers and start times of processes come again with the next one."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

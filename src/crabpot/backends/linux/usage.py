@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from crabpot.runner.exec.proc import STIME, UTIME, stat_of
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Fields of /proc/PID/stat after the name, which may itself contain spaces and brackets.
-_UTIME, _STIME = 11, 12
 # More than any limit lets a sandbox have; a tree that grows while it is walked must end.
 _MOST = 4096
 
@@ -29,9 +29,9 @@ def of(pid: int) -> Usage:
         one = waiting.pop()
         try:
             pages = _read(f"/proc/{one}/statm").split()
-            fields = _read(f"/proc/{one}/stat").rpartition(")")[2].split()
+            fields = stat_of(one)
             memory += (int(pages[1]) - int(pages[2])) * _PAGE
-            ticks += int(fields[_UTIME]) + int(fields[_STIME])
+            ticks += int(fields[UTIME]) + int(fields[STIME])
             for thread in os.listdir(f"/proc/{one}/task"):
                 waiting += map(int, _read(f"/proc/{one}/task/{thread}/children").split())
         except (OSError, IndexError, ValueError):

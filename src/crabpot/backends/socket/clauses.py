@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import Clause, State
+from crabpot.backends.base import Clause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from crabpot.backends.base import Row
     from crabpot.spec.spec import SandboxSpec
-
-Row = tuple[str, State, str]
 
 _UNKNOWN = "not known here: who started the runner confines it"
 _NO_CAPABILITY = "0" * 16

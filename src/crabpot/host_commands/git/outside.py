@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from crabpot.backends.host.backend import start_in
 from crabpot.errors import HostRefused
 from crabpot.runner.core import landlock
+from crabpot.runner.socket.gitsettings import MOVES_ALONE, RUNS_NOTHING
 from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
@@ -34,25 +35,23 @@ _TOLERATED = (
     *("missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode"),
     *("badFilemode", "missingTaggerEntry", "badTagName", "nulInCommit"),
 )
-# Nothing in the operator's configuration may start a program besides the transport, or add to what was shown.
+# What a configuration may add to a push, and what the gateway's repository does not offer.
+PLAIN_PUSH = {
+    **{key: value for key, value in MOVES_ALONE.items() if key.startswith("push.")},
+    "push.pushOption": "",
+    "push.followTags": "false",
+}
+# Nothing of the operator's configuration starts a program beside the transport, or adds to what was shown.
 _ALWAYS = {
     "protocol.allow": "never",
     "protocol.ssh.allow": "always",
     "protocol.https.allow": "always",
     "protocol.file.allow": "always",
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.alternateRefsCommand": "true",
-    "push.gpgSign": "false",
-    "push.pushOption": "",
-    "push.followTags": "false",
-    "push.recurseSubmodules": "no",
-    "fetch.recurseSubmodules": "no",
-    "submodule.recurse": "false",
+    **RUNS_NOTHING,
+    **MOVES_ALONE,
+    **PLAIN_PUSH,
     "fetch.writeCommitGraph": "false",
     "fetch.fsckObjects": "true",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
     "transfer.bundleURI": "false",
     # Always as packs, which are counted, however small.
     "fetch.unpackLimit": "1",

@@ -29,12 +29,8 @@ _MOST_TIPS = 200
 _PORCELAIN = re.compile(r"([ +\-*=!])\t([^\t]*):(refs/[^\t]+)\t(.*)")
 # A namespace, so that whatever the agent calls its refs, they never replace those that record the remote.
 _RECEIVE = ("--namespace=made", "receive-pack")
-# Push settings of an agent's repository that the gateway's repository does not support.
-_PLAIN = tuple(
-    word
-    for setting in ("gpgSign=false", "pushOption=", "recurseSubmodules=no", "followTags=false")
-    for word in ("-c", f"push.{setting}")
-)
+# Whatever an agent's repository has set for its pushes.
+_PLAIN = tuple(word for key, value in outside.PLAIN_PUSH.items() for word in ("-c", f"{key}={value}"))
 
 
 async def prepare(operation: Operation, context: GitContext, at: Remote, known: Repository, name: str) -> Prepared:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from crabpot.runner.exec.proc import stat_of
 from crabpot.spec.hardening import NOBODY
 
 if TYPE_CHECKING:
@@ -51,12 +52,8 @@ class Bait:
         return frozenset(os.listdir(self.open_folder))
 
     def is_alive(self) -> bool:
-        """Return whether the process of the host still runs."""
-        try:
-            with open(f"/proc/{self.process}/stat", encoding="ascii", errors="replace") as stream:
-                return stream.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-        except OSError:
-            return False
+        """Tell whether the process of the host still runs."""
+        return stat_of(self.process)[:1] not in ([], [b"Z"], [b"X"])
 
 
 @asynccontextmanager

@@ -6,25 +6,33 @@ import posix
 
 from ..core.signals import signal
 
+# Where a field of /proc/PID/stat stands behind the name.
+STATE, PARENT, UTIME, STIME, STARTED = 0, 1, 11, 12, 19
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat behind the name, or none when there is no such process."""
+    try:
+        fd = posix.open("/proc/%d/stat" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        line = posix.read(fd, 1024)
+    except OSError:
+        return []
+    finally:
+        posix.close(fd)
+    # A process chooses its own name, brackets and spaces included: what follows the last one is the kernel's.
+    return line[line.rfind(b")") + 1 :].split()
+
 
 def parent_of(pid: int) -> int:
     """Return the parent of `pid`, or 0 if there is no such process.
 
     A leader that ended while its threads go on looks like a zombie, so the state is ignored: what is listed exists.
     """
-    try:
-        fd = posix.open("/proc/%d/stat" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        line = posix.read(fd, 1024)
-    except OSError:
-        return 0
-    finally:
-        posix.close(fd)
-    # A process chooses its own name, brackets and spaces included: what follows the last bracket is the kernel's.
-    fields = line[line.rfind(b")") + 1 :].split(None, 2)
-    return int(fields[1]) if len(fields) > 1 else 0
+    fields = stat_of(pid)
+    return int(fields[PARENT]) if fields else 0
 
 
 def parents() -> dict[int, int]:

@@ -9,6 +9,7 @@ import os
 import re
 
 from .gitargs import STRATEGIES
+from .gitsettings import MOVES_ALONE, RUNS_NOTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,16 +38,14 @@ ENVIRONMENT: dict[bytes, bytes] = {
 }
 
 _FIXED: tuple[tuple[str, str], ...] = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
+    *RUNS_NOTHING.items(),
+    *MOVES_ALONE.items(),
     ("core.sshCommand", "/bin/false"),
-    ("core.alternateRefsCommand", "true"),
     ("core.pager", "cat"),
     ("core.askPass", "/bin/false"),
     ("credential.helper", ""),
     ("commit.gpgSign", "false"),
     ("tag.gpgSign", "false"),
-    ("push.gpgSign", "false"),
     ("log.showSignature", "false"),
     ("merge.verifySignatures", "false"),
     ("gpg.program", "/bin/false"),
@@ -54,11 +53,6 @@ _FIXED: tuple[tuple[str, str], ...] = (
     ("gpg.x509.program", "/bin/false"),
     ("gpg.ssh.program", "/bin/false"),
     ("gpg.ssh.defaultKeyCommand", "/bin/false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("submodule.recurse", "false"),
-    ("fetch.recurseSubmodules", "false"),
-    ("push.recurseSubmodules", "no"),
     ("diff.ignoreSubmodules", "dirty"),
     ("diff.submodule", "short"),
     ("status.submoduleSummary", "false"),
@@ -72,13 +66,9 @@ _FIXED: tuple[tuple[str, str], ...] = (
 _THERE = "git " + " ".join(
     "-c %s=%s" % pair
     for pair in (
-        ("core.hooksPath", "/dev/null"),
-        ("core.alternateRefsCommand", "true"),
-        ("core.fsmonitor", "false"),
+        *RUNS_NOTHING.items(),
         ("receive.denyCurrentBranch", "refuse"),
         ("receive.autogc", "false"),
-        ("gc.auto", "0"),
-        ("maintenance.auto", "false"),
         ("safe.directory", "'*'"),
     )
 )

@@ -8,6 +8,7 @@ import posix
 from ..exec import spawn
 from . import gitconfig, gitfolder
 from .gitargs import REMOTE
+from .gitsettings import RUNS_NOTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
 _REFUSED = 126
 _LARGEST_LISTING = 64 << 20
-# Inspecting a repository must not run what it names either.
-_QUIETLY = (b"-c", b"safe.directory=*", b"-c", b"core.fsmonitor=false", b"-c", b"core.hooksPath=/dev/null")
+# A look at a repository must not run what it names either.
+_QUIETLY = tuple(
+    word
+    for pair in (("safe.directory", "*"), *RUNS_NOTHING.items())
+    for word in (b"-c", ("%s=%s" % pair).encode("ascii"))
+)
 _GITLINK = b"160000 "
 _MOST_EMBEDDED = 32
 # They look into the repositories inside the worktree.
