@@ -14,7 +14,7 @@ from crabpot.runner.core.failure import ToolError
 from crabpot.runner.files import file_tools
 from crabpot.runner.search import ripgrep, search_tools
 from crabpot.runner.search.lines import Matcher
-from tests.unit.runner.test_narrow import PATTERNS
+from tests.unit.runner.test_prefilter import PATTERNS
 
 needs_ripgrep = pytest.mark.skipif(ripgrep.find_program() is None, reason="ripgrep is not installed")
 

@@ -36,9 +36,7 @@ class Matcher:
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         self._regex = _compile(pattern, ignore_case=ignore_case)
-        tree = prefilter.parse(pattern, self._regex.flags)
-        self._literal = prefilter.required_literal(tree)
-        self.widened = prefilter.widen(tree)
+        self._literal, self.widened = prefilter.derive(pattern, self._regex.flags)
 
     def hits(self, fd: int, context: int) -> Iterator[Hit]:
         """Yield the matching lines of an open file in order; none if it is binary."""

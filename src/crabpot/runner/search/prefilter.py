@@ -7,15 +7,17 @@ what ripgrep lacks (lookaround, back references, word boundaries) is left out. S
 
 from __future__ import annotations
 
+from .pattern import ASCII, IGNORE_CASE, UnknownPatternError, read
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
-# Bytes: a file need not be UTF-8, and then each stray byte counts as a character here and as none there.
+    from .pattern import Node
+
+# Bytes: a file need not be UTF-8, and then each stray byte counts for a character here and for none there.
 _OTHER = r"[\x80-\xff]{1,4}"
 _ANY = rf"(?:[\x00-\x09\x0b-\x7f]|{_OTHER})"
-_IGNORE_CASE = 2
-_ASCII = 256
 _NEWLINE = 10
 _ASCII_END = 128
 _MANY = 1000
@@ -27,34 +29,36 @@ class _CannotWidenError(Exception):
     """The pattern contains something that has no looser form."""
 
 
-def parse(pattern: str, flags: int) -> Any:
-    """Return the tree of a pattern that compiles."""
+def derive(pattern: str, flags: int) -> tuple[bytes, str | None]:
+    """The longest text that every match surely holds, and the expression for ripgrep; empty and None where unknown.
+
+    The pattern is one that compiles, and the flags are those that it compiles to.
+    """
     try:
-        from re import _parser as parser  # type: ignore[attr-defined]  # noqa: PLC0415
-    except ImportError:
-        import sre_parse as parser  # noqa: PLC0415
-    return parser.parse(pattern, flags)
+        nodes = read(pattern, flags)
+    except UnknownPatternError:
+        return b"", None
+    return _required(nodes, flags), _widen(nodes, flags)
 
 
-def widen(tree: Any) -> str | None:
-    """Return the expression for ripgrep; None if none would narrow anything down."""
-    flags = tree.state.flags
-    if flags & _ASCII:
+def _widen(nodes: list[Node], flags: int) -> str | None:
+    """The expression for ripgrep; None where there is none that would narrow anything down."""
+    if flags & ASCII:
         return None
     try:
-        expression = _sequence(tree, ignore_case=bool(flags & _IGNORE_CASE))
+        expression = _sequence(nodes, ignore_case=bool(flags & IGNORE_CASE))
     except (_CannotWidenError, RecursionError, UnicodeError):
         return None
     return f"(?-u){expression}" if expression else None
 
 
-def required_literal(tree: Any) -> bytes:
-    """Return the longest text that every match contains; empty if none is certain."""
+def _required(nodes: list[Node], flags: int) -> bytes:
+    """The longest text that every match holds; empty if none is sure."""
     best = run = ""
-    if tree.state.flags & _IGNORE_CASE:
+    if flags & IGNORE_CASE:
         return b""
-    for operation, argument in tree:
-        run = run + chr(argument) if str(operation) == "LITERAL" else ""
+    for kind, argument in nodes:
+        run = run + chr(argument) if kind == "literal" else ""
         best = max(best, run, key=len)
     try:
         return best.encode("utf-8", "surrogateescape")
@@ -62,30 +66,23 @@ def required_literal(tree: Any) -> bytes:
         return b""
 
 
-def _sequence(nodes: Any, *, ignore_case: bool) -> str:
-    return "".join(_node(str(operation), argument, ignore_case=ignore_case) for operation, argument in nodes)
+def _sequence(nodes: list[Node], *, ignore_case: bool) -> str:
+    return "".join(_FORMS[kind](argument, ignore_case) for kind, argument in nodes)
 
 
-def _group(nodes: Any, *, ignore_case: bool) -> str:
+def _group(nodes: list[Node], *, ignore_case: bool) -> str:
     return f"(?:{_sequence(nodes, ignore_case=ignore_case)})"
 
 
-def _node(operation: str, argument: Any, *, ignore_case: bool) -> str:
-    form = _FORMS.get(operation)
-    if form is None:
-        raise _CannotWidenError(operation)
-    return form(argument, ignore_case)
-
-
-def _subpattern(argument: Any, ignore_case: bool) -> str:  # noqa: FBT001
-    _, added, removed, nodes = argument
-    if added & _ASCII:
+def _flagged(argument: Any, ignore_case: bool) -> str:  # noqa: FBT001
+    added, removed, nodes = argument
+    if "a" in added:
         raise _CannotWidenError("other classes")
-    return _group(nodes, ignore_case=(ignore_case or bool(added & _IGNORE_CASE)) and not removed & _IGNORE_CASE)
+    return _group(nodes, ignore_case=(ignore_case or "i" in added) and "i" not in removed)
 
 
-def _branch(argument: Any, ignore_case: bool) -> str:  # noqa: FBT001
-    return "(?:" + "|".join(_sequence(each, ignore_case=ignore_case) for each in argument[1]) + ")"
+def _branch(branches: Any, ignore_case: bool) -> str:  # noqa: FBT001
+    return "(?:" + "|".join(_sequence(each, ignore_case=ignore_case) for each in branches) + ")"
 
 
 def _repeat(argument: Any, ignore_case: bool) -> str:  # noqa: FBT001
@@ -95,14 +92,6 @@ def _repeat(argument: Any, ignore_case: bool) -> str:  # noqa: FBT001
         return ""
     # An upper bound, or a very high lower one, would only make the expression larger.
     return f"(?:{inner})?" if most == 1 and least == 0 else f"(?:{inner}){{{min(least, _MANY)},}}"
-
-
-def _position(where: str) -> str:
-    if where in ("AT_BEGINNING", "AT_BEGINNING_STRING"):
-        return "^"
-    if where in ("AT_END", "AT_END_STRING"):
-        return r"\r?$"  # the carriage return of a line's ending is not part of the line here
-    return ""
 
 
 def _literal(code: int, *, ignore_case: bool) -> str:
@@ -118,9 +107,7 @@ def _literal(code: int, *, ignore_case: bool) -> str:
     return f"(?:{both}|{_OTHER})" if char in _WIDE_LETTERS else both
 
 
-def _class(items: Sequence[tuple[str, Any]], *, ignore_case: bool) -> str:
-    negated = items[0][0] == "NEGATE"
-    items = items[1:] if negated else items
+def _class(items: Sequence[Node], *, ignore_case: bool, negated: bool = False) -> str:
     members = []
     for code in range(_ASCII_END):
         char = chr(code)
@@ -138,46 +125,38 @@ def _class(items: Sequence[tuple[str, Any]], *, ignore_case: bool) -> str:
     return f"(?:[{''.join(members)}]|{_OTHER})" if members else _OTHER
 
 
-def _is_ascii(item: tuple[str, Any]) -> bool:
+def _is_ascii(item: Node) -> bool:
     kind, value = item
-    return (kind == "LITERAL" and value < _ASCII_END) or (kind == "RANGE" and value[1] < _ASCII_END)
+    return (kind == "literal" and value < _ASCII_END) or (kind == "range" and value[1] < _ASCII_END)
 
 
-def _matches(item: tuple[str, Any], char: str) -> bool:
+def _matches(item: Node, char: str) -> bool:
     kind, value = item
-    if kind == "LITERAL":
+    if kind == "literal":
         return bool(ord(char) == value)
-    if kind == "RANGE":
+    if kind == "range":
         return bool(value[0] <= ord(char) <= value[1])
-    if kind != "CATEGORY":
-        raise _CannotWidenError(kind)
-    name = str(value).replace("_NOT", "")
-    tests: dict[str, bool] = {
-        "CATEGORY_DIGIT": char.isdigit(),
-        "CATEGORY_SPACE": char.isspace(),
-        "CATEGORY_WORD": char.isalnum() or char == "_",
-    }
-    if name not in tests:
-        raise _CannotWidenError(name)
-    return tests[name] != ("_NOT" in str(value))
+    return _CATEGORIES[value.lower()](char) != bool(value.isupper())
 
 
-# By the names of Python's parser; an operation that it may add one day is searched without ripgrep.
+_CATEGORIES: dict[str, Callable[[str], bool]] = {
+    "d": str.isdigit,
+    "s": str.isspace,
+    "w": lambda char: char.isalnum() or char == "_",
+}
+# The carriage return of a line's ending is not part of the line here.
+_POSITIONS = {"start": "^", "end": r"\r?$", "boundary": ""}
+
 _FORMS: dict[str, Callable[[Any, bool], str]] = {
-    "ANY": lambda _argument, _ignore_case: _ANY,
-    "LITERAL": lambda code, ignore_case: _literal(code, ignore_case=ignore_case),
-    "NOT_LITERAL": lambda code, ignore_case: _class([("NEGATE", None), ("LITERAL", code)], ignore_case=ignore_case),
-    "IN": lambda items, ignore_case: _class([(str(kind), value) for kind, value in items], ignore_case=ignore_case),
-    "AT": lambda where, _ignore_case: _position(str(where)),
-    "BRANCH": _branch,
-    "MAX_REPEAT": _repeat,
-    "MIN_REPEAT": _repeat,
-    "POSSESSIVE_REPEAT": _repeat,
-    "SUBPATTERN": _subpattern,
-    "ATOMIC_GROUP": lambda nodes, ignore_case: _group(nodes, ignore_case=ignore_case),
-    "ASSERT": lambda _argument, _ignore_case: "",
-    "ASSERT_NOT": lambda _argument, _ignore_case: "",
-    "FAILURE": lambda _argument, _ignore_case: "",
-    "GROUPREF": lambda _argument, _ignore_case: f"{_ANY}*",
-    "GROUPREF_IGNORE": lambda _argument, _ignore_case: f"{_ANY}*",
+    "any": lambda _argument, _ignore_case: _ANY,
+    "literal": lambda code, ignore_case: _literal(code, ignore_case=ignore_case),
+    "in": lambda items, ignore_case: _class(items, ignore_case=ignore_case),
+    "not in": lambda items, ignore_case: _class(items, ignore_case=ignore_case, negated=True),
+    "at": lambda where, _ignore_case: _POSITIONS[where],
+    "branch": _branch,
+    "repeat": _repeat,
+    "group": lambda nodes, ignore_case: _group(nodes, ignore_case=ignore_case),
+    "flagged": _flagged,
+    "look": lambda _argument, _ignore_case: "",
+    "reference": lambda _argument, _ignore_case: f"{_ANY}*",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
 
 import pytest
@@ -61,6 +62,24 @@ ATOMS = st.sampled_from(
         "(?s:.)",
         r"(?:\x1c)",
         "[İ]",
+        "{",
+        "}",
+        "a{",
+        "{1",
+        "{,",
+        "(?#a)",
+        "[]a]",
+        "[^]a]",
+        "[a-]",
+        r"[\]\-\b]",
+        r"\t",
+        r"\.",
+        r"\0",
+        r"\u00e9",
+        "(?>a|ab)",
+        "(?P<n>a)",
+        "(?i-s:k)",
+        "|",
     ]
 )
 PATTERNS = st.recursive(
@@ -92,27 +111,65 @@ def test_what_the_pattern_matches_the_looser_one_matches_too(pattern, line, flag
         regex = re.compile(pattern, flags)
     except re.error:
         return
-    tree = prefilter.parse(pattern, regex.flags)
-    looser = prefilter.widen(tree)
+    literal, looser = prefilter.derive(pattern, regex.flags)
     raw = line.encode("utf-8", "surrogateescape")
     if regex.search(line):
-        assert prefilter.required_literal(tree) in raw
+        assert literal in raw
         if looser is not None:
             # Python's own engine can read it: bytes, and nothing but what both dialects share.
             assert looser.startswith("(?-u)")
             assert re.search(looser[5:].encode(), raw + ending, re.MULTILINE)
 
 
+def derived(pattern: str) -> tuple[bytes, str | None]:
+    return prefilter.derive(pattern, re.compile(pattern).flags)
+
+
 @pytest.mark.parametrize("pattern", [r"(?a)\w", r"(?a:\S)x", "", "(?=a)", r"a\nb", r"\b"])
 def test_what_cannot_be_made_looser_is_searched_without_ripgrep(pattern) -> None:
-    assert prefilter.widen(prefilter.parse(pattern, 0)) is None
+    assert derived(pattern)[1] is None
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?x) a b # c", "(?x: a )", r"(a)?(?(1)b|c)", r"\N{DIGIT ONE}", r"\012", r"[\101]", "(a)" * 10 + r"\10"]
+)
+def test_what_the_reader_does_not_know_is_searched_without_a_prefilter(pattern) -> None:
+    assert derived(f"{pattern}xyz") == (b"", None)
 
 
 def test_a_plain_text_stays_a_plain_text() -> None:
-    assert prefilter.widen(prefilter.parse("ab", 0)) == r"(?-u)\x61\x62"
-    assert prefilter.required_literal(prefilter.parse(r"\w+foo\.bar(x|y)", 0)) == b"foo.bar"
-    assert prefilter.required_literal(prefilter.parse("(?i)foo", 0)) == b""
-    assert prefilter.required_literal(prefilter.parse("foo|bar", 0)) == b""
+    assert derived("ab")[1] == r"(?-u)\x61\x62"
+    assert derived(r"\w+foo\.bar(x|y)")[0] == b"foo.bar"
+    assert derived("(?i)foo")[0] == b""
+    assert derived("foo|bar")[0] == b""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal", "looser"),
+    [
+        ("a{2}b", b"b", r"(?:\x61){2,}\x62"),
+        ("a{,}b", b"b", r"(?:\x61){0,}\x62"),
+        ("a{}b{x}c{1", b"a{}b{x}c{1", None),
+        ("a(?#not b)+c", b"c", r"(?:\x61){1,}\x63"),
+        ("[]a-c-]", b"", r"[\x2d\x5d\x61\x62\x63]"),
+        (r"[\x61\-]", b"", r"[\x2d\x61]"),
+        (r"foo[.]b\x61r\t", b"foo.bar\t", None),
+        ("foo|fop", b"fo", r"\x66\x6f(?:\x6f|\x70)"),
+        ("(?P<n>ab)(?P=n)c", b"c", None),
+        ("(?:ab)?+c", b"c", r"(?:\x61\x62)?\x63"),
+    ],
+)
+def test_the_language_is_read_as_python_reads_it(pattern, literal, looser) -> None:
+    found, expression = derived(pattern)
+    assert found == literal
+    assert expression is not None
+    assert looser is None or expression == f"(?-u){looser}"
+
+
+def test_a_pattern_of_many_like_branches_is_read_in_no_time() -> None:
+    began = time.monotonic()
+    assert derived("|".join(["a" * 4000] * 5))[0] == b"a" * 4000
+    assert time.monotonic() - began < 5
 
 
 def test_a_pattern_that_python_only_warns_about_is_refused() -> None:
