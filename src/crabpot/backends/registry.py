@@ -46,13 +46,14 @@ class Deferred:
 
 
 def _only_dockers(spec: SandboxSpec) -> str | None:
-    """Return which setting of a spec only docker supports, or None."""
+    """Return which setting of a spec means docker where no backend is named, or None."""
     if spec.network.kind == "bridge":
         return 'network "bridge" is docker\'s ("internet", public addresses without the LAN, is any backend\'s)'
     if spec.network.kind == "named":
         return f'network "{spec.network.name}" is docker\'s'
     if spec.limits.io.read is not None or spec.limits.io.write is not None:
-        return "limits.io is docker's"
+        # Bubblewrap keeps it where it has a control group, and opens without it where not: that is nobody's wish.
+        return 'limits.io is kept wherever docker runs (backend: "bubblewrap" keeps it with a control group)'
     return "the settings below docker are docker's" if spec.docker != Docker() else None
 
 

@@ -13,11 +13,11 @@ from crabpot.backends.bubblewrap import bundle, candidates, layout, leftovers, p
 from crabpot.backends.bubblewrap import clauses as table
 from crabpot.backends.bubblewrap import user as users
 from crabpot.backends.bubblewrap.walls import OpeningContext
-from crabpot.backends.linux import cgroup_hierarchy, cgroups, held_files, owner
+from crabpot.backends.linux import cgroup_hierarchy, cgroups, disks, held_files, owner
 from crabpot.errors import SandboxUnavailable
 from crabpot.runner.core import landlock
 from crabpot.scheduling.event_loop import in_loop
-from crabpot.settings import Docker, Limits
+from crabpot.settings import Docker, Io, Limits
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import SandboxSpec, User
 from crabpot.state.removal import remove_tree
@@ -103,6 +103,7 @@ class Bubblewrap:
             hierarchy=None if context is None else context.hierarchy,
             kernel=machine.kernel,
             landlock=machine.landlock,
+            disk=None if spec.limits.io == Io() else cgroups.disk_of(disks.device_of(spec.workspace)),
         )
 
     async def look(self) -> Machine:

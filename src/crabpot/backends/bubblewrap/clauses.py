@@ -41,6 +41,8 @@ class Findings:
     hierarchy: Hierarchy | None
     kernel: tuple[int, int]
     landlock: int
+    # The disk that the workspace lies on, as major:minor, where a limit is about it and the kernel can limit it.
+    disk: str | None = None
 
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
@@ -141,11 +143,11 @@ def _counted(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
             "degraded",
             f"not limited: this kernel is older than 5.14, and {_no_groups(found)}",
         )
-    yield from _wished(spec, by, has)
+    yield from _wished(spec, by, has, found.disk)
 
 
-def _wished(spec: SandboxSpec, by: str, has: frozenset[str]) -> Iterator[Row]:
-    """Yield the clauses that only apply where they are configured."""
+def _wished(spec: SandboxSpec, by: str, has: frozenset[str], disk: str | None) -> Iterator[Row]:
+    """Report what only counts where it is configured."""
     limits = spec.limits
     if limits.memory_reservation is not None:
         kept = "memory" in has
@@ -159,7 +161,9 @@ def _wished(spec: SandboxSpec, by: str, has: frozenset[str]) -> Iterator[Row]:
             f"{limits.cpu_shares} ({by})" if kept else "no effect",
         )
     if limits.io.read is not None or limits.io.write is not None:
-        if "io" in has:
+        if disk is None:
+            yield "limits.io", "degraded", "not limited: the workspace is on no disk that a control group could limit"
+        elif "io" in has:
             yield "limits.io", "enforced", f"on the disk of the workspace ({by})"
         elif "blkio" in has:
             yield (

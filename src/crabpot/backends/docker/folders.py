@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from crabpot.backends.docker.user import Folder
-from crabpot.backends.linux.disks import whole_disk
+from crabpot.backends.linux.disks import device_of, whole_disk
 
 
 def owner_of(path: str) -> Folder | None:
@@ -18,8 +18,6 @@ def owner_of(path: str) -> Folder | None:
 
 
 def disk_of(path: str) -> str | None:
-    """Return the device of the disk of a folder, or of its deepest existing parent."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    folder = whole_disk(os.stat(path).st_dev)
+    """Give the device of the disk that a folder, or the deepest one above it that exists, lies on."""
+    folder = whole_disk(device_of(path))
     return None if folder is None else f"/dev/{os.path.basename(folder)}"

@@ -113,13 +113,19 @@ def test_swap_that_is_not_counted_degrades_memory() -> None:
     assert _states(replace(GOOD, hierarchy=place))["limits.memory"] == "degraded"
 
 
+def test_a_workspace_on_no_disk_is_not_called_limited() -> None:
+    place = Hierarchy(version=2, folders={**FOLDERS, "io": "/i"})
+    limits = Limits(io=Io(write=Size(MIB)))
+    assert _states(replace(GOOD, hierarchy=place, disk=None), limits=limits)["limits.io"] == "degraded"
+
+
 @pytest.mark.parametrize(
     ("extra", "state"), [({"io": "/i"}, "enforced"), ({"blkio": "/b"}, "degraded"), ({}, "degraded")]
 )
 def test_wishes_are_only_reported_where_they_are_configured(extra: dict[str, str], state: str) -> None:
     limits = Limits(io=Io(read=Size(MIB)), cpu_shares=512, memory_reservation=Size(MIB))
     place = Hierarchy(version=2, folders={**FOLDERS, **extra})
-    states = _states(replace(GOOD, hierarchy=place), limits=limits)
+    states = _states(replace(GOOD, hierarchy=place, disk="254:0"), limits=limits)
     assert states["limits.io"] == state
     assert states["limits.cpuShares"] == "enforced"
     assert states["limits.memoryReservation"] == "enforced"
