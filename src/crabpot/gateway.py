@@ -69,7 +69,9 @@ class Gateway:
 
     ends_on_close = True
 
-    def __init__(self, *, settings: Settings, execution: Execution, departure: Departure, audit: AuditLog) -> None:
+    def __init__(
+        self, *, settings: Settings, execution: Execution, elevated: ElevatedCommands, audit: AuditLog
+    ) -> None:
         self.settings = settings
         self.execution = execution
         self.elevated = elevated

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.decide.elevation import Elevation
     from crabpot.decide.placement import Placement
-    from crabpot.host_commands.plan import Host, Plan
+    from crabpot.host_commands.host import Host
+    from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolCall, ToolResult, Verdict
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.streams import Streams

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
     from crabpot.decide.placement import Placement
     from crabpot.model import ToolCall, ToolResult
-    from crabpot.sandboxes.fleet import Connected, Live
+    from crabpot.sandboxes.live import Live
     from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.binds import Surroundings
     from crabpot.spec.spec import SandboxSpec

@@ -11,7 +11,7 @@ STATE, PARENT, UTIME, STIME, STARTED = 0, 1, 11, 12, 19
 
 
 def stat_of(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat behind the name, or none when there is no such process."""
+    """Return the fields of /proc/PID/stat after the name, or none when there is no such process."""
     try:
         fd = posix.open("/proc/%d/stat" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
     except OSError:

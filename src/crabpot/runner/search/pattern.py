@@ -30,7 +30,7 @@ class UnknownPatternError(Exception):
 
 
 def read(pattern: str, flags: int) -> list[Node]:
-    """The nodes of a pattern that compiles to these flags; UnknownPatternError where it is not known whole."""
+    """Return the nodes of a pattern that compiles to these flags; UnknownPatternError if any part is unknown."""
     if flags & _VERBOSE:
         raise UnknownPatternError("verbose")
     reader = _Reader(pattern)
@@ -67,7 +67,7 @@ class _Reader:
         return text
 
     def alternatives(self) -> list[Node]:
-        """What stands up to the end, or up to a bracket that closes."""
+        """Read up to the end, or up to a closing bracket."""
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
@@ -184,7 +184,7 @@ class _Reader:
         return ("literal", 8) if char == "b" else self._char_or_category(char)
 
     def _group(self) -> list[Node] | None:
-        """What stands in brackets; None for a comment, and for flags that concern the whole."""
+        """Read what is in brackets; None for a comment, and for flags of the whole pattern."""
         if not self._take("?"):
             return [("group", self._closed())]
         if self._take("#"):

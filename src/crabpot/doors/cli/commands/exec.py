@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from crabpot.app import App
-    from crabpot.approvals.desk import Approver
+    from crabpot.approvals.approver import Approver
     from crabpot.doors.cli.frame import Frame
     from crabpot.gateway import AnyGateway
     from crabpot.model import ToolResult
