@@ -30,7 +30,7 @@ class _CannotWidenError(Exception):
 
 
 def derive(pattern: str, flags: int) -> tuple[bytes, str | None]:
-    """The longest text that every match surely holds, and the expression for ripgrep; empty and None where unknown.
+    """Return the longest text that every match holds, and the expression for ripgrep; empty and None if unknown.
 
     The pattern is one that compiles, and the flags are those that it compiles to.
     """
@@ -42,7 +42,7 @@ def derive(pattern: str, flags: int) -> tuple[bytes, str | None]:
 
 
 def _widen(nodes: list[Node], flags: int) -> str | None:
-    """The expression for ripgrep; None where there is none that would narrow anything down."""
+    """Return the expression for ripgrep; None if it would rule nothing out."""
     if flags & ASCII:
         return None
     try:
@@ -53,7 +53,7 @@ def _widen(nodes: list[Node], flags: int) -> str | None:
 
 
 def _required(nodes: list[Node], flags: int) -> bytes:
-    """The longest text that every match holds; empty if none is sure."""
+    """Return the longest text that every match holds; empty if none is certain."""
     best = run = ""
     if flags & IGNORE_CASE:
         return b""
