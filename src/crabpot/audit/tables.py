@@ -42,9 +42,13 @@ def sessions(state: str) -> list[str]:
 def _connect(file: str) -> sqlite3.Connection:
     if os.path.exists(file):
         log = sqlite3.connect(f"file:{file.translate(_QUOTED)}?mode=ro", uri=True, isolation_level=None)
-        # The file is created before its tables, which come all at once: a reader in between finds none at all.
-        if log.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            return log
+        try:
+            # The file is made before its tables, and those together: a reader in between finds none at all.
+            if log.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                return log
+        except BaseException:
+            log.close()
+            raise
         log.close()
     empty = sqlite3.connect(":memory:", isolation_level=None)
     empty.executescript(SCHEMA)
