@@ -90,8 +90,10 @@ class Fleet:
 
     async def _opened(self, task: asyncio.Task[Live]) -> Live:
         try:
-            # Shielded: a caller that gives up must not take the sandbox from the others who wait for it.
-            return await asyncio.shield(task)
+            # Not awaited itself: a caller that gives up must not take the sandbox from the others who wait for it.
+            # Nor shielded: from Python 3.14 on asyncio logs what a shielded task raises once nobody waits.
+            await asyncio.wait([task])
+            return task.result()
         except asyncio.CancelledError:
             if task.cancelled() and self._closed:
                 raise SandboxUnavailable(_CLOSING) from None
