@@ -42,16 +42,6 @@ class _Pointer(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001
     _type_ = "z"
 
 
-class _Short(_ctypes._SimpleCData):  # type: ignore[type-arg]  # noqa: SLF001
-    _type_ = "H"
-
-
-class _Program(_ctypes.Structure):
-    """The struct sock_fprog: how many instructions, and where."""
-
-    _fields_ = [("length", _Short), ("filter", _Pointer)]  # noqa: RUF012  ctypes' own form
-
-
 class _Function(_ctypes.CFuncPtr):
     _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
     _restype_ = _Long
@@ -154,8 +144,10 @@ def _drop(_: str) -> None:
 
 def _filter(path: str) -> None:
     program = _content(path)
-    struct = _Program(len(program) // _BPF_INSTRUCTION_SIZE, program)
-    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(struct), 0, 0)
+    # struct sock_fprog, by its bytes: a Structure would import ctypes after all, from Python 3.14 on.
+    where = bytes(_Pointer(program))
+    length = (len(program) // _BPF_INSTRUCTION_SIZE).to_bytes(2, sys.byteorder).ljust(len(where), b"\0")
+    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, length + where, 0, 0)
 
 
 def _mark(_: str) -> None:
