@@ -1,4 +1,4 @@
-.PHONY: setup fmt lint test check bench bench-docs docs clean
+.PHONY: setup hooks fmt lint test test-pythons check bench bench-docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
@@ -12,6 +12,9 @@ QUICK := decide spec config approvals artefacts runner test_explain.py test_sett
 
 setup: ## make .venv with everything that development needs
 	@scripts/bootstrap dev
+
+hooks: setup ## look at every commit before it is made
+	.venv/bin/pre-commit install
 
 fmt: setup ## format the code
 	@$(PYTHON) -m ruff check --fix-only --quiet src bench tests
@@ -30,6 +33,9 @@ test: setup ## every test that this machine can run, with coverage
 	scripts/test-machine $(BACKENDS)
 	PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q src
 	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine env $(PYTEST) --cov --cov-report=term
+
+test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
+	scripts/test-pythons
 
 check: lint test ## all of the above
 
