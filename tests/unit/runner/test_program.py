@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -51,7 +52,8 @@ def test_a_link_put_in_its_place_is_not_followed(tmp_path: Path) -> None:
         assert runner.call("run", {"argv": ["tool"], "binary": identity(tool)})["error"]["code"] == "conflict"
 
 
-CONFINED = ("unshare", "--pid", "--fork", "sh", "-c", f'exec {PYTHON} -I -S {MAIN} "$@"', "sh")
+ALONE = ("unshare",) if os.geteuid() == 0 else ("unshare", "--map-current-user")
+CONFINED = (*ALONE, "--pid", "--fork", "sh", "-c", f'exec {PYTHON} -I -S {MAIN} "$@"', "sh")
 
 
 def test_a_confined_runner_starts_a_program_by_its_absolute_path_alone(tmp_path: Path) -> None:
