@@ -77,9 +77,9 @@ async def test_a_fetch_sets_remote_tracking_refs_tags_and_prunes(open_pot: Any, 
         git("commit", "-q", "--allow-empty", "-m", "three", cwd=work)
         git("push", "-q", "origin", "main", cwd=work)
         await pot.done("fetch", "--prune", "origin")
-        assert await pot.sh("git branch -r --format='%(refname)' | grep -v /HEAD; git log -1 --format=%s origin/main") == (
-            "refs/remotes/origin/main\nthree"
-        )
+        assert await pot.sh(
+            "git branch -r --format='%(refname)' | grep -v /HEAD; git log -1 --format=%s origin/main"
+        ) == ("refs/remotes/origin/main\nthree")
         await pot.done("fetch", "origin", "main:refs/heads/copy")
         assert await pot.sh("git log -1 --format=%s copy") == "three"
         await pot.done("fetch", "--tags", "origin", "main")
