@@ -1,4 +1,4 @@
-"""What import-linter cannot hold: the runner imports itself and a list of standard modules, by no other way."""
+"""What import-linter cannot hold: the runner imports only itself and a list of standard modules, and every room has its sign."""
 
 from __future__ import annotations
 
@@ -152,3 +152,17 @@ def test_decisions_and_descriptions_load_nothing_that_starts_or_connects(name):
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+ROOMS = sorted(path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=str)
+def test_a_room_says_what_it_owns_what_it_may_import_and_what_must_never_enter(room):
+    said = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text()))
+    assert said is not None
+    owns, empty, imports, never = said.splitlines()
+    assert owns.endswith(".")
+    assert empty == ""
+    assert imports.startswith("May import: ")
+    assert never.startswith("Must never enter: ")

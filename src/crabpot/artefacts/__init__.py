@@ -1,7 +1,5 @@
-"""Files and commands for use without Crabpot, with the hardening of a live sandbox. Pure, from spec to text.
+"""Files and commands for use without Crabpot, with the hardening of a live sandbox: pure, from spec to text.
 
-`container` describes the container in the terms of the engine's API, with the walls and limits of a live sandbox
-(`backends/docker/render.py`) around any image. `docker_run` and `compose` spell that description; `volumes` and `ports`
-parse what a person asked for. `apparmor` stands alone; `runner` is the container of a runner on a
-socket.
+May import: backends (their pure `render`), spec and below.
+Must never enter: a second list of walls; they come from the code that opens live sandboxes.
 """

@@ -1,5 +1,5 @@
-"""Elevated commands: planned, approved, confined and run on the host. May import what opens sandboxes.
+"""Elevated commands: planned, approved, confined and run on the host.
 
-Nothing here decides whether a command is elevated (`decide.elevation`), and no program of the host reads an agent's
-files outside a guard.
+May import: sandboxes, backends, approvals and below.
+Must never enter: the decision to elevate (`decide.elevation`); programs that read an agent's files outside a guard.
 """

@@ -1,6 +1,5 @@
-"""Images for sandboxes: what is in one (`packages`, `recipe`), and two ways to make it (`building`).
+"""Images for docker sandboxes: what is in one, and two ways to make it (the engine's builder, or Debian's packages).
 
-`dockerfile` writes the recipe for the engine's own builder; `bootstrap` lets mmdebstrap make a file system from
-Debian's packages, without an image registry. `machine` checks first whether there is room, `sending` talks to the
-engine, and `listing` finds the images that Crabpot made.
+May import: backends and below.
+Must never enter: walls; an image holds programs, and a backend confines them.
 """

@@ -1,4 +1,8 @@
-"""Find what a configuration exposes that its author may not have meant, each with its fix."""
+"""Find what a configuration exposes that its author may not have meant, each with its fix.
+
+May import: the decisions, spec, settings and below.
+Must never enter: a finding without its fix, and changes to anything.
+"""
 
 from __future__ import annotations
 

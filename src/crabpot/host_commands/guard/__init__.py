@@ -1,5 +1,5 @@
-"""The guard: the confinement of an elevated command on the host. May import backends.
+"""The guard: the confinement of an elevated command on the host. The mount namespace is its wall.
 
-The mount namespace is the wall: the host's files are read-only, and what may be written is mounted over them. No list
-of what programs obey belongs here.
+May import: backends, spec and below.
+Must never enter: a list of what programs obey, in the place of a wall.
 """

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.ordinary_user import skip_or_fail, unavailable
 
 import crabpot
+from tests.support.backends import need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,8 +79,7 @@ def wheel() -> Iterator[Wheel]:
 
 @pytest.fixture(scope="module")
 def bubblewrap() -> None:
-    if reason := unavailable("bubblewrap"):
-        skip_or_fail("bubblewrap", reason)
+    need("bubblewrap")
 
 
 def test_it_holds_the_package_and_nothing_else(wheel: Wheel) -> None:
