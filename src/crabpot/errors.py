@@ -4,6 +4,8 @@ CrabpotError                 says what was refused, by which rule or file, and w
 ├── ConfigError              the configuration did not load; nothing runs on it
 ├── SessionError             a session key that cannot name a session
 ├── HostRefused              a command that may not start on the host, or not any more
+├── LayerError               a layer that is missing, unreadable or over another folder; nothing in it is lost
+│   └── LayerBusy            it is mounted, or being applied, right now
 └── SandboxError             the sandbox failed, as opposed to the command in it
     ├── SandboxUnavailable   none could be opened; the call fails, it never falls back to the host
     └── SandboxLost          it died, or broke the wire, while a call was in it
@@ -71,6 +73,14 @@ class HostRefused(CrabpotError):
     def __init__(self, code: str, message: str) -> None:
         self.code = code
         super().__init__(message)
+
+
+class LayerError(CrabpotError):
+    """A layer that is missing, unreadable or over another folder; nothing in it is lost."""
+
+
+class LayerBusy(LayerError):
+    """A layer that is mounted, or being applied, right now."""
 
 
 class SandboxError(CrabpotError):
