@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.backends.base import Sandbox
-    from crabpot.host_commands.plan import LaunchPlan
+    from crabpot.host_commands.plan import Plan
     from crabpot.sandboxes.live import Wanted
     from crabpot.sandboxes.private_folders import Hold
     from crabpot.spec.spec import SandboxSpec
@@ -129,7 +129,7 @@ class NaiveTarget(Target):
     def desk(self) -> Desk:
         return ForgetfulDesk(self.gateway.execution.around.state)
 
-    async def plan(self, *argv: str, cwd: str | None = None) -> LaunchPlan:
+    async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
         plan = await super().plan("true", cwd=cwd)
         if argv[0] == "":
             plan.close()
@@ -137,7 +137,7 @@ class NaiveTarget(Target):
         own = os.path.join(self.spec.workspace, os.path.basename(argv[0]))
         return replace(plan, binary=replace(plan.binary, path=own)) if argv[0] != "true" else plan
 
-    async def look_again(self, plan: LaunchPlan) -> None:
+    async def look_again(self, plan: Plan) -> None:
         """Once was enough."""
 
     async def leave(self, command: str, *, answer: Answer | None = None) -> ToolResult:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import secrets
 import sys
+from typing import Any
 
 import httpx
 import uvicorn
@@ -80,7 +81,7 @@ class Started:
 
     def __init__(self, process):
         self.process = process
-        self.streams: dict[object, asyncio.Queue] = {}
+        self.streams: dict[object, asyncio.Queue[Any]] = {}
         self.reading = asyncio.create_task(self.read())
 
     async def read(self):
@@ -116,7 +117,11 @@ def stdio_front(command: list[str]):
         message = json.loads(body)
         if message.get("method") == "initialize":
             key = secrets.token_hex(8)
-            pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE, "limit": 1 << 24}
+            pipes: dict[str, Any] = {
+                "stdin": asyncio.subprocess.PIPE,
+                "stdout": asyncio.subprocess.PIPE,
+                "limit": 1 << 24,
+            }
             sessions[key] = Started(await asyncio.create_subprocess_exec(*command, **pipes))
         session = sessions[key]
         asks = "method" in message and "id" in message

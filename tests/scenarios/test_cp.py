@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ def digest(path):
 
 
 def listing(top):
-    """Give every path below, with its content where it is a file."""
-    found = {}
+    """Return every path below, with its content where it is a file."""
+    found: dict[str, Any] = {}
     for folder, folders, files in os.walk(top):
         for name in folders:
             found[os.path.relpath(os.path.join(folder, name), top)] = None

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
+from typing import Any
 
 import httpx
 
@@ -144,8 +145,8 @@ def test_one_hostile_token_takes_nothing_from_another_nor_from_the_dashboard(cra
     async def others(port):
         url = f"http://127.0.0.1:{port}"
         token = (crabpot.state / "http.token").read_text().strip()
-        bearing = {"headers": {"Authorization": f"Bearer {honest}"}, "timeout": TIMEOUT_S}
-        operating = {"headers": {"Authorization": f"Bearer {token}"}, "timeout": TIMEOUT_S}
+        bearing: dict[str, Any] = {"headers": {"Authorization": f"Bearer {honest}"}, "timeout": TIMEOUT_S}
+        operating: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}, "timeout": TIMEOUT_S}
         for turn in range(10):
             # A new connection each time: it is the coming in that was closed.
             async with httpx.AsyncClient(base_url=url, **bearing) as client:

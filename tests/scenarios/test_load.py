@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def prepared(placed):
 
 def test_two_hundred_clients_get_their_own_answers_and_strangers_get_none(prepared):
     program, tokens = prepared
-    seen = Counter()
+    seen: Counter[Any] = Counter()
 
     async def honest(port, n):
         which = n % 10

@@ -105,7 +105,14 @@ def test_help_is_shown(wheel: Wheel) -> None:
 
 def test_its_types_are_seen_by_those_who_use_it(wheel: Wheel) -> None:
     program = "import crabpot\ndef code(of: crabpot.ToolResult) -> None: reveal_type(of.exit_code)"
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", wheel.environment / "bin/python"]
+    mypy: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        wheel.environment / "bin/python",
+    ]
     assert "int | None" in ran(*mypy, "--config-file=", "--cache-dir=/dev/null", "-c", program, cwd=wheel.environment)
 
 

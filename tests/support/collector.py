@@ -31,7 +31,7 @@ class Collector:
 
     def service(self) -> str:
         (name,) = {attributes(one.resource)["service.name"] for one in self.requests()[0].resource_spans}
-        return name
+        return str(name)
 
 
 def attributes(span: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def collecting() -> Iterator[Collector]:
     taken = Collector()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             right = (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
             if right:
@@ -52,7 +52,7 @@ def collecting() -> Iterator[Collector]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_):
+        def log_message(self, *_: Any) -> None:
             """Into nobody's output."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

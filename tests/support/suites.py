@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crabpot import app
 
@@ -23,14 +23,14 @@ def open_gateway(text: str, state: str) -> Gateway:
     return app.start(config=None, state=state, environ=os.environ).gateway(text)
 
 
-async def run_suite(suite: str, backend: str) -> list[dict[str, str]]:
+async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
     """Run all of a suite."""
     if suite == "conformance":
         from crabpot.proof.conformance.harness import Harness
         from crabpot.proof.conformance.run import applying, check
 
-        ground = Harness(open_gateway=open_gateway, backend=backend)
-        checked = [await check(promise, ground) for promise in applying(ground)]
+        harness = Harness(open_gateway=open_gateway, backend=backend)
+        checked = [await check(promise, harness) for promise in applying(harness)]
         return [
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
             for one in checked

@@ -9,6 +9,7 @@ import pytest
 
 from crabpot.backends.registry import Registry
 from crabpot.decide import elevation, placement, policy, sessions
+from crabpot.decide.tools import TOOLS
 from crabpot.errors import SessionError
 from crabpot.explain import Explainer
 from crabpot.spec.build import build
@@ -70,7 +71,7 @@ def test_the_answers_are_those_of_the_deciding_functions(
 def test_a_tool_is_either_effective_or_denied(explain: Callable[..., dict[str, Any]]) -> None:
     tools = explain("{tools: {profile: 'coding', deny: ['write'], extra: ['weather']}}")["tools"]
     assert not set(tools["effective"]) & set(tools["denied"])
-    assert {*tools["effective"], *tools["denied"]} == {*policy.TOOLS, "weather"}
+    assert {*tools["effective"], *tools["denied"]} == {*TOOLS, "weather"}
 
 
 PROFILES = [

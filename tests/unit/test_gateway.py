@@ -10,8 +10,8 @@ import sqlite3
 import pytest
 
 from crabpot.approvals.requests import Answer
+from crabpot.audit import FILE_NAME
 from crabpot.audit.reading import AuditReader
-from crabpot.audit.store import FILE_NAME
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.sandboxes.streams import Streams
 from tests.support.runners import Scripted, answering

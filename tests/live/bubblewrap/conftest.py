@@ -1,4 +1,4 @@
-"""Two people for the real tests; their state, with its kit and probe, is made once."""
+"""Two people for the real tests; their state, with its bundle and probe, is made once."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path[0] = str(Path(__file__).parents[3])
 
@@ -163,7 +163,7 @@ async def be_killed_opening(state: str) -> Any:
     machine = await backend.look()
     assert machine.context is not None
     assert not isinstance(machine.chosen, str)
-    opening = Stuck(make_spec(state), machine.ground, machine.chosen, await _own_user(state))
+    opening = Stuck(make_spec(state), machine.context, machine.chosen, await _own_user(state))
     task = asyncio.create_task(opening.run({}))
     await asyncio.sleep(0)
     # Stopped before it has asked to die with its parent, it outlives it.
@@ -315,10 +315,11 @@ async def without_a_filter(state: str) -> Any:
     """Open what never puts up its system call filter, and see that the gateway notices from outside."""
     backend, spec = Bubblewrap(state=state), make_spec(state)
     machine = await backend.look()
+    assert not isinstance(machine.chosen, str)
     walls = Walls(arguments=lambda *told: [word for word in arguments(*told) if not word.startswith("filter=")])
     user = backend._judge(spec, machine).choice.user
     try:
-        await Opening(spec, replace(machine.ground, walls=walls), machine.chosen, user).run({})
+        await Opening(spec, replace(machine.context, walls=walls), machine.chosen, user).run({})
     except SandboxUnavailable as refusal:
         return {"refused": str(refusal), "children": sorted(gateway.children())}
     return {"refused": None}
@@ -412,10 +413,12 @@ async def ways(state: str) -> Any:
     assert machine.context is not None
     assert not isinstance(machine.chosen, str)
     user = await _own_user(state)
-    found = {}
+    found: dict[str, Any] = {}
     spec = make_spec(state, "crabpot-ways")
+    ways: tuple[tuple[Literal["attach", "fd", "path"], bool], ...]
+    ways = (("attach", True), ("fd", True), ("fd", False), ("path", True), ("path", False))
     for candidate in candidates.candidates():
-        for mounting, seals in (("attach", True), ("fd", True), ("fd", False), ("path", True), ("path", False)):
+        for mounting, seals in ways:
             if mounting == "attach" and os.geteuid() != 0:
                 continue
             chosen = candidates.Chosen(
@@ -424,7 +427,7 @@ async def ways(state: str) -> Any:
             key = f"{candidate.libraries is not None}-{mounting}-{seals}"
             try:
                 hello = await _greeting(backend, spec)
-                box = await starting.Opening(spec, machine.ground, chosen, user).run(hello)
+                box = await starting.Opening(spec, machine.context, chosen, user).run(hello)
             except SandboxUnavailable as refusal:
                 found[key] = {"refused": str(refusal)}
                 continue
@@ -477,7 +480,7 @@ async def swap(state: str, folder: str) -> Any:
         program = Program(mounting=mounting, seals=True, safe_below_links=False)
         chosen = replace(machine.chosen, program=program)
         try:
-            box = await Swapping(spec, machine.ground, chosen, User(uid=os.geteuid(), gid=os.getegid())).run({})
+            box = await Swapping(spec, machine.context, chosen, User(uid=os.geteuid(), gid=os.getegid())).run({})
             found[mounting] = "opened"
             await box.close()
         except SandboxUnavailable as refusal:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.live.bubblewrap.people import Person
+    from tests.support.people import Person
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.live.bubblewrap import gateway
 from tests.live.bubblewrap.scenarios import is_dead
 
 if TYPE_CHECKING:
-    from tests.live.bubblewrap.people import Person
+    from tests.support.people import Person
 
 
 def _eventually(what: str, pids: list[int]) -> None:

@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.live.bubblewrap.people import Person
+    from tests.support.people import Person
 
 
 @pytest.fixture

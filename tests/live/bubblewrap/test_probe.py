@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.live.bubblewrap.people import Person
+    from tests.support.people import Person
 
 
 def test_a_bwrap_that_follows_planted_links_is_told_from_one_that_does_not(person: Person) -> None:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parent.parent)
+sys.path[0] = str(Path(__file__).parents[3])
 
-from docker.live import gateway  # noqa: E402
+from tests.live.docker.live import gateway  # noqa: E402
 
 SESSIONS = 3
 
@@ -20,7 +20,12 @@ async def main(folder: str, host: str, life: str) -> None:
     made = gateway(Path(folder), host)
     loop = asyncio.get_running_loop()
     over = loop.create_future()
-    loop.add_reader(0, lambda: over.done() or over.set_result(None))
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    loop.add_reader(0, end)
     calling = [asyncio.create_task(_session(made, f"agent:main:{n}", life)) for n in range(SESSIONS)]
     try:
         await asyncio.wait([over, *calling], return_when=asyncio.FIRST_COMPLETED)

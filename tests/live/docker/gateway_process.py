@@ -6,9 +6,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parent.parent)
+sys.path[0] = str(Path(__file__).parents[3])
 
-from docker.live import gateway  # noqa: E402
+from tests.live.docker.live import gateway  # noqa: E402
 
 
 async def main(folder: str, host: str, *commands: str) -> None:

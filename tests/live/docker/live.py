@@ -80,7 +80,7 @@ async def opened(engine: Engine, folder: Path, **changes: Any) -> AsyncIterator[
 
 
 def gateway(folder: Path, host: str, **sandbox: Any) -> Gateway:
-    """Give a gateway whose every session is in a container."""
+    """Return a gateway whose every session is in a container."""
     state = str(folder / "state")
     around = Surroundings(home=str(folder / "home"), state=state)
     text = json.dumps(
@@ -91,8 +91,8 @@ def gateway(folder: Path, host: str, **sandbox: Any) -> Gateway:
     registry = Registry({"docker": Docker(state=state, environ={"DOCKER_HOST": host}, home=around.home)})
     execution = Execution(around=around, registry=registry, environ={})
     settings = from_text(text, None, around, {})
-    host = Host(settings=settings, around=around, environ={})
-    elevated = ElevatedCommands(desk=Desk(state), audit=audit, execution=execution, host=lambda: host)
+    places = Host(settings=settings, around=around, environ={})
+    elevated = ElevatedCommands(desk=Desk(state), audit=audit, execution=execution, host=lambda: places)
     return Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
 
 

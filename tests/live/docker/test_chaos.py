@@ -132,7 +132,8 @@ class Chaos:
 def test_whoever_is_killed_during_hundreds_of_calls_no_answer_is_wrong_and_nothing_is_left(
     second_engine: Any, tmp_path: Path
 ) -> None:
-    asyncio.run(_run(*second_engine, tmp_path))
+    engine, control = second_engine
+    asyncio.run(_run(engine, control, tmp_path))
 
 
 async def _run(engine: Engine, control: Callable[[str], None], folder: Path) -> None:

@@ -64,10 +64,11 @@ def page(door):
             try:
                 shown = await browser.new_page(**options)
                 shown.set_default_timeout(PATIENCE_MS)
-                shown.faults = []
-                shown.on("console", lambda message: shown.faults.append(message.text))
-                shown.on("pageerror", lambda error: shown.faults.append(str(error)))
-                shown.on("dialog", lambda dialog: shown.faults.append(dialog.message))
+                faults: list[str] = []
+                vars(shown)["faults"] = faults
+                shown.on("console", lambda message: faults.append(message.text))
+                shown.on("pageerror", lambda error: faults.append(str(error)))
+                shown.on("dialog", lambda dialog: faults.append(dialog.message))
                 known = operators_token(open_door)
                 hash_ = "" if token is None else f"#token={known if token == 'operator' else token}"
                 await shown.goto(f"{open_door.url}/{hash_}")

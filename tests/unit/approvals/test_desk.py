@@ -130,7 +130,7 @@ async def test_whoever_comes_later_is_asked_what_still_waits(desk, a_request, sc
 async def test_pages_may_look_and_answer_from_threads_of_their_own(desk, a_request):
     async with desk(Waits()) as made:
         deciding = [asyncio.create_task(made.decide(a_request())) for _ in range(10)]
-        seen = []
+        seen: list[str] = []
         while len(seen) < 10:
             found = await asyncio.gather(*(asyncio.to_thread(made.pending) for _ in range(4)))
             new = {one.id for one in found[0]} - set(seen)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crabpot.approvals.display import as_bytes, displayed, line, shown
 from crabpot.decide.commands import is_deceptive
 
-WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), min_size=1, max_size=4)
+WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=4)
 
 
 @pytest.mark.parametrize(

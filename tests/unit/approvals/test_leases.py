@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ async def test_a_lease_is_of_no_use_to_anything_else(desk, a_request, scripted):
         one = a_request()
         await made.decide(one)
         approver.answer = denied("test")
-        others = [
+        others: list[dict[str, Any]] = [
             {"sender": "bob"},
             {"sender": None},
             {"scope_key": "agent:main:other"},

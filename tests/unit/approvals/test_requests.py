@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,17 @@ def test_what_is_shown_is_one_line_and_its_bytes_stand_beside_it_only_where_they
 def test_everything_that_a_lease_holds_for_is_in_its_bound_and_nothing_else_is(a_request):
     one = a_request()
     git = one.binary
-    same = [{"id": "x"}, {"asked_at": 1.0}, {"deadline": 2.0}, {"session": "other"}, {"pattern": "p"}, {"source": "s"}]
+    same: list[dict[str, Any]] = [
+        {"id": "x"},
+        {"asked_at": 1.0},
+        {"deadline": 2.0},
+        {"session": "other"},
+        {"pattern": "p"},
+        {"source": "s"},
+    ]
     for change in same:
         assert replace(one, **change).bound == one.bound, change
-    different = [
+    different: list[dict[str, Any]] = [
         {"argv": ("git", "push", "origin", "main", "")},
         {"argv": ("git", "push", "origin main")},
         {"scope_key": "other"},
@@ -39,10 +47,10 @@ def test_everything_that_a_lease_holds_for_is_in_its_bound_and_nothing_else_is(a
         {"sender": "bob"},
         {"folder": FolderIdentity(path=one.folder.path, dev=1, ino=8)},
         {"folder": None},
-        *(
-            {"binary": replace(git, **part)}
-            for part in ({"ino": 9}, {"size": 9}, {"mtime_ns": 9}, {"sha256": "6" * 64})
-        ),
+        {"binary": replace(git, ino=9)},
+        {"binary": replace(git, size=9)},
+        {"binary": replace(git, mtime_ns=9)},
+        {"binary": replace(git, sha256="6" * 64)},
         {"executes": ("a hook",)},
         {"dangers": ("a danger",)},
         {"kind": "connection"},

@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 
-from crabpot.audit import chain, tables
+from crabpot.audit import FILE_NAME, chain, tables
 from crabpot.audit.reading import AuditReader
-from crabpot.audit.store import FILE_NAME, AuditLog
+from crabpot.audit.store import AuditLog
 from crabpot.errors import CrabpotError
 
 

@@ -13,7 +13,7 @@ import textwrap
 import pytest
 
 import crabpot
-from crabpot.audit import store, tables
+from crabpot.audit import FILE_NAME, store, tables
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import AuditLog, AuditUnavailable
 from crabpot.state import sqlite
@@ -105,8 +105,8 @@ async def test_a_caller_that_gives_up_waiting_does_no_harm(log, state):
 def test_a_loop_that_ended_before_it_heard_does_not_end_the_writer(state):
     log = AuditLog(state)
     log.open()
-    blocker = sqlite3.connect(os.path.join(state, store.FILE_NAME), isolation_level=None)
-    sqlite.connect(os.path.join(state, store.FILE_NAME), tables.SCHEMA).close()
+    blocker = sqlite3.connect(os.path.join(state, FILE_NAME), isolation_level=None)
+    sqlite.connect(os.path.join(state, FILE_NAME), tables.SCHEMA).close()
     blocker.execute("BEGIN IMMEDIATE")
 
     async def give_up():
@@ -136,7 +136,7 @@ def test_a_state_folder_that_cannot_be_made_is_told(tmp_path, obstacle):
 
 async def test_a_file_that_is_no_database_is_told_and_never_overwritten(state):
     os.makedirs(state)
-    file = os.path.join(state, store.FILE_NAME)
+    file = os.path.join(state, FILE_NAME)
     with open(file, "w") as stream:
         stream.write("my diary, which is no database\n" * 100)
     log = AuditLog(state)
@@ -264,7 +264,7 @@ async def test_more_records_than_are_kept_while_the_disk_is_full_become_a_gap_th
     await log.durable()
     log.record(record("first"))
     await log.durable()
-    blocker = sqlite3.connect(os.path.join(state, store.FILE_NAME), isolation_level=None)
+    blocker = sqlite3.connect(os.path.join(state, FILE_NAME), isolation_level=None)
     blocker.execute("ALTER TABLE head RENAME TO hidden")
     for number in range(store._MOST_KEPT + 7):
         log.record(record(number))
@@ -281,7 +281,7 @@ async def test_more_records_than_are_kept_while_the_disk_is_full_become_a_gap_th
 
 def test_to_append_looks_at_no_record_before_the_last(state):
     connection = sqlite.connect(_made(state), tables.SCHEMA)
-    statements = []
+    statements: list[str] = []
     connection.set_trace_callback(statements.append)
     store._append(connection, [record(1) | {"time": 1.0}, record(2) | {"time": 2.0}])
     connection.set_trace_callback(None)
@@ -307,4 +307,4 @@ def test_to_read_the_last_records_or_one_is_no_search_either(state):
 
 def _made(state):
     os.makedirs(state)
-    return os.path.join(state, store.FILE_NAME)
+    return os.path.join(state, FILE_NAME)

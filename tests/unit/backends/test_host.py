@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,10 @@ from tests.support.runners import ENV, connected
 from tests.support.waiting import until
 
 EVERYTHING = "the environment of the gateway's own user"
+
+
+def gone(pid: int) -> bool:
+    return not os.path.exists(f"/proc/{pid}")
 
 
 async def test_the_workspace_is_made_and_commands_start_there_with_the_gateways_environment(tmp_path):
@@ -58,7 +63,7 @@ async def test_its_end_takes_what_it_still_runs_along(tmp_path):
         await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         runner = wire.ready["pid"]
     for pid in (runner, int((tmp_path / "pid").read_text())):
-        await until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))
+        await until(partial(gone, pid))
     await opened.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bench.contest import Entrant, contest
@@ -29,7 +31,7 @@ class Scripted:
 
 
 async def test_everybody_has_a_turn_in_every_round_and_the_warm_up_does_not_count():
-    journal = []
+    journal: list[Any] = []
     fast, slow = Scripted("fast", -0.4, journal), Scripted("slow", 0.2, journal)
     series = await contest([fast.entrant, slow.entrant], rounds=2)
     assert [name for name, _ in journal] == ["fast", "slow"] * 3
@@ -39,7 +41,8 @@ async def test_everybody_has_a_turn_in_every_round_and_the_warm_up_does_not_coun
 
 @pytest.mark.parametrize(("after", "left"), [(0, 0), (2, 1)])
 async def test_who_fails_drops_out_and_keeps_what_it_did(after, left):
-    journal, told = [], []
+    journal: list[Any] = []
+    told: list[Any] = []
     good, bad = Scripted("good", 0.2, journal), Scripted("bad", 0.2, journal, fails_after=after)
     series = await contest([good.entrant, bad.entrant], rounds=3, failed=lambda *why: told.append(why))
     assert told == [("bad", "it fell over")]

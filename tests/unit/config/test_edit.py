@@ -114,11 +114,11 @@ def laid_out(draw: st.DrawFn) -> tuple[Any, str]:
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     def key(text: str) -> str:
-        return text if re.fullmatch(r"[a-z$\u00e9]+", text) and draw(st.booleans()) else quoted(text)
+        return text if draw(st.booleans()) and re.fullmatch(r"[a-z$\u00e9]+", text) else quoted(text)
 
     def entries(written_entries: list[str], brackets: str) -> str:
         inner = f"{gap()},{gap()}".join(written_entries)
-        tail = f"{gap()}," if written_entries and draw(st.booleans()) else ""
+        tail = f"{gap()}," if draw(st.booleans()) and written_entries else ""
         return f"{brackets[0]}{gap()}{inner}{tail}{gap()}{brackets[1]}"
 
     def write(value: Any) -> str:

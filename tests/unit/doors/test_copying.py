@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from crabpot.doors.cli.commands.cp import parse
@@ -37,6 +39,10 @@ class Lying:
         return ToolResult(id="1", success=False, error=Failure(code="not_found", message="no"))
 
 
+def receiver(gateway: Any) -> Receiver:
+    return Receiver(gateway, S, 60)
+
+
 HOSTILE = {
     "a way up": [{"name": "..", "type": "directory"}],
     "the folder itself": [{"name": ".", "type": "directory"}],
@@ -58,7 +64,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_listing_is_refused_and_nothing_lands_elsewhere(name, tmp_path):
-    copier = Receiver(Lying(HOSTILE[name]), S, 60)
+    copier = receiver(Lying(HOSTILE[name]))
     with pytest.raises(CrabpotError, match="not a file name"):
         await copier.receive(TOP, str(tmp_path / "out"))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["out"]
@@ -67,7 +73,7 @@ async def test_a_hostile_listing_is_refused_and_nothing_lands_elsewhere(name, tm
 async def test_entries_of_another_kind_are_left_out(tmp_path, capsys):
     kinds = ["link", "other", None, 5, ["file"], "File"]
     entries = [{"name": f"n{number}", "type": kind} for number, kind in enumerate(kinds)]
-    copier = Receiver(Lying([*entries, {"name": "honest", "type": "file"}]), S, 60)
+    copier = receiver(Lying([*entries, {"name": "honest", "type": "file"}]))
     await copier.receive(TOP, str(tmp_path / "out"))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["honest"]
     assert capsys.readouterr().err.count("was skipped") == len(kinds)
@@ -75,7 +81,7 @@ async def test_entries_of_another_kind_are_left_out(tmp_path, capsys):
 
 async def test_only_what_was_copied_becomes_executable(tmp_path):
     lying = Lying([{"name": "tool", "type": "file"}, {"name": "plain", "type": "file"}])
-    await Receiver(lying, S, 60).receive(TOP, str(tmp_path / "out"))
+    await receiver(lying).receive(TOP, str(tmp_path / "out"))
     assert (tmp_path / "out" / "tool").stat().st_mode & 0o100
     assert not (tmp_path / "out" / "plain").stat().st_mode & 0o111
 
@@ -83,26 +89,26 @@ async def test_only_what_was_copied_becomes_executable(tmp_path):
 async def test_folders_without_end_are_given_up(tmp_path):
     lying = Lying([{"name": "again", "type": "directory"}], endless=True)
     with pytest.raises(CrabpotError, match="deeper than"):
-        await Receiver(lying, S, 60).receive(TOP, str(tmp_path / "out"))
+        await receiver(lying).receive(TOP, str(tmp_path / "out"))
     assert len(lying.calls) < 100
 
 
 async def test_the_same_name_twice_is_written_once_more_and_never_through(tmp_path):
     lying = Lying([{"name": "a", "type": "file"}, {"name": "a", "type": "file"}])
-    await Receiver(lying, S, 60).receive(TOP, str(tmp_path / "out"))
+    await receiver(lying).receive(TOP, str(tmp_path / "out"))
     assert (tmp_path / "out" / "a").read_text() == "from inside"
 
 
 async def test_a_name_that_is_a_file_and_then_a_folder_is_an_error(tmp_path):
     lying = Lying([{"name": "a", "type": "file"}, {"name": "a", "type": "directory"}])
     with pytest.raises(OSError, match="Not a directory"):
-        await Receiver(lying, S, 60).receive(TOP, str(tmp_path / "out"))
+        await receiver(lying).receive(TOP, str(tmp_path / "out"))
 
 
 async def test_a_listing_that_is_cut_is_refused(tmp_path):
     lying = Lying([{"name": "a", "type": "file"}], truncated=True)
     with pytest.raises(CrabpotError, match="more entries"):
-        await Receiver(lying, S, 60).receive(TOP, str(tmp_path / "out"))
+        await receiver(lying).receive(TOP, str(tmp_path / "out"))
 
 
 async def test_what_no_file_tool_does_is_asked_for_in_batches(tmp_path):
@@ -119,7 +125,8 @@ async def test_what_no_file_tool_does_is_asked_for_in_batches(tmp_path):
 
     for number in range(600):
         (tmp_path / "src" / f"{number:03}{'x' * 240}").mkdir(parents=True)
-    await Sender(Taking(), S, 60).send(str(tmp_path / "src"), TOP)
+    taking: Any = Taking()
+    await Sender(taking, S, 60).send(str(tmp_path / "src"), TOP)
     assert len(commands) == 3
     assert all(len(command) < 70_000 for command in commands)
     assert sum(command.count("/workspace/top/") for command in commands) == 600

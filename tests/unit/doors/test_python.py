@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ async def test_a_gateway_is_open_for_a_block_and_leaves_nothing(config, tmp_path
 
 
 async def test_a_block_that_raises_leaves_nothing_either(config, tmp_path):
-    runners = []
+    runners: list[Any] = []
 
     async def fail():
         async with crabpot.Gateway.open(config, state=str(tmp_path / "state")) as gateway:

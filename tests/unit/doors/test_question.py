@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from crabpot.approvals.identity import Identity
@@ -11,7 +13,13 @@ from crabpot.doors.cli.terminal import question
 
 
 def a_request(**changes):
-    fields = {"id": "1a2b3c4d", "session": "agent:main:x", "agent": "main", "scope_key": "s", "argv": ("git", "push")}
+    fields: dict[str, Any] = {
+        "id": "1a2b3c4d",
+        "session": "agent:main:x",
+        "agent": "main",
+        "scope_key": "s",
+        "argv": ("git", "push"),
+    }
     fields |= {"pattern": "git *", "source": "tools.elevated.patterns[0]", "asked_at": 0.0, "deadline": 1.0}
     return Request(**{**fields, **changes})
 

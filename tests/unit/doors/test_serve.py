@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -427,7 +428,7 @@ async def test_the_end_of_the_service_ends_calls_and_is_told(bench):
             remote = await connect(made.state)
             task = asyncio.create_task(remote.call(S, "exec", {"command": "echo $$ > pid; sleep 1000"}))
             pid = await until(lambda: pid_in(made))
-        ended = (await asyncio.gather(task, return_exceptions=True))[0]
+        ended: Any = (await asyncio.gather(task, return_exceptions=True))[0]
         assert isinstance(ended, CrabpotError) or ended.error.code == "cancelled"
         assert not os.path.exists(f"/proc/{pid}")
         await remote.close()

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 from crabpot.decide.scope import acting_for
 from crabpot.egress.resolving import SystemResolver, Unresolved
@@ -34,6 +35,7 @@ async def main():
     await asyncio.sleep(0)
     deaf.recv(512)  # The first of them is on its way.
     began = time.monotonic()
+    found: Any
     try:
         found = [str(one) for one in await ask(resolver, "other", "main", "listed.example")]
     except Unresolved as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,8 @@ def questions(desk, records=None):
 
 
 async def test_connections_to_one_place_at_a_time_are_one_question():
-    desk, records = Slow(), []
+    desk = Slow()
+    records: list[Any] = []
     asking = questions(desk, records)
     waiting = [asyncio.create_task(asking.ask(PLACE, "here")) for _ in range(10)]
     waiting.append(asyncio.create_task(asking.ask(OTHER, "here")))

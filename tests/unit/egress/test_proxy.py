@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class Program:
     question = b""
 
     def __init__(self):
-        self.sent = asyncio.Queue()
+        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
         self.got = bytearray()
         self.ended = asyncio.Event()
         self.arrived = asyncio.Event()
@@ -78,21 +79,21 @@ class Out:
         around = Surroundings(home=str(tmp_path), state=f"{tmp_path}/state", config=str(self.config))
         agent = from_text(text, str(self.config), around, {}).agent("main")
         self.names = names or Names()
-        self.records = []
+        self.records: list[Any] = []
         self.scope = Scope(key="agent:main:one", agent=agent)
         self.call = self.scope.begin("agent:main:one")
-        ground = EgressContext(
+        context = EgressContext(
             resolver=self.names,
             secrets=Secrets({"TOKEN": SECRET}, str(tmp_path)),
             record=self.records.append,
             desk=desk,
             config=str(self.config),
         )
-        self._way = Egress(self.scope, ground)
+        self._way = Egress(self.scope, context)
         self._tasks = []
 
     def connect(self, *said):
-        program = Program()
+        program: Any = Program()
         for data in said:
             program.say(data)
         self._tasks.append(asyncio.create_task(serve(self._way, program)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,8 @@ from crabpot.host_commands.shims import _parse
 
 
 def asked(question: bytes) -> tuple[tuple[str, ...], str | None]:
-    return _parse(SimpleNamespace(question=question))
+    upcall: Any = SimpleNamespace(question=question)
+    return _parse(upcall)
 
 
 def test_words_and_folder_are_taken_as_they_are() -> None:

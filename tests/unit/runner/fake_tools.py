@@ -9,8 +9,8 @@ package = type(sys)("crabpot_runner")
 package.__path__ = [folder]
 sys.modules["crabpot_runner"] = package
 
-from crabpot_runner.core import server, tools  # noqa: E402
-from crabpot_runner.core.failure import ToolError  # noqa: E402
+from crabpot_runner.core import server, tools  # type: ignore[import-not-found]  # noqa: E402
+from crabpot_runner.core.failure import ToolError  # type: ignore[import-not-found]  # noqa: E402
 
 
 def echo(args, ctx):

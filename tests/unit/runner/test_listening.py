@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -166,7 +167,8 @@ def test_a_gateway_says_hello_and_has_the_whole_wire(listener):
 
 
 def read_frames(client: Client, count: int):
-    reader, frames = FrameReader(), []
+    reader = FrameReader()
+    frames: list[Any] = []
     while len(frames) < count:
         data = client.socket.recv(1 << 16)
         assert data

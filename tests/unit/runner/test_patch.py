@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from crabpot.runner.files.hunks import parse
 from crabpot.runner.files.patch import MAX_FILES, apply_patch
 
 
-def run(ctx, *lines: str) -> list[dict]:
+def run(ctx, *lines: str) -> list[dict[str, Any]]:
     return apply_patch({"patch": "\n".join(["*** Begin Patch", *lines, "*** End Patch"])}, ctx)["data"]["files"]
 
 
@@ -26,8 +27,8 @@ def refuse(ctx, ws, *lines: str) -> tuple[str, str]:
     return caught.value.code, caught.value.message
 
 
-def snapshot(folder) -> dict[str, object]:
-    found: dict[str, object] = {}
+def snapshot(folder) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         state = path.lstat()
         content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def test_a_long_text_is_cut_at_a_line_and_says_so(ctx, ws) -> None:
     assert (len(answer["payload"]), answer["data"]["truncated"]) == (reading.CONTENT_LIMIT, True)
 
 
-def run_stream(args, ctx) -> tuple[bytes, dict]:
+def run_stream(args, ctx) -> tuple[bytes, dict[str, Any]]:
     steps = file_tools.stream_read(args, ctx)
     pieces = []
     try:
@@ -107,9 +108,9 @@ def test_a_stream_gives_everything_in_large_pieces(ctx, ws) -> None:
     assert all(len(piece) >= 256 << 10 for piece in pieces[:-1])
     text = "zeile ä\n".encode() * 400_000
     (ws / "t").write_bytes(text)
-    got, data = run_stream({"path": "t"}, ctx)
+    got, found = run_stream({"path": "t"}, ctx)
     assert got == text
-    assert data == {"encoding": "utf-8", "size": len(text), "lines": 400_000, "truncated": False}
+    assert found == {"encoding": "utf-8", "size": len(text), "lines": 400_000, "truncated": False}
     assert run_stream({"path": "t", "offset": 300_000, "limit": 2}, ctx)[0] == "zeile ä\n".encode() * 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
+from typing import Any
 
 import pytest
 
@@ -124,9 +126,10 @@ def test_it_speaks_over_its_standard_streams_too():
             + encode({"id": "1", "tool": "exec", "args": {"command": "cat; readlink /proc/self/fd/0"}})
         )
         process.stdin.flush()
-        reader, frames = FrameReader(), []
+        reader = FrameReader()
+        frames: list[Any] = []
         while len(frames) < 2:
-            frames += reader.feed(process.stdout.read1(65536))
+            frames += reader.feed(os.read(process.stdout.fileno(), 65536))
         assert frames[1][0]["stdout"] == "/dev/null\n"
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 0
@@ -261,7 +264,7 @@ def test_an_id_that_is_taken_is_refused_and_keeps_its_call(runner):
 def test_calls_are_answered_as_they_finish(runner):
     slow = runner.begin("exec", {"command": "read line"}, input=True)
     quick = [runner.begin("exec", {"command": f"echo {number}"}) for number in range(20)]
-    answers = {}
+    answers: dict[str, Any] = {}
     while len(answers) < 20:
         header, _ = runner.receive()
         answers[header["id"]] = header["stdout"]
@@ -275,7 +278,7 @@ def test_a_hundred_calls_at_once_are_all_answered(runner):
         runner.begin("exec", {"command": f"echo {number}; exit {number}"}, stream=number % 2 == 0)
         for number in range(100)
     ]
-    answers = {}
+    answers: dict[str, Any] = {}
     output = {}
     while len(answers) < 100:
         header, payload = runner.receive()

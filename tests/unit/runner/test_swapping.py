@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ PATCH = "*** Begin Patch\n*** Update File: d/f\n@@\n-inside\n+inside\n+more\n***
 UNPATCH = "*** Begin Patch\n*** Update File: d/f\n@@\n inside\n-more\n*** Delete File: d/sub/new\n*** End Patch"
 
 
-def operations(number: int) -> list:
+def operations(number: int) -> list[Any]:
     return [
         (file_tools.read, {"path": "d/f"}),
         (file_tools.read, {"path": "d/sub/f"}),

@@ -306,7 +306,7 @@ async def test_one_that_cannot_be_ended_is_told_after_all_others_were():
         await close()
         raise OSError("a folder that is in use")
 
-    live.sandbox.close = stuck
+    vars(live.sandbox)["close"] = stuck
     with pytest.raises(OSError, match="in use"):
         await fleet.close()
     assert good.made[0].closed == 1

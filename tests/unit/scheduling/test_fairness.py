@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ async def hold(slots, agent, scope, inside, ending):
 
 
 async def test_each_has_its_own_room_and_what_is_beyond_waits(slots):
-    inside, ending = [], asyncio.Event()
+    inside: list[Any] = []
+    ending = asyncio.Event()
     tasks = [asyncio.create_task(hold(slots, "a", f"s{n % 2}", inside, ending)) for n in range(10)]
     tasks += [asyncio.create_task(hold(slots, "b", "s", inside, ending)) for _ in range(10)]
     await until(lambda: len(inside) == 4)
@@ -37,7 +39,8 @@ async def test_each_has_its_own_room_and_what_is_beyond_waits(slots):
 
 
 async def test_who_gives_up_waiting_takes_no_turn_along(slots):
-    inside, ending = [], asyncio.Event()
+    inside: list[Any] = []
+    ending = asyncio.Event()
     tasks = [asyncio.create_task(hold(slots, "a", "s", inside, ending)) for _ in range(6)]
     await until(lambda: len(inside) == 2)
     for task in tasks[1:5]:

@@ -62,7 +62,7 @@ CHANGES: list[dict[str, Any]] = [
     {"network": NetworkSpec(kind="none")},
     {"network": NetworkSpec(kind="allow", allow=("c.d:2", "a.b:1"))},
     {"network": NetworkSpec(kind="allow", allow=("a.b:1", "c.d:2"), ask=True)},
-    {"network": NetworkSpec(kind="allow", allow=("a.b:1", "c.d:2"), inject=(("a.b:1", "X"),))},
+    {"network": NetworkSpec(kind="allow", allow=("a.b:1", "c.d:2"), inject=(("a.b:1", "X", "env:TOKEN"),))},
     {"network": NetworkSpec(kind="named", name="x")},
     {"env": {"A": "1"}},
     {"env": {"A": "2", "B": "1"}},

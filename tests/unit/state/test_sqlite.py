@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crabpot.approvals.store import _SCHEMA
-from crabpot.audit.store import SCHEMA
+from crabpot.audit.tables import SCHEMA
 from crabpot.state import sqlite
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -389,7 +390,7 @@ async def test_arguments_larger_than_a_frame_are_an_answer():
 
 
 async def test_a_terminal_of_an_impossible_size_does_not_cost_the_sandbox(tmp_path):
-    resizes = asyncio.Queue()
+    resizes: asyncio.Queue[Any] = asyncio.Queue()
     for size in ((0, 0), (-4, 10**9), (30, 90)):
         resizes.put_nowait(size)
     seen = bytearray()

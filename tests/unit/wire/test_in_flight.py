@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ async def test_few_pieces_stay_apart_and_in_order():
 
 
 async def test_what_is_discarded_is_acknowledged_and_what_follows_as_well():
-    acknowledged = []
+    acknowledged: list[Any] = []
     call = in_flight(nowhere, acknowledged=acknowledged)
     for _ in range(16):
         call.receive("stdout", b"x" * ACK_EVERY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,7 +110,7 @@ def test_any_bytes_are_frames_or_a_frame_error_and_nothing_else(data):
 
 
 def test_data_as_deep_as_the_stack_is_refused_not_a_fault():
-    value = "x"
+    value: Any = "x"
     for _ in range(sys.getrecursionlimit() * 2):
         value = [value]
     with pytest.raises(BadReply, match="nested"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ async def never(_upcall):
 
 async def test_bytes_go_both_ways_and_it_ends_once():
     runner = Runner((BEGIN, b"to\0x"), (DATA, b"one "), (DATA, b"two"), EOF)
-    seen = {}
+    seen: dict[str, Any] = {}
 
     async def talk(upcall):
         seen.update(question=upcall.question, kind=upcall.kind)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crabpot.backends.bubblewrap import candidates
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.run import run
@@ -267,7 +268,7 @@ async def test_a_folder_swapped_after_it_was_shown_is_refused(machine: Any) -> N
 async def test_without_a_bwrap_that_works_nothing_runs_and_the_setting_is_named(
     machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards.candidates, "candidates", lambda: iter(()))
+    monkeypatch.setattr(candidates, "candidates", lambda: iter(()))
     with pytest.raises(HostRefused, match=r'cannot make a guard: no bwrap.*confine: "host"'):
         await machine.plan("true")
     assert (await machine.run("true", way=OPEN)).exit_code == 0

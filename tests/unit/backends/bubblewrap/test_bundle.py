@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crabpot.backends.bubblewrap import bundle, seal
+from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp.bpf import assemble
 
 
@@ -73,7 +74,7 @@ def test_a_folder_of_somebody_elses_in_its_place_is_not_used(tmp_path: Path) -> 
         pytest.skip("needs to be root")
     made = _prepare(tmp_path)
     os.chown(made.folder, 4321, 4321)
-    with pytest.raises(bundle.SandboxUnavailable):
+    with pytest.raises(SandboxUnavailable):
         _prepare(tmp_path)
 
 

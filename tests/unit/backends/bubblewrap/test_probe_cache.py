@@ -19,6 +19,11 @@ PROGRAM = Program(mounting="fd", seals=True, safe_below_links=True)
 KEY = ["6.1", "boot"]
 
 
+def _replace_by_fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
 @pytest.fixture
 def chosen() -> candidates.Chosen:
     first = next(candidates.candidates(), None)
@@ -63,7 +68,7 @@ def _document(file: Path, **changes: object) -> None:
         lambda file: _document(file, safe_below_links="yes"),
         lambda file: (file.rename(file.with_name("real")), file.symlink_to(file.with_name("real"))),
         lambda file: (file.unlink(), file.mkdir()),
-        lambda file: (file.unlink(), os.mkfifo(file, 0o600)),
+        _replace_by_fifo,
         lambda file: file.unlink(),
     ],
 )

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from contextlib import suppress
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -220,7 +221,7 @@ async def test_closing_lets_quick_calls_end_and_cancels_the_others(door):
         slow = asyncio.create_task(other.post(EXEC, json={"command": "echo $$ > pid; sleep 1000"}))
         pid = int(await wait_for_file(made, "pid"))
         began = time.monotonic()
-        gathered = asyncio.gather(quick, slow, return_exceptions=True)
+        gathered: Any = asyncio.gather(quick, slow, return_exceptions=True)
     assert time.monotonic() - began < 20
     done, cut = await gathered
     assert done.json()["stdout"] == "done\n"
@@ -251,7 +252,8 @@ async def test_the_log_is_paged(door):
     async with door() as made:
         for n in range(5):
             await made.operator.post(f"/v1/sessions/s{n % 2}/tools/ls")
-        seen, before = [], None
+        seen: list[Any] = []
+        before = None
         while True:
             page = (
                 await made.operator.get("/v1/audit", params={"limit": 2, **({"before": before} if before else {})})

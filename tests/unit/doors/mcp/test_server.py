@@ -30,7 +30,7 @@ def talking(request, bench):
             calls = Calls()
             tools = Tools(gateway=made.gateway, calls=calls, caller=lambda _: Caller(session=S, sender=sender))
             async with Client(InMemoryTransport(tools.server()), mode=request.param) as client:
-                client.made = made
+                vars(client)["made"] = made
                 yield client
             await calls.close(grace_s=0)
 

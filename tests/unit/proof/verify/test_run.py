@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ class Announcing:
 
 def finding(attack, clause: str | None = None, open_on: tuple[str, ...] = ()) -> Finding:
     claim = Claim(name="cannot_do_it", group="g", attack=attack, excused_by=clause, open_on=open_on)
-    return asyncio.run(carry_out(claim, Announcing()))
+    target: Any = Announcing()
+    return asyncio.run(carry_out(claim, target))
 
 
 async def held(_target) -> Outcome:
