@@ -103,6 +103,6 @@ def _show(report: Report) -> None:
         ratio = "" if figure.ratio is None else f"{figure.ratio:.3g} × ({figure.hold()})"
         verdict = {True: "held", False: "MISSED", None: "-"}[figure.holds]
         print(f"{verdict:<7} {figure.what:<48} {ours:>10}   {beside:<40} {ratio}")
-    for name, told in report.peers.items():
-        if "absent" in told:
-            print(f"-       {name} took no part: {told['absent']}")
+    for name, peer in report.peers.items():
+        if "absent" in peer:
+            print(f"-       {name} took no part: {peer['absent']}")

@@ -88,11 +88,11 @@ def _figures(figures: Sequence[Figure]) -> Iterator[str]:
 def _peers(report: Report) -> Iterator[str]:
     yield "| who | version | what it does that Crabpot does not, and what its figures leave out |"
     yield "|---|---|---|"
-    for name, told in report.peers.items():
-        took_part = told.get("version") or f"could not take part: {told.get('absent', 'unknown')}"
-        if "version" in told and "absent" in told:
-            took_part += f" (dropped out: {told['absent']})"
-        yield _row([name, _cell(took_part), _cell(told.get("beyond", ""))])
+    for name, peer in report.peers.items():
+        took_part = peer.get("version") or f"could not take part: {peer.get('absent', 'unknown')}"
+        if "version" in peer and "absent" in peer:
+            took_part += f" (dropped out: {peer['absent']})"
+        yield _row([name, _cell(took_part), _cell(peer.get("beyond", ""))])
     yield ""
     yield _HONEST
 

@@ -67,17 +67,17 @@ class Run:
         """Install the peers if requested, and start those that can run here."""
         environ = {**self.plan.environ, "CRABPOT_BENCH_BWRAP": bwrap()}
         for peer in PEERS:
-            told = self.peers[peer.name] = {"beyond": peer.beyond}
+            record = self.peers[peer.name] = {"beyond": peer.beyond}
             try:
                 if self.plan.install:
                     self.plan.progress(f"installing {peer.name}")
                     await peer.install(self.plan.cache)
                 running = await peer.start(self.plan.cache, environ)
             except PeerFailed as failure:
-                told["absent"] = str(failure)
+                record["absent"] = str(failure)
                 continue
             self.stack.push_async_callback(running.end)
-            told["version"] = running.version
+            record["version"] = running.version
             self.running.append(running)
 
     def failed(self, name: str, why: str) -> None:

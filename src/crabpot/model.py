@@ -128,7 +128,7 @@ class ToolResult:
         return "ok" if self.success else "failed"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that every door sends."""
+        """Return the JSON form that every door sends."""
         error = None if self.error is None else {"code": self.error.code, "message": self.error.message}
         return {
             "id": self.id,

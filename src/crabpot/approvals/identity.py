@@ -24,7 +24,7 @@ class Identity:
     sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that a request and a lease store."""
+        """Return the JSON form that a request and a lease store."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

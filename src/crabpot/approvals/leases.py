@@ -31,7 +31,7 @@ class Lease:
     uses: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that is listed."""
+        """Return the JSON form that is listed."""
         return {
             "id": self.id,
             "granted_at": self.granted_at,

@@ -90,8 +90,8 @@ class Request:
     @property
     def shown_bytes(self) -> str | None:
         """Return the same in plain ASCII, byte by byte, if that differs from `shown`."""
-        told = as_bytes(self.argv)
-        return None if self.kind == "connection" or told == self.shown else told
+        escaped = as_bytes(self.argv)
+        return None if self.kind == "connection" or escaped == self.shown else escaped
 
     def problem_with(self, answer: Answer) -> str | None:
         """Return why this answer is not possible for this request, or None."""
@@ -112,11 +112,11 @@ class Request:
         return json.dumps([whole[name] for name in names], separators=(",", ":"), sort_keys=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that is stored and sent; `shown` and `shown_bytes` are for people."""
+        """Return the JSON form that is stored and sent; `shown` and `shown_bytes` are for people."""
         return {**asdict(self), "shown": self.shown, "shown_bytes": self.shown_bytes}
 
     def as_shown(self) -> dict[str, Any]:
-        """Return the same shape for a page that displays it: nothing in it deceives the eye."""
+        """Return the same JSON form for a page that displays it: nothing in it deceives the eye."""
         return {**displayed(asdict(self)), "shown": self.shown, "shown_bytes": self.shown_bytes}
 
     @classmethod
@@ -180,7 +180,7 @@ class Answer:
         return "approval_timeout" if self.by == DEADLINE else "approval_denied"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that is stored, sent and recorded."""
+        """Return the JSON form that is stored, sent and recorded."""
         return asdict(self)
 
     @classmethod

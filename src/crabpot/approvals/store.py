@@ -128,10 +128,10 @@ class Store:
         with self._turn:
             rows = self.read("SELECT id, gateway, body, deadline FROM requests WHERE state = 'pending' ORDER BY rowid")
         now = time.time()
-        living = {gateway: self.lives(gateway) for _, gateway, _, _ in rows}
+        live = {gateway: self.lives(gateway) for _, gateway, _, _ in rows}
         found = []
         for request_id, gateway, body, deadline in rows:
-            if not living[gateway]:
+            if not live[gateway]:
                 self.settle(request_id, denied(GONE, "the gateway that asked has ended"))
             elif deadline > now:
                 found.append(Request.from_json(json.loads(body)))

@@ -57,7 +57,7 @@ def of_request(request: Mapping[str, Any]) -> dict[str, Any]:
         "kind": "request",
         **_request_fields(request),
         "sender": None if request["sender"] is None else readable(request["sender"]),
-        **_leaving(request),
+        **_displayed(request),
         "executes": [readable(one) for one in request["executes"][:_MOST_NAMES]],
         "dangers": list(request["dangers"]),
         "because": f'matches "{request["pattern"]}"',
@@ -82,14 +82,14 @@ def of_elevated_command(
     call: ToolCall, agent: str, verdict: Verdict[Any], request: Mapping[str, Any], by: str
 ) -> dict[str, Any]:
     """Describe a command that is about to run on the host: who allowed it, which program, in which folder."""
-    return {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_leaving(request)}
+    return {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_displayed(request)}
 
 
 def _request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"request": request["id"], "session": readable(request["session"]), "agent": request["agent"]}
 
 
-def _leaving(request: Mapping[str, Any]) -> dict[str, Any]:
+def _displayed(request: Mapping[str, Any]) -> dict[str, Any]:
     folder, place = request["folder"], f"{request['host']}:{request['port']}" if request["host"] else None
     return {
         "shown": readable(request["shown"]),

@@ -42,7 +42,7 @@ class Clause:
     how: str
 
     def as_json(self) -> dict[str, str]:
-        """Return the shape that explain, doctor and the audit log show."""
+        """Return the JSON form that explain, doctor and the audit log show."""
         return {"name": self.name, "state": self.state, "how": self.how}
 
 

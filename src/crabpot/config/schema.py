@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Complain = Callable[[Value, str, str], None]
 
-Shape = TypeVar("Shape")
+Schema = TypeVar("Schema")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +59,18 @@ class File:
     audit: Audit = Audit()
 
 
-def read(shape: type[Shape], value: Value | None, complain: Complain) -> Shape | None:
+def read(schema: type[Schema], value: Value | None, complain: Complain) -> Schema | None:
     """Read a value into a type; an absent value gives the defaults. What does not fit is reported, and left out."""
     if value is None:
-        return shape()
-    made: Shape | None = _read(shape, value, complain)
+        return schema()
+    made: Schema | None = _read(schema, value, complain)
     return made
 
 
-def _read(shape: Any, value: Value, complain: Complain) -> Any:
-    if is_dataclass(shape):
-        return _read_class(shape, value, complain)
-    origin, inner = get_origin(shape), get_args(shape)
+def _read(schema: Any, value: Value, complain: Complain) -> Any:
+    if is_dataclass(schema):
+        return _read_class(schema, value, complain)
+    origin, inner = get_origin(schema), get_args(schema)
     # An optional Literal is the one union that typing builds itself.
     if origin in (UnionType, Union):
         return _read(_part(inner, value), value, complain)
@@ -86,9 +86,9 @@ def _read(shape: Any, value: Value, complain: Complain) -> Any:
             complain(value, value.path, f"must be an object, not {kind(value)}")
             return None
         return {m.key: _read(inner[1], m.value, complain) for m in value.members if not is_null(m.value)}
-    if shape is Size:
+    if schema is Size:
         return _read_size(value, complain)
-    return _read_scalar(shape, value, complain)
+    return _read_scalar(schema, value, complain)
 
 
 def _part(parts: tuple[Any, ...], value: Value) -> Any:
@@ -98,11 +98,11 @@ def _part(parts: tuple[Any, ...], value: Value) -> Any:
     return next(part for part in parts if part is not NoneType)
 
 
-def _read_class(shape: Any, value: Value, complain: Complain) -> Any:
+def _read_class(schema: Any, value: Value, complain: Complain) -> Any:
     if not isinstance(value, Object):
         complain(value, value.path, f"must be an object, not {kind(value)}")
         return None
-    known, given = _known(shape), {}
+    known, given = _known(schema), {}
     for member in value.members:
         if member.key not in known:
             complain(member.value, join(value.path, member.key), f"unknown key{closest(member.key, known)}")
@@ -112,13 +112,13 @@ def _read_class(shape: Any, value: Value, complain: Complain) -> Any:
     missing = [key for key, (name, _, required) in known.items() if required and name not in given]
     for key in missing:
         complain(value, value.path, f'the key "{key}" is missing')
-    return None if missing else shape(**given)
+    return None if missing else schema(**given)
 
 
 @cache
-def _known(shape: type[Any]) -> dict[str, tuple[str, Any, bool]]:
-    hints = get_type_hints(shape)
-    return {camel(f.name): (f.name, hints[f.name], _required(f)) for f in fields(shape)}
+def _known(schema: type[Any]) -> dict[str, tuple[str, Any, bool]]:
+    hints = get_type_hints(schema)
+    return {camel(f.name): (f.name, hints[f.name], _required(f)) for f in fields(schema)}
 
 
 def _required(one: Field[Any]) -> bool:
@@ -146,13 +146,13 @@ def _read_size(value: Value, complain: Complain) -> Any:
 _WANTED = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def _read_scalar(shape: type, value: Value, complain: Complain) -> Any:
+def _read_scalar(schema: type, value: Value, complain: Complain) -> Any:
     scalar = value.scalar
     if isinstance(scalar, str) and "\0" in scalar:
         complain(value, value.path, "must not contain a NUL character")
         return None
-    fits = type(scalar) is shape or (shape is float and type(scalar) is int)
+    fits = type(scalar) is schema or (schema is float and type(scalar) is int)
     if fits and type(value) is Value:
-        return shape(scalar)
-    complain(value, value.path, f"must be {_WANTED[shape]}, not {kind(value)}")
+        return schema(scalar)
+    complain(value, value.path, f"must be {_WANTED[schema]}, not {kind(value)}")
     return None

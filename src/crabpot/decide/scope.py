@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MOST_HINTS = 5
 
 
-class Principal(NamedTuple):
+class Account(NamedTuple):
     """Who is charged for work: one agent, in one scope."""
 
     agent: str
@@ -24,13 +24,13 @@ class Principal(NamedTuple):
 
 
 # Work for an agent is charged to that agent. None is the gateway's own work, and its operators'.
-ACTING_FOR: ContextVar[Principal | None] = ContextVar("ACTING_FOR", default=None)
+ACTING_FOR: ContextVar[Account | None] = ContextVar("ACTING_FOR", default=None)
 
 
 @contextmanager
 def acting_for(agent: str, scope_key: str) -> Iterator[None]:
     """Charge the block, and whatever it starts, to a scope."""
-    before = ACTING_FOR.set(Principal(agent, scope_key))
+    before = ACTING_FOR.set(Account(agent, scope_key))
     try:
         yield
     finally:

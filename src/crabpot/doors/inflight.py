@@ -41,16 +41,16 @@ class Calls:
 
     async def finish(self, task: asyncio.Task[Answer], gone: asyncio.Event | None = None) -> Answer:
         """Wait for the result. If the client disconnects first, or this is cancelled, the call is cancelled."""
-        leaving = None if gone is None else asyncio.create_task(gone.wait())
+        ending = None if gone is None else asyncio.create_task(gone.wait())
         try:
-            await asyncio.wait({task} if leaving is None else {task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task} if ending is None else {task, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() or task.cancelled():
                 raise ClientGone
             return task.result()
         finally:
             task.cancel()
-            if leaving is not None:
-                leaving.cancel()
+            if ending is not None:
+                ending.cancel()
 
     async def run(self, work: Coroutine[Any, Any, Answer], gone: asyncio.Event | None = None) -> Answer:
         """Start a call and wait for its result."""

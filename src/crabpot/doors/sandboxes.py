@@ -37,9 +37,9 @@ def _shown(one: Live) -> dict[str, Any]:
     }
 
 
-def used(living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def used(running: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add the current resource usage. Run it in a thread: it reads a few files for every process."""
-    return [row | {"usage": None if row["pid"] is None else asdict(usage.of(row["pid"]))} for row in living]
+    return [row | {"usage": None if row["pid"] is None else asdict(usage.of(row["pid"]))} for row in running]
 
 
 async def stop(gateway: Gateway, scope_key: str) -> bool:
@@ -57,7 +57,7 @@ async def sweep(gateway: Gateway) -> list[str]:
     return [kept.name for kept in pruned]
 
 
-def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join private folders and live sandboxes; a sandbox may have no private folder."""
     found: dict[str, dict[str, Any]] = {
         kept.scope_key: {
@@ -70,7 +70,7 @@ def rows(state: str, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for kept in private_folders.listed(state)
     }
-    for one in living:
+    for one in running:
         if one["place"] == Place.SANDBOX.value:
             key = one["scope_key"]
             fresh = {

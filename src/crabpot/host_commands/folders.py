@@ -33,7 +33,7 @@ class Folder:
     fd: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that a request and a lease store."""
+        """Return the JSON form that a request and a lease store."""
         return {"path": self.path, "dev": self.dev, "ino": self.ino}
 
     @property

@@ -60,7 +60,7 @@ class Hop:
     known_hosts: str
     mark: str = field(default_factory=lambda: secrets.token_hex(16), compare=False)
 
-    def words(self, script: str) -> tuple[str, ...]:
+    def argv(self, script: str) -> tuple[str, ...]:
         """Return the argv that runs a script in a POSIX shell as that user, whatever the user's login shell is."""
         # Where only root can listen, the first key seen is recorded and no other is ever accepted.
         checking = "accept-new" if self.port < _FIRST_OPEN_PORT else "yes"

@@ -60,7 +60,7 @@ class Plan:
         if self.hop is None:
             return self.argv, self.binary, self.env
         script = self.hop.start(self.argv, self.binary, self.folder, self.env)
-        return self.hop.words(script), self.hop.ssh, {"PATH": self.env["PATH"]}
+        return self.hop.argv(script), self.hop.ssh, {"PATH": self.env["PATH"]}
 
     @property
     def confined(self) -> str:

@@ -33,7 +33,7 @@ class Caller:
     """A program inside that waits for the command: it gets all the output, at its own pace, and sends signals."""
 
     signals: Signals
-    turns: Alternation | None
+    alternation: Alternation | None
 
 
 async def run(  # noqa: PLR0913  a command's streams are optional and independent
@@ -110,12 +110,12 @@ def _signals(plan: Plan, caller: Caller | None) -> Signals | None:
 
 
 def _company(plan: Plan, caller: Caller | None, pid: int) -> Coroutine[Any, Any, None] | None:
-    """Return what runs alongside a command: the turns of its sandbox, or signals that ssh itself does not carry."""
+    """Return what runs alongside a command: its alternation, or signals that ssh does not carry."""
     if caller is None:
         return None
     if plan.hop is not None:
         return _signal_over(plan.hop, caller.signals)
-    return None if caller.turns is None else caller.turns.take(pid)
+    return None if caller.alternation is None else caller.alternation.take(pid)
 
 
 async def _accompanied(called: asyncio.Future[Reply], company: Coroutine[Any, Any, None] | None) -> Reply:
@@ -157,7 +157,7 @@ async def _end(plan: Plan, runner: HostRunner, *, whole: bool) -> None:
 async def _ssh(hop: Hop, script: str) -> None:
     process = await asyncio.create_subprocess_exec(
         hop.ssh.path,
-        *hop.words(script)[1:],
+        *hop.argv(script)[1:],
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

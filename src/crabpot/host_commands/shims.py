@@ -126,12 +126,12 @@ class HostCommands:
                 output_limit=scope.agent.sandbox.limits.output,
                 sink=counting(link.sink, link.streamed),
                 source=link.source(),
-                caller=elevated.Caller(signals=link.signals(), turns=_turns(caller, plan, link)),
+                caller=elevated.Caller(signals=link.signals(), alternation=_alternation(caller, plan, link)),
             )
 
 
-def _turns(caller: Live, plan: Plan, link: _Link) -> Alternation | None:
-    """Return the turns of the waiting sandbox with its command, if it could change the folder."""
+def _alternation(caller: Live, plan: Plan, link: _Link) -> Alternation | None:
+    """Return the alternation of the waiting sandbox with its command, if it could change the folder."""
     if plan.hop is not None or plan.relay is not None or not caller.can_reach(plan.folder.path):
         return None
     return Alternation(caller, lambda: check(plan), waits=lambda: link.behind > 0)

@@ -121,5 +121,5 @@ async def _run(command: list[str], heard: Callable[[str], None]) -> None:
         await process.wait()
         raise
     if code != 0:
-        told = "\n".join(line for line in said if line.strip())
-        raise BuildFailed(f"{' '.join(command[:4])} … ended with {code}:\n{told}")
+        output = "\n".join(line for line in said if line.strip())
+        raise BuildFailed(f"{' '.join(command[:4])} … ended with {code}:\n{output}")

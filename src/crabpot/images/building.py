@@ -62,8 +62,8 @@ async def from_dockerfile(engine: Engine, order: Order, progress: Callable[[str]
             if step := _STEP.match(line):
                 progress(f"step {step[1]} of {step[2]}: {shorten(step[3], _SHOWN, placeholder=' …')}")
     except EngineError as error:
-        told = "\n".join(said)
-        raise BuildFailed(f"the engine could not build the image: {error}\n{told}".rstrip()) from None
+        output = "\n".join(said)
+        raise BuildFailed(f"the engine could not build the image: {error}\n{output}".rstrip()) from None
     return await _id(engine, order.tag)
 
 

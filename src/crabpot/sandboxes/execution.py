@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpot.decide.scope import Principal
+from crabpot.decide.scope import Account
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders
@@ -84,7 +84,7 @@ class Execution:
             asked = _Asked(*split_input(call), time_limit(call.args, agent))
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
-        whose = Principal(agent.id, placed.scope_key or call.session)
+        whose = Account(agent.id, placed.scope_key or call.session)
         taken = self._underway.full(whose)
         if taken is not None:
             # Not at once: a client that retries immediately would keep the gateway busy with refusals.

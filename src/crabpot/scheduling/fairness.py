@@ -13,7 +13,7 @@ from crabpot.decide.scope import ACTING_FOR
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.decide.scope import Principal
+    from crabpot.decide.scope import Account
 
 Job = TypeVar("Job")
 
@@ -34,9 +34,9 @@ class Line(Generic[Job]):
 
     allowed: Allowance
     inside: Counter[Any] = field(default_factory=Counter)
-    waiting: dict[Principal | None, deque[Job]] = field(default_factory=dict)
+    waiting: dict[Account | None, deque[Job]] = field(default_factory=dict)
 
-    def join(self, whose: Principal | None, job: Job) -> None:
+    def join(self, whose: Account | None, job: Job) -> None:
         """Wait after what is queued for the same scope."""
         self.waiting.setdefault(whose, deque()).append(job)
 
@@ -52,18 +52,18 @@ class Line(Generic[Job]):
                 return job
         return None
 
-    def enter(self, whose: Principal | None) -> None:
+    def enter(self, whose: Account | None) -> None:
         """Take room."""
         self.inside.update(_counted(whose))
 
-    def leave(self, whose: Principal | None) -> None:
+    def leave(self, whose: Account | None) -> None:
         """Give it back."""
         for key in _counted(whose):
             self.inside[key] -= 1
             if not self.inside[key]:
                 del self.inside[key]
 
-    def full(self, whose: Principal | None) -> str | None:
+    def full(self, whose: Account | None) -> str | None:
         """Return who has taken all the room that this one may have, or None."""
         if whose is None:
             return "the gateway" if self.inside[None] >= self.allowed.own else None
@@ -73,7 +73,7 @@ class Line(Generic[Job]):
         return next((taker for taker, is_full in zip(takers, full, strict=True) if is_full), None)
 
 
-def _counted(whose: Principal | None) -> tuple[Any, ...]:
+def _counted(whose: Account | None) -> tuple[Any, ...]:
     """Return what it counts against: all agents, this agent and this scope; or the gateway itself."""
     return (None,) if whose is None else ("agents", whose.agent, whose)
 
@@ -82,7 +82,7 @@ class Slots:
     """Turns at a limited resource, for tasks of one loop."""
 
     def __init__(self, allowed: Allowance) -> None:
-        self._line: Line[tuple[Principal | None, asyncio.Future[None]]] = Line(allowed)
+        self._line: Line[tuple[Account | None, asyncio.Future[None]]] = Line(allowed)
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ from crabpot.scheduling.fairness import Allowance, Line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crabpot.decide.scope import Principal
+    from crabpot.decide.scope import Account
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def go_first() -> None:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    whose: Principal | None
+    whose: Account | None
     future: Future[Any]
     work: Callable[[], Any]
 

@@ -98,7 +98,7 @@ async def test_signals_reach_it_and_the_time_limit_leaves_nothing(hopping: Any) 
             yield await heard.get()
 
     plan = await hopping.plan("waits")
-    caller = Caller(signals=signals(), turns=None)
+    caller = Caller(signals=signals(), alternation=None)
     kept = bytearray()
 
     async def sink(_stream: str, data: bytes) -> None:

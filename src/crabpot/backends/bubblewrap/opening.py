@@ -47,7 +47,7 @@ class Opening:
         self._context = context
         self._chosen = chosen
         self._user = user
-        self._group: cgroups.Group | None = None
+        self._group: cgroups.Cgroup | None = None
         self._stream: socket.socket | None = None
         self._monitor: subprocess.Popen[bytes] | None = None
         self._mark = ""
@@ -62,7 +62,7 @@ class Opening:
                 pid = int(json.loads(os.read(information, _LONGEST_REPORT))["child-pid"])
                 place = self._context.hierarchy
                 if place is not None and place.scope is not None:
-                    self._group = cgroups.Group.of(place, monitor.pid)
+                    self._group = cgroups.Cgroup.of(place, monitor.pid)
                 pidfd = fds.add(os.pidfd_open(pid))
                 self._check(pid, monitor.pid)
                 stream.setblocking(False)
@@ -114,7 +114,7 @@ class Opening:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
             disk = cgroups.disk_of(held[0].device) if spec.limits.io != Io() else None
             agent = agent_of(spec.scope_key)
-            self._group = cgroups.Group.make(hierarchy, label, settings(spec.limits, disk), agent=agent)
+            self._group = cgroups.Cgroup.make(hierarchy, label, settings(spec.limits, disk), agent=agent)
         self._mark = self._context.mark.begin()
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):

@@ -40,7 +40,7 @@ class BubblewrapSandbox:
         monitor: subprocess.Popen[bytes],
         pid: int,
         pidfd: int,
-        group: cgroups.Group | None,
+        group: cgroups.Cgroup | None,
     ) -> None:
         self.channel = Channel(sock=stream)
         self.hello = hello

@@ -23,7 +23,7 @@ _TRIES = 20
 _AGENT = "agent-"
 
 
-class Group:
+class Cgroup:
     """The group of one sandbox, in as many folders as there are hierarchies."""
 
     def __init__(self, hierarchy: Hierarchy, folders: Mapping[str, str]) -> None:
@@ -32,7 +32,7 @@ class Group:
         self._folders = folders
 
     @classmethod
-    def make(cls, hierarchy: Hierarchy, label: str, settings: Iterable[Setting], *, agent: str = "") -> Group:
+    def make(cls, hierarchy: Hierarchy, label: str, settings: Iterable[Setting], *, agent: str = "") -> Cgroup:
         """Make it, with its limits set before anything is in it. OSError leaves nothing behind.
 
         CPU time is divided between agents first: one that opens forty sandboxes gets no more of it than one that opens
@@ -60,7 +60,7 @@ class Group:
         return group
 
     @classmethod
-    def of(cls, hierarchy: Hierarchy, pid: int) -> Group:
+    def of(cls, hierarchy: Hierarchy, pid: int) -> Cgroup:
         """Return the group that systemd made, by a process that is in it."""
         path = next((line[3:] for line in read(f"/proc/{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
         return cls(hierarchy, dict.fromkeys(hierarchy.folders, f"{hierarchy.scope}{path}"))

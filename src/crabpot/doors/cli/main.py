@@ -57,7 +57,7 @@ def _calling(commands: Adder) -> None:
     one.add_argument("target", metavar="DST", help="the other one")
 
 
-def _keeping(commands: Adder) -> None:
+def _operating(commands: Adder) -> None:
     one = add(commands, "sandboxes", "sandboxes:sandboxes", "list, stop, recreate or prune sandboxes")
     meaning = "stop ends it and keeps its files; recreate DELETES its private folder; prune deletes what is stale"
     one.add_argument("action", choices=("list", "stop", "recreate", "prune"), help=meaning)
@@ -124,7 +124,7 @@ def _tokens(commands: Adder) -> None:
         one.add_argument("name", metavar="NAME", help="its name")
 
 
-def _showing(commands: Adder) -> None:
+def _demo(commands: Adder) -> None:
     text = "a tour: an agent's session and a dozen attacks, live, on the embedded backend"
     add(commands, "demo", "demo:demo", text)
 
@@ -189,12 +189,12 @@ def _configuring(commands: Adder) -> None:
 
 
 _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
-    _showing: ("demo",),
+    _demo: ("demo",),
     _calling: ("exec", "shell", "call", "cp"),
     _deciding: ("explain", "check"),
     _approving: ("approvals", "leases"),
     _configuring: ("init", "config"),
-    _keeping: ("sandboxes", "audit", "serve", "tokens", "mcp"),
+    _operating: ("sandboxes", "audit", "serve", "tokens", "mcp"),
     _listening: ("runner",),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }

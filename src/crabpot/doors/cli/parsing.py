@@ -22,9 +22,9 @@ class _Help(argparse.HelpFormatter):
 
 
 def _columns() -> int:
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told) > 0:
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return int(columns)
     try:
         return (sys.__stdout__ and os.get_terminal_size(sys.__stdout__.fileno()).columns) or _USUAL_COLUMNS
     except (ValueError, OSError):

@@ -202,5 +202,5 @@ def findings(found: list[Finding], file: str | None, *, colour: bool) -> Iterato
         yield f"{pen(style, finding.severity)}: {pen('bold', finding.path)}: {visible(finding.message)}"
         yield f"  {pen('dim', 'fix:')} {visible(finding.fix)}"
     errors = sum(finding.severity == "error" for finding in found)
-    told = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
-    yield f"{file or 'the defaults (no configuration file)'}: {told}"
+    totals = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
+    yield f"{file or 'the defaults (no configuration file)'}: {totals}"

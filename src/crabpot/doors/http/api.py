@@ -1,4 +1,4 @@
-"""The application behind the HTTP door: the routes, and one shape for every refusal."""
+"""The application behind the HTTP door: the routes, and one format for every refusal."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from crabpot.doors.http.context import Context
 
 
-def application(house: Context) -> FastAPI:
+def application(context: Context) -> FastAPI:
     """Return the application. FastAPI's documentation page loads scripts from elsewhere, so it is off."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     # Onto the application's own router: the search for a path's other methods does not see included routers.
-    calls.add_routes(app.router, house)
-    operations.add_routes(app.router, house)
+    calls.add_routes(app.router, context)
+    operations.add_routes(app.router, context)
     app.router.routes += dashboard.routes()
     app.openapi = lambda: openapi.described(app)  # type: ignore[method-assign]
     for kind, handler in _HANDLERS.items():
@@ -54,8 +54,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
     # A path may be several routes, one for each of its methods.
     found = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     methods = sorted({method for route in found for method in getattr(route, "methods", None) or ()})
-    told = f"method {request.method} not allowed; use {', '.join(methods)}"
-    return Refusal(error.status_code, "wrong_method", told, allow=", ".join(methods)).response()
+    message = f"method {request.method} not allowed; use {', '.join(methods)}"
+    return Refusal(error.status_code, "wrong_method", message, allow=", ".join(methods)).response()
 
 
 async def _failed(_request: Request, error: Exception) -> Response:

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = None) -> AsyncIterator[list[str]]:
     """Open the door for the block, and yield the addresses where it listens."""
-    house = Context(gateway=gateway, metrics=Metrics(gateway))
-    tokens = Tokens(house.state)
+    context = Context(gateway=gateway, metrics=Metrics(gateway))
+    tokens = Tokens(context.state)
     if at is not None:
         tokens.need_operator()
-    app = application(house)
-    mcp = Mcp(house)
+    app = application(context)
+    mcp = Mcp(context)
     app.router.routes.append(mcp.route())
     try:
-        async with mcp.manager.run(), listen(house, app, tokens, at, limits or Limits()) as where:
+        async with mcp.manager.run(), listen(context, app, tokens, at, limits or Limits()) as where:
             yield where
     except ExceptionGroup as group:
         # The manager's task group wraps exceptions: a port in use must still be reported as a sentence.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from crabpot.doors.http.access.admission import Admission
 from crabpot.doors.http.access.connections import Connections
-from crabpot.doors.http.access.guard import Guard
 from crabpot.doors.http.access.limits import Limits
 from crabpot.doors.http.access.peers import uid_of
 from crabpot.doors.local.server import listening, same_user
@@ -62,31 +62,33 @@ def address(text: str) -> Address:
 
 @asynccontextmanager
 async def listen(
-    house: Context, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
+    context: Context, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
 ) -> AsyncIterator[list[str]]:
     """Serve for the block, and yield the addresses. At its end, calls end before connections do."""
     _be_quiet()
     async with AsyncExitStack() as stack:
         strangers, connections = Limits(per_s=10, burst=50), Connections()
-        path = os.path.join(house.state, SOCKET_NAME)
+        path = os.path.join(context.state, SOCKET_NAME)
         unix = stack.enter_context(listening(path))
-        guard = Guard(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=None)
-        servers = [await _start(guard, unix, _OwnUser, connections)]
+        admission = Admission(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=None)
+        servers = [await _start(admission, unix, _OwnUser, connections)]
         where = [path]
         if at is not None:
             tcp = stack.enter_context(_bound(at))
             port = tcp.getsockname()[1]
-            guard = Guard(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=_names(at.host, port))
-            servers.append(await _start(guard, tcp, _Timely, connections))
+            admission = Admission(
+                app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=_names(at.host, port)
+            )
+            servers.append(await _start(admission, tcp, _Timely, connections))
             where.append(f"http://{_bracketed(at.host)}:{port}")
         try:
             yield where
         finally:
-            house.closing = True
+            context.closing = True
             for server in servers:
                 for listener in server.servers:
                     listener.close()
-            await house.calls.close(grace_s=_GRACE_S)
+            await context.calls.close(grace_s=_GRACE_S)
             await asyncio.gather(*(server.shutdown() for server in servers))
 
 
@@ -113,11 +115,11 @@ def _bound(at: Address) -> socket.socket:
 
 
 async def _start(
-    guard: Guard, sock: socket.socket, protocol: type[H11Protocol], connections: Connections
+    admission: Admission, sock: socket.socket, protocol: type[H11Protocol], connections: Connections
 ) -> uvicorn.Server:
     """Start uvicorn's server in our loop, without its own signal handlers, logs and timer."""
     config = uvicorn.Config(
-        guard,
+        admission,
         http=protocol,
         ws="none",
         lifespan="off",
@@ -128,15 +130,15 @@ async def _start(
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=_LONGEST_HEADERS,
-        timeout_keep_alive=max(1, int(guard.limits.request_s)),
+        timeout_keep_alive=max(1, int(admission.limits.request_s)),
         timeout_graceful_shutdown=int(_GRACE_S),
         backlog=1024,
     )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    # Each connection gets this state and adds itself, so that the guard finds both.
-    server.lifespan.state.update(connections=connections, request_s=guard.limits.request_s)
+    # Each connection gets this state and adds itself, so that the admission finds both.
+    server.lifespan.state.update(connections=connections, request_s=admission.limits.request_s)
     await server.startup(sockets=[sock])
     return server
 
@@ -197,7 +199,7 @@ class _Timely(H11Protocol):
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the shape of every refusal."""
+        """Refuse what is not HTTP, in the format of every refusal."""
         body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
         lines = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         self.transport.write(f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n".encode() + body)

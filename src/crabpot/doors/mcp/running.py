@@ -44,8 +44,8 @@ class Running:
     @property
     def can_be_asked(self) -> bool:
         """Whether the operator lets its client be asked, and the client said that it can show a form."""
-        told = self._context.session.client_capabilities
-        return self.caller.elicits and told is not None and told.elicitation is not None
+        capabilities = self._context.session.client_capabilities
+        return self.caller.elicits and capabilities is not None and capabilities.elicitation is not None
 
     def hand_over(self, context: Context) -> None:
         """Continue under another request of the same client."""

@@ -44,7 +44,7 @@ def prepare(operation: Operation, context: GitContext, at: Remote, known: Reposi
             await asyncio.to_thread(store.check, own, largest=context.bounds.disk)
             if code != 0:
                 return code
-            words = _clone_words(operation, url) if known is None else _fetch_words(operation, own, name)
+            words = _clone_argv(operation, url) if known is None else _fetch_argv(operation, own, name)
             async with outside.local(context.git, own, context.clock, context.bounds) as local:
                 code = await connect(context.inside, words, local, _SERVE, tell=telling, url=url)
                 if code == 0 and known is not None and not operation.tags:
@@ -148,7 +148,7 @@ async def _located(sources: tuple[str, ...], at: Remote, git: Outside, telling: 
     return list(dict.fromkeys(refs)), 0
 
 
-def _clone_words(operation: Operation, url: str) -> tuple[str, ...]:
+def _clone_argv(operation: Operation, url: str) -> tuple[str, ...]:
     into = operation.names[0] if operation.names else _humanish(url)
     return (
         *("clone", "--no-local"),
@@ -167,7 +167,7 @@ def _humanish(url: str) -> str:
     return last
 
 
-def _fetch_words(operation: Operation, own: Store, name: str) -> tuple[str, ...]:
+def _fetch_argv(operation: Operation, own: Store, name: str) -> tuple[str, ...]:
     return (
         # A submodule has its own remote, which nobody was asked about.
         *("fetch", "--no-recurse-submodules"),

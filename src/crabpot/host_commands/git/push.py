@@ -86,8 +86,8 @@ async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
     arrived = dict(line.split(" ", 1)[::-1] for line in listed.splitlines())
     missing = [tip for tip in tips if arrived.get(f"refs/namespaces/made/{TIPS}{tip}") != tip]
     if code != 0 or missing:
-        told = said.decode("utf-8", "replace").strip()[-4000:]
-        raise HostRefused("denied", f"what would be pushed was refused, and nothing left the sandbox:\n{told}")
+        reason = said.decode("utf-8", "replace").strip()[-4000:]
+        raise HostRefused("denied", f"what would be pushed was refused, and nothing left the sandbox:\n{reason}")
 
 
 async def _line(local: Outside, update: Update) -> str:

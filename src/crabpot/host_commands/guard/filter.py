@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from crabpot.spec.seccomp.allowed import AF_UNIX, RULES
 from crabpot.spec.seccomp.bpf import assemble
-from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, Rules
 
 _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000
@@ -27,11 +27,11 @@ _OPENS = {"open": 2, "openat": 3}
 def _no_set_id(index: int, *flags: Bits) -> Condition:
     """Refuse setuid and setgid files: an agent's Makefile must not leave one of root's in the agent's folder."""
     arms = [
-        Arm(when=(*([flag] if flag else []), Bits(index=index, mask=bit, value=bit)), answer=Answer.EPERM)
+        Arm(when=(*([flag] if flag else []), Bits(index=index, mask=bit, value=bit)), answer=Action.EPERM)
         for flag in flags or (None,)
         for bit in (_S_ISUID, _S_ISGID)
     ]
-    return Condition(arms=tuple(arms), otherwise=Answer.ALLOW)
+    return Condition(arms=tuple(arms), otherwise=Action.ALLOW)
 
 
 def _makes(index: int) -> tuple[Bits, ...]:
@@ -47,9 +47,9 @@ def _pairs_only() -> dict[str, Condition]:
         "socket": replace(others, arms=tuple(arm for arm in others.arms if family not in arm.when)),
         "socketpair": Condition(
             arms=tuple(
-                Arm(when=(family, Bits(index=1, mask=_TYPE, value=kind)), answer=Answer.ALLOW) for kind in kinds
+                Arm(when=(family, Bits(index=1, mask=_TYPE, value=kind)), answer=Action.ALLOW) for kind in kinds
             ),
-            otherwise=Answer.EAFNOSUPPORT,
+            otherwise=Action.EAFNOSUPPORT,
         ),
     }
 
@@ -58,17 +58,17 @@ def _given_to(owner: tuple[int, int], index: int) -> Condition:
     """Allow chown only to the folder's owner: the next sandbox runs as whoever owns the agent's folder."""
     users, groups = ((_UNCHANGED, one) for one in owner)
     arms = [
-        Arm(when=(Bits(index=index, value=user), Bits(index=index + 1, value=group)), answer=Answer.ALLOW)
+        Arm(when=(Bits(index=index, value=user), Bits(index=index + 1, value=group)), answer=Action.ALLOW)
         for user in users
         for group in groups
     ]
-    return Condition(arms=tuple(arms), otherwise=Answer.EPERM)
+    return Condition(arms=tuple(arms), otherwise=Action.EPERM)
 
 
 def _without_leases() -> Condition:
     """Refuse file leases: even on a read-only file, one blocks every program of the host that opens the file."""
     before = RULES.conditional["fcntl"]
-    return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Answer.EPERM), *before.arms))
+    return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Action.EPERM), *before.arms))
 
 
 def rules(*, sockets: bool, owner: tuple[int, int] | None = None) -> Rules:

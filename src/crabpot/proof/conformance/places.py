@@ -137,9 +137,9 @@ async def a_bind_that_is_not_there_opens_nothing(harness: Harness) -> None:
 @promise
 async def the_environment_is_what_was_promised(harness: Harness) -> None:
     async with harness.open(env={"PROJECT": "crab pot", "LANG": "C"}) as box:
-        told = await box.out("tr '\\0' '\\n' < /proc/$$/environ")
+        printed = await box.out("tr '\\0' '\\n' < /proc/$$/environ")
         expected = ["HOME=/workspace", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin", "PROJECT=crab pot", "USER=agent"]
-        same("variables", sorted(told.splitlines()), expected)
+        same("variables", sorted(printed.splitlines()), expected)
         same("home", await box.out("cd ~ && pwd"), "/workspace\n")
         same("user", await box.out("id -un"), "agent\n")
 

@@ -19,7 +19,7 @@ class Line:
     fix: str | None = None
 
     def as_json(self) -> dict[str, str | None]:
-        """Return the shape that `doctor --json` prints."""
+        """Return the JSON form that `doctor --json` prints."""
         return {"area": self.area, "name": self.name, "state": self.state, "says": self.says, "fix": self.fix}
 
 

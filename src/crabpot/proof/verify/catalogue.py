@@ -96,13 +96,13 @@ def chosen(only: Collection[str] | None) -> tuple[Claim, ...]:
     known = {name: None for claim in CLAIMS for name in (claim.text, claim.name, claim.group)}
     wanted = []
     for word in only:
-        shape = re.compile(".*".join(map(re.escape, word.split("*"))))
-        if not any(shape.fullmatch(name) for name in known):
+        pattern = re.compile(".*".join(map(re.escape, word.split("*"))))
+        if not any(pattern.fullmatch(name) for name in known):
             groups = f"; the groups are: {', '.join(GROUPS)}"
             raise CrabpotError(f'there is no claim and no group "{word}"{closest(word, known) or groups}')
-        wanted.append(shape)
+        wanted.append(pattern)
     return tuple(
         claim
         for claim in CLAIMS
-        if any(shape.fullmatch(name) for shape in wanted for name in (claim.text, claim.name, claim.group))
+        if any(pattern.fullmatch(name) for pattern in wanted for name in (claim.text, claim.name, claim.group))
     )

@@ -122,7 +122,7 @@ class Finding:
         return self.result.by if isinstance(self.result, Opened) else str(self.result)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that reports are made from."""
+        """Return the JSON form that reports are made from."""
         return {
             "claim": self.claim.name,
             "group": self.claim.group,

@@ -39,7 +39,7 @@ class Fact:
     state: Verdict
 
     def as_json(self) -> dict[str, str]:
-        """Return the shape that explain and the reports show."""
+        """Return the JSON form that explain and the reports show."""
         return {name: getattr(self, name) for name in ("clause", "what", "promised", "found", "state")}
 
 
@@ -86,21 +86,21 @@ def _rows(facts: Facts, spec: SandboxSpec, host: Mapping[str, str]) -> Iterator[
 
 def _both(clause: str, name: str, promised: str, facts: Facts) -> Iterator[Row]:
     """Compare what is reported inside with what is seen from outside, where that can be seen."""
-    told = [str(facts.inside["status"][name])]
-    told += [facts.outside[name]] if facts.outside else []
-    yield clause, name, promised, " and outside ".join(told), all(one == promised for one in told)
+    found = [str(facts.inside["status"][name])]
+    found += [facts.outside[name]] if facts.outside else []
+    yield clause, name, promised, " and outside ".join(found), all(one == promised for one in found)
 
 
 def _identity(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
     status = facts.inside["status"]
     for name in ("Uid", "Gid", "Groups"):
-        told = str(status[name]) or "none"
-        outside = facts.outside.get(name, told) or "none"
-        fine = "0" not in told.split() and "0" not in outside.split()
+        inside = str(status[name]) or "none"
+        outside = facts.outside.get(name, inside) or "none"
+        fine = "0" not in inside.split() and "0" not in outside.split()
         number = None if spec.user is None else str(spec.user.uid if name == "Uid" else spec.user.gid)
         if number is not None and name != "Groups":
-            fine = fine and set(told.split()) == {number}
-        yield "user", name, number or "not 0", f"{told} and outside {outside}", fine
+            fine = fine and set(inside.split()) == {number}
+        yield "user", name, number or "not 0", f"{inside} and outside {outside}", fine
     for name in ("uid_map", "gid_map"):
         yield "user", name, "as the backend maps", str(facts.inside[name]), bool(facts.inside[name])
     for name in _CAPABILITIES:
@@ -149,17 +149,17 @@ def _network(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
 
 
 def _limits(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
-    told: Mapping[str, Any] = facts.inside["limits"]
+    reported: Mapping[str, Any] = facts.inside["limits"]
     for clause, name, most in (
         ("limits.openFiles", "NOFILE", spec.limits.open_files),
         ("limits.fileSize", "FSIZE", int(spec.limits.file_size)),
         ("sandbox", "CORE", 0),
     ):
-        yield clause, f"RLIMIT_{name}", str(most), str(told[name]), told[name] == most
-    yield from _grouped(facts, spec, told)
+        yield clause, f"RLIMIT_{name}", str(most), str(reported[name]), reported[name] == most
+    yield from _grouped(facts, spec, reported)
 
 
-def _grouped(facts: Facts, spec: SandboxSpec, told: Mapping[str, Any]) -> Iterator[Row]:
+def _grouped(facts: Facts, spec: SandboxSpec, reported: Mapping[str, Any]) -> Iterator[Row]:
     """Compare control groups of either version with their settings, and a process's limits where there is none."""
     limits = spec.limits
     ways = {
@@ -173,7 +173,7 @@ def _grouped(facts: Facts, spec: SandboxSpec, told: Mapping[str, Any]) -> Iterat
         ways["limits.cpuShares"] = ("cpu.shares", "cpu.weight")
     wanted = {one.file: one.value for kind in (groups.version_1, groups.version_2) for one in kind(limits, None)}
     wanted |= {"RLIMIT_DATA": str(int(limits.memory)), "RLIMIT_NPROC": str(limits.pids)}
-    found = {**facts.groups, **{f"RLIMIT_{name}": str(told[name]) for name in ("DATA", "NPROC")}}
+    found = {**facts.groups, **{f"RLIMIT_{name}": str(reported[name]) for name in ("DATA", "NPROC")}}
     for clause, files in ways.items():
         there = [file for file in files if file in found]
         # Without a group of its own a sandbox is in the gateway's, whose settings say nothing about it.

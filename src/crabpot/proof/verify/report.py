@@ -48,8 +48,8 @@ class Report:
     @property
     def digest(self) -> str:
         """Return a digest of what was found: the same for the same answers, whenever and however fast they came."""
-        told = [[finding.claim.name, finding.state] for finding in self.findings]
-        text = json.dumps([self.backend, self.spec_hash, told], separators=(",", ":"))
+        states = [[finding.claim.name, finding.state] for finding in self.findings]
+        text = json.dumps([self.backend, self.spec_hash, states], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def summary(self) -> dict[str, Any]:

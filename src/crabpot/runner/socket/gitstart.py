@@ -68,8 +68,8 @@ def _become(git: bytes, call: GitCall, env: dict[bytes, bytes], roots: Roots) ->
         why = "the rebase or cherry-pick that is under way runs a program (remove its state to give it up)"
     if why is not None:
         _refuse(why)
-    told = [b"--no-pager", *gitconfig.overrides(entries, embedded or [])]
-    posix.execve(git, [b"git", *told, *call.globals, call.command.encode(), *_added(call.command), *call.args], env)
+    options = [b"--no-pager", *gitconfig.overrides(entries, embedded or [])]
+    posix.execve(git, [b"git", *options, *call.globals, call.command.encode(), *_added(call.command), *call.args], env)
 
 
 def _refuse(why: str) -> NoReturn:

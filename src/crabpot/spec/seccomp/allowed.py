@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from crabpot.spec.seccomp.rules import Answer, Arm, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, Rules
 
 ALLOWED = {
     "files: open, read, write": """
@@ -125,62 +125,62 @@ TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PER_LINUX, ADDR_NO_RANDOMIZE, PERSONALITY_QUERY = 0, 0x0004_0000, 0xFFFF_FFFF
 
 
-def _arm(answer: Answer, *when: Bits) -> Arm:
+def _arm(answer: Action, *when: Bits) -> Arm:
     return Arm(when=when, answer=answer)
 
 
 def _inet(family: int, *protocols: int) -> tuple[Arm, ...]:
     of_family = Bits(index=0, value=family)
-    known = (_arm(Answer.ALLOW, of_family, Bits(index=2, value=protocol)) for protocol in protocols)
-    return (*known, _arm(Answer.EPROTONOSUPPORT, of_family))
+    known = (_arm(Action.ALLOW, of_family, Bits(index=2, value=protocol)) for protocol in protocols)
+    return (*known, _arm(Action.EPROTONOSUPPORT, of_family))
 
 
 CONDITIONAL = {
     "clone": Condition(
-        arms=(_arm(Answer.ALLOW, Bits(index=0, mask=NEW_NAMESPACES, value=0)),),
-        otherwise=Answer.EPERM,
+        arms=(_arm(Action.ALLOW, Bits(index=0, mask=NEW_NAMESPACES, value=0)),),
+        otherwise=Action.EPERM,
     ),
     # Any signal in place of SIGIO: SIGCONT would continue a stopped process, as above.
     "fcntl": Condition(
-        arms=(_arm(Answer.EPERM, Bits(index=1, value=F_SETSIG)),),
-        otherwise=Answer.ALLOW,
+        arms=(_arm(Action.EPERM, Bits(index=1, value=F_SETSIG)),),
+        otherwise=Action.ALLOW,
     ),
     # TIOCSTI and TIOCLINUX type into the terminal, for whoever reads it next; TIOCSETD loads line disciplines, a
     # frequent source of privilege escalations (n_hdlc, n_gsm) that only modems and serial mice need.
     "ioctl": Condition(
-        arms=tuple(_arm(Answer.EPERM, Bits(index=1, value=cmd)) for cmd in (TIOCSTI, TIOCLINUX, TIOCSETD)),
-        otherwise=Answer.ALLOW,
+        arms=tuple(_arm(Action.EPERM, Bits(index=1, value=cmd)) for cmd in (TIOCSTI, TIOCLINUX, TIOCSETD)),
+        otherwise=Action.ALLOW,
     ),
     # Debuggers and sanitizers turn address randomisation off for themselves; other personalities make a
     # process easier to attack (READ_IMPLIES_EXEC, ADDR_COMPAT_LAYOUT) or reach old emulations.
     "personality": Condition(
         arms=tuple(
-            _arm(Answer.ALLOW, Bits(index=0, value=value))
+            _arm(Action.ALLOW, Bits(index=0, value=value))
             for value in (PER_LINUX, ADDR_NO_RANDOMIZE, PERSONALITY_QUERY)
         ),
-        otherwise=Answer.EPERM,
+        otherwise=Action.EPERM,
     ),
     # TCP_ULP is another way to load a module that socket() below refuses: tls, smc, espintcp.
     "setsockopt": Condition(
-        arms=(_arm(Answer.EPERM, Bits(index=1, value=IPPROTO_TCP), Bits(index=2, value=TCP_ULP)),),
-        otherwise=Answer.ALLOW,
+        arms=(_arm(Action.EPERM, Bits(index=1, value=IPPROTO_TCP), Bits(index=2, value=TCP_ULP)),),
+        otherwise=Action.ALLOW,
     ),
     # An address family or protocol that nobody uses is a kernel module that loads on demand, with its bugs: AF_VSOCK,
     # AF_ALG, AF_PACKET, AF_RDS, SCTP, DCCP, SMC. (AF_INET with SOCK_PACKET turns into AF_PACKET, past this
     # list; that and SOCK_RAW need CAP_NET_RAW, which no sandbox has.)
     "socket": Condition(
         arms=(
-            _arm(Answer.ALLOW, Bits(index=0, value=AF_UNIX)),
+            _arm(Action.ALLOW, Bits(index=0, value=AF_UNIX)),
             *_inet(AF_INET, IPPROTO_ANY, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP),
             *_inet(AF_INET6, IPPROTO_ANY, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6),
-            _arm(Answer.ALLOW, Bits(index=0, value=AF_NETLINK), Bits(index=2, value=NETLINK_ROUTE)),
+            _arm(Action.ALLOW, Bits(index=0, value=AF_NETLINK), Bits(index=2, value=NETLINK_ROUTE)),
         ),
-        otherwise=Answer.EAFNOSUPPORT,
+        otherwise=Action.EAFNOSUPPORT,
     ),
     # It takes a family too: AF_TIPC makes pairs.
     "socketpair": Condition(
-        arms=(_arm(Answer.ALLOW, Bits(index=0, value=AF_UNIX)),),
-        otherwise=Answer.EAFNOSUPPORT,
+        arms=(_arm(Action.ALLOW, Bits(index=0, value=AF_UNIX)),),
+        otherwise=Action.EAFNOSUPPORT,
     ),
 }
 

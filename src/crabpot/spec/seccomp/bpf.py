@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Answer, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Action, Bits, Condition, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class _Span(NamedTuple):
     """The calls numbered from `first` up to the next span share one rule."""
 
     first: int
-    rule: Answer | Condition
+    rule: Action | Condition
 
 
 def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
@@ -51,7 +51,7 @@ def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
     program = [
         Instruction(_LOAD_WORD, _ARCH),
         Instruction(_JUMP_IF_EQUAL, AUDIT_ARCHES[arch], if_true=1),
-        Instruction(_RETURN, Answer.KILL_PROCESS),
+        Instruction(_RETURN, Action.KILL_PROCESS),
         Instruction(_LOAD_WORD, _NR),
         *tree,
     ]
@@ -61,9 +61,9 @@ def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
 
 def _spans(arch: str, rules: Rules) -> list[_Span]:
     """Return spans that cover all numbers, in order, as few as the rules allow."""
-    spans = [_Span(0, Answer.ENOSYS)]
+    spans = [_Span(0, Action.ENOSYS)]
 
-    def begin(first: int, rule: Answer | Condition) -> None:
+    def begin(first: int, rule: Action | Condition) -> None:
         if spans[-1].first == first:
             spans.pop()
         if not spans or spans[-1].rule is not rule:
@@ -71,10 +71,10 @@ def _spans(arch: str, rules: Rules) -> list[_Span]:
 
     for number, name in sorted((number, name) for name, number in numbers(arch).items()):
         begin(number, rules.of(name))
-        begin(number + 1, Answer.ENOSYS)
+        begin(number + 1, Action.ENOSYS)
     if arch == "x86_64":
-        begin(X32_BIT, Answer.KILL_PROCESS)
-        begin(SKIPPED, Answer.ENOSYS)
+        begin(X32_BIT, Action.KILL_PROCESS)
+        begin(SKIPPED, Action.ENOSYS)
     return spans
 
 
@@ -82,7 +82,7 @@ def _search(spans: list[_Span]) -> list[Instruction]:
     """Return a binary search for the span of the loaded number."""
     if len(spans) == 1:
         rule = spans[0].rule
-        return [Instruction(_RETURN, rule)] if isinstance(rule, Answer) else list(_condition(rule))
+        return [Instruction(_RETURN, rule)] if isinstance(rule, Action) else list(_condition(rule))
     middle = len(spans) // 2
     below, above = _search(spans[:middle]), _search(spans[middle:])
     first = spans[middle].first

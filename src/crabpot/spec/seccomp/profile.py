@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crabpot.spec.seccomp.allowed import RULES
-from crabpot.spec.seccomp.rules import Answer, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import Action, Bits, Condition, Rules
 
 # archMap, not `architectures`: Docker picks the entry of its own machine. With no sub-architectures,
 # libseccomp kills 32-bit and x32 calls.
@@ -24,7 +24,7 @@ _Region = Mapping[int, Bits]
 def docker_profile(*, rules: Rules = RULES) -> dict[str, object]:
     """Return the rules for `--security-opt seccomp=…` and for the engine's API."""
     every = sorted(rules.allowed | rules.refused | rules.absent | rules.conditional.keys())
-    by_answer: dict[Answer, list[str]] = {}
+    by_answer: dict[Action, list[str]] = {}
     conditional: list[dict[str, object]] = []
     for name in every:
         rule = rules.of(name)
@@ -34,23 +34,23 @@ def docker_profile(*, rules: Rules = RULES) -> dict[str, object]:
             by_answer.setdefault(rule, []).append(name)
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
-        "defaultErrnoRet": Answer.ENOSYS.errno,
+        "defaultErrnoRet": Action.ENOSYS.errno,
         "archMap": [{"architecture": name, "subArchitectures": []} for name in _ARCHITECTURES],
         "syscalls": [*(_entry(names, answer, {}) for answer, names in by_answer.items()), *conditional],
     }
 
 
-def _entry(names: list[str], answer: Answer, region: _Region) -> dict[str, object]:
+def _entry(names: list[str], answer: Action, region: _Region) -> dict[str, object]:
     args = [
         {"index": bits.index, "op": "SCMP_CMP_MASKED_EQ", "value": bits.mask, "valueTwo": bits.value}
         for _, bits in sorted(region.items())
     ]
-    if answer is Answer.ALLOW:
+    if answer is Action.ALLOW:
         return {"names": names, "action": "SCMP_ACT_ALLOW", "args": args}
     return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": answer.errno, "args": args}
 
 
-def _regions(condition: Condition) -> Iterator[tuple[Answer, _Region]]:
+def _regions(condition: Condition) -> Iterator[tuple[Action, _Region]]:
     """Yield regions that cover all argument lists without overlap, each with its answer.
 
     A profile has no "otherwise" and no order: of two rules that apply, libseccomp takes either. Nor has it a "not

@@ -1,4 +1,4 @@
-"""The shape of system call rules, and the answer that they give to one call."""
+"""System call rules as data, and the action that they take on one call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X32_BIT = 0x4000_0000
 SKIPPED = 0xFFFF_FFFF
 
 
-class Answer(enum.IntEnum):
+class Action(enum.IntEnum):
     """What the kernel does with a call; the value is what a seccomp filter returns for it."""
 
     KILL_PROCESS = 0x8000_0000
@@ -74,7 +74,7 @@ class Arm:
     """The answer to calls whose arguments pass every test."""
 
     when: tuple[Bits, ...]
-    answer: Answer
+    answer: Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Condition:
     """A call whose answer depends on its arguments: that of the first arm that applies."""
 
     arms: tuple[Arm, ...]
-    otherwise: Answer
+    otherwise: Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,22 +103,22 @@ class Rules:
     refused: frozenset[str]
     absent: frozenset[str]
 
-    def of(self, name: str) -> Answer | Condition:
+    def of(self, name: str) -> Action | Condition:
         """Return what these rules say of a call; what they do not name does not exist."""
         if name in self.refused:
-            return Answer.EPERM
+            return Action.EPERM
         if name in self.absent:
-            return Answer.ENOSYS
+            return Action.ENOSYS
         if name in self.conditional:
             return self.conditional[name]
-        return Answer.ALLOW if name in self.allowed else Answer.ENOSYS
+        return Action.ALLOW if name in self.allowed else Action.ENOSYS
 
     def refusing(self, *names: str) -> Rules:
         """Return stricter rules: these, with more calls refused."""
         return replace(self, refused=self.refused | frozenset(names))
 
 
-def decide(rules: Rules, machine: str, call: Call) -> Answer:
+def decide(rules: Rules, machine: str, call: Call) -> Action:
     """Answer one call on a machine ("x86_64", "aarch64").
 
     A foreign entry point (32-bit, x32) kills instead of failing: no honest program reaches one by accident, a 32-bit
@@ -127,11 +127,11 @@ def decide(rules: Rules, machine: str, call: Call) -> Answer:
     """
     by_number = names(machine)
     if call.arch != AUDIT_ARCHES[machine]:
-        return Answer.KILL_PROCESS
+        return Action.KILL_PROCESS
     if machine == "x86_64" and X32_BIT <= call.nr != SKIPPED:
-        return Answer.KILL_PROCESS
+        return Action.KILL_PROCESS
     rule = rules.of(by_number.get(call.nr, ""))
-    if isinstance(rule, Answer):
+    if isinstance(rule, Action):
         return rule
     applying = (arm.answer for arm in rule.arms if all(bits.holds(call.args) for bits in arm.when))
     return next(applying, rule.otherwise)

@@ -100,7 +100,7 @@ def _here() -> cgroup_hierarchy.Hierarchy:
 def test_a_real_group_is_made_with_its_limits_joined_frozen_and_removed() -> None:
     place = _here()
     settings = limits.version_1 if place.version == 1 else limits.version_2
-    group = cgroups.Group.make(place, owner.label("test"), settings(Limits(pids=33), None))
+    group = cgroups.Cgroup.make(place, owner.label("test"), settings(Limits(pids=33), None))
     process = subprocess.Popen(["sleep", "100"])
     try:
         assert Path(group._folders["pids"], "pids.max").read_text() == "33\n"
@@ -122,8 +122,8 @@ def test_groups_of_dead_gateways_are_reaped_and_those_of_the_living_are_not() ->
     ended = subprocess.Popen(["true"])
     stale = f"crabpot-{ended.pid}-{owner.started(ended.pid)}-old"
     ended.wait()
-    dead = cgroups.Group.make(place, stale, [])
-    alive = cgroups.Group.make(place, owner.label("alive"), [limits.Setting("pids", "pids.max", "9")])
+    dead = cgroups.Cgroup.make(place, stale, [])
+    alive = cgroups.Cgroup.make(place, owner.label("alive"), [limits.Setting("pids", "pids.max", "9")])
     dead._folders = {name: f"{folder}/{stale}" for name, folder in place.folders.items()}
     try:
         cgroups.reap(place)
@@ -138,7 +138,7 @@ def test_a_group_whose_limit_cannot_be_set_is_not_left_behind() -> None:
     place = _here()
     label = owner.label("broken")
     with pytest.raises(OSError, match="Invalid argument"):
-        cgroups.Group.make(place, label, [limits.Setting("pids", "pids.max", "not a number")])
+        cgroups.Cgroup.make(place, label, [limits.Setting("pids", "pids.max", "not a number")])
     assert not any(os.path.exists(f"{folder}/{label}") for folder in place.folders.values())
 
 
@@ -153,7 +153,7 @@ def test_an_agent_with_many_sandboxes_shares_the_processor_as_one() -> None:
     if place.version != 1:
         pytest.skip("only control groups of the older kind are divided by agent")
     wanted = list(limits.version_1(Limits(), None))
-    made = [cgroups.Group.make(place, owner.label(name), wanted, agent=name[0]) for name in ("a1", "a2", "b1")]
+    made = [cgroups.Cgroup.make(place, owner.label(name), wanted, agent=name[0]) for name in ("a1", "a2", "b1")]
     first, second, other = [Path(group._folders["cpu"]).parent for group in made]
     assert first == second != other
     assert first.parent == other.parent == Path(place.folders["cpu"])
@@ -169,8 +169,8 @@ def test_the_weight_of_an_agent_counts_against_other_agents_and_not_among_its_ow
     place = _here()
     if place.version != 1:
         pytest.skip("only control groups of the older kind are divided by agent")
-    heavy = cgroups.Group.make(place, owner.label("a"), limits.version_1(Limits(), None), agent="trusted")
-    light = cgroups.Group.make(place, owner.label("b"), limits.version_1(Limits(cpu_shares=8), None), agent="hostile")
+    heavy = cgroups.Cgroup.make(place, owner.label("a"), limits.version_1(Limits(), None), agent="trusted")
+    light = cgroups.Cgroup.make(place, owner.label("b"), limits.version_1(Limits(cpu_shares=8), None), agent="hostile")
     shares = [Path(group._folders["cpu"]).parent.joinpath("cpu.shares").read_text() for group in (heavy, light)]
     assert heavy.remove()
     assert light.remove()

@@ -10,7 +10,7 @@ from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.bpf import assemble
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import Answer, Call, decide
+from crabpot.spec.seccomp.rules import Action, Call, decide
 from tests.unit.spec.test_seccomp import machine as bpf
 from tests.unit.spec.test_seccomp.calls import MACHINES, native_calls, odd_calls
 
@@ -47,7 +47,7 @@ def test_stricter_rules_make_a_filter_that_allows_nothing_new(machine: str, more
     for name, nr in numbers(machine).items():
         call = Call(arch=AUDIT_ARCHES[machine], nr=nr)
         before, after = bpf.run(FILTERS[machine], call).value, bpf.run(stricter, call).value
-        assert after == (Answer.EPERM if name in more else before)
+        assert after == (Action.EPERM if name in more else before)
 
 
 @pytest.mark.parametrize("name", ["read", "write", "close", "mmap", "futex", "openat", "newfstatat"])

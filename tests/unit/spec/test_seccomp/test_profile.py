@@ -10,7 +10,7 @@ import pytest
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
 from crabpot.spec.seccomp.profile import docker_profile
-from crabpot.spec.seccomp.rules import Answer, Call, decide
+from crabpot.spec.seccomp.rules import Action, Call, decide
 from tests.unit.spec.test_seccomp import libseccomp
 from tests.unit.spec.test_seccomp import machine as bpf
 from tests.unit.spec.test_seccomp.calls import MACHINES, native_calls, odd_calls
@@ -33,9 +33,9 @@ def test_libseccomp_makes_the_same_answers_of_the_profile(machine: str, optimize
         name = names(machine).get(call.nr, "")
         expected = decide(RULES, machine, call)
         if call.arch == AUDIT_ARCHES[machine] and name and libseccomp.resolve(lib, machine, name) is None:
-            expected = Answer.ENOSYS  # the library is older than the call, and leaves its rule out
+            expected = Action.ENOSYS  # the library is older than the call, and leaves its rule out
         got = bpf.run(code, call).value
-        assert (Answer.KILL_PROCESS if got == KILL_THREAD else got) == expected, call
+        assert (Action.KILL_PROCESS if got == KILL_THREAD else got) == expected, call
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -48,10 +48,10 @@ def test_an_engine_without_default_errno_differs_only_in_numbers_that_nobody_has
         if (number := libseccomp.resolve(lib, machine, name)) is not None and number >= 0
     }
     for call in native_calls(machine):
-        expected = decide(RULES, machine, call) if call.nr in known else Answer.EPERM
+        expected = decide(RULES, machine, call) if call.nr in known else Action.EPERM
         assert bpf.run(code, call).value == expected, call
     clone3 = Call(arch=AUDIT_ARCHES[machine], nr=435)
-    assert bpf.run(code, clone3).value == Answer.ENOSYS
+    assert bpf.run(code, clone3).value == Action.ENOSYS
 
 
 def test_what_is_not_named_does_not_exist() -> None:

@@ -76,9 +76,9 @@ def _line(record: dict[str, Any]) -> str:
     return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
 
 
-def _counted(told: dict[str, Any]) -> str:
-    since, until = (time.strftime("%H:%M:%S", time.localtime(told[name])) for name in ("since", "until"))
-    return f"{told['count']} from {since} to {until}"
+def _counted(record: dict[str, Any]) -> str:
+    since, until = (time.strftime("%H:%M:%S", time.localtime(record[name])) for name in ("since", "until"))
+    return f"{record['count']} from {since} to {until}"
 
 
 def _request_text(record: dict[str, Any]) -> str:

@@ -226,13 +226,13 @@ async def _attacks(stage: _Stage, target: Target) -> list[str]:
     stage.heading("3. Attacks", story)
 
     def show(finding: Finding) -> None:
-        told = finding.as_json()
+        details = finding.as_json()
         style = "red" if finding.failed else "green"
         mark = {"held": "held", "degraded": "in part", "broken": "BROKEN", "error": "NOT RUN"}[finding.state]
         stage.say(f"  {stage.paint(style, f'{mark:<8}')} {stage.paint('bold', finding.claim.text)}")
-        if told["tried"]:
-            stage.note("dim", "tried", told["tried"])
-        stage.note("dim", "got", told["came_back"])
+        if details["tried"]:
+            stage.note("dim", "tried", details["tried"])
+        stage.note("dim", "got", details["came_back"])
 
     findings = await verify(target, only=_ATTACKS, progress=show)
     return [finding.claim.text for finding in findings if finding.failed]

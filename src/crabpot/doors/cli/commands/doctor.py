@@ -28,8 +28,8 @@ def doctor(frame: Frame, options: Namespace) -> int:
         print(json.dumps([line.as_json() for line in lines], indent=2))
     else:
         count = {state: sum(line.state == state for line in lines) for state in _STYLES}
-        told = (counted(count[state], state) for state in ("warning", "problem"))
-        print(f"\n{count['ok']} ok, {', '.join(told)}")
+        totals = (counted(count[state], state) for state in ("warning", "problem"))
+        print(f"\n{count['ok']} ok, {', '.join(totals)}")
     return FAILED if any(line.state == "problem" for line in lines) else OK
 
 

@@ -137,8 +137,8 @@ class _Table:
         room = self._width - 21
         self._say(f"  {state}  {_clipped(finding.claim.text, room):<{room}} {finding.seconds:6.2f} s")
         if finding.state != "held":
-            told = {"tried": finding.tried, "came back": finding.came_back, "announced": finding.degraded or ""}
-            for label, what in told.items():
+            details = {"tried": finding.tried, "came back": finding.came_back, "announced": finding.degraded or ""}
+            for label, what in details.items():
                 if what:
                     self._say(f"            {self._paint('dim', f'{label:<9}')} {_clipped(what, 4 * self._width)}")
 

@@ -34,7 +34,7 @@ table { border-collapse: collapse; width: 100%; } th { text-align: left; color: 
 th, td { border-bottom: 1px solid var(--line); padding: .4rem .8rem .4rem 0; vertical-align: top; }
 td:first-child { width: 6rem; } td.name { white-space: nowrap; }
 td.took { text-align: right; white-space: nowrap; padding-right: 0; color: var(--soft); }
-.claim { font-weight: 600; } .told { color: var(--soft); font-size: .88em; }
+.claim { font-weight: 600; } .details { color: var(--soft); font-size: .88em; }
 .held { color: var(--held); } .degraded { color: var(--degraded); } .open { color: var(--open); }
 .broken, .error, .violated { color: var(--broken); font-weight: 700; } .enforced { color: var(--held); }
 @media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #bbb; --page: #fff; --raised: #fff;
@@ -119,9 +119,9 @@ def _group(group: str, findings: list[Finding]) -> Iterator[str]:
     held = sum(finding.state == "held" for finding in findings)
     yield f"<h2>{_safe(group.capitalize())} <small>({held} of {len(findings)} held)</small></h2>\n<table>"
     for one in findings:
-        told = [("why", one.claim.because), ("tried", one.tried), ("came back", one.came_back)]
-        told += [("announced", one.degraded)] if one.degraded else []
-        lines = "".join(f'<div class="told">{label}: {_safe(what)}</div>' for label, what in told if what)
+        details = [("why", one.claim.because), ("tried", one.tried), ("came back", one.came_back)]
+        details += [("announced", one.degraded)] if one.degraded else []
+        lines = "".join(f'<div class="details">{label}: {_safe(what)}</div>' for label, what in details if what)
         claim = f'<div class="claim">{_safe(one.claim.text)}</div>{lines}'
         yield _row(one.state, f'<td>{claim}</td><td class="took">{one.seconds:.2f} s</td>')
     yield "</table>"
@@ -134,7 +134,7 @@ def _threats(report: Report) -> Iterator[str]:
         tried = [finding for finding in report.findings if key in finding.claim.threats]
         names = "; ".join(finding.claim.text for finding in tried) or "not tried in this run"
         state = _worst(finding.state for finding in tried)
-        yield _row(state, f'<td>{_safe(what)}</td><td class="told">{_safe(names)}</td>')
+        yield _row(state, f'<td>{_safe(what)}</td><td class="details">{_safe(names)}</td>')
     yield "</table>"
 
 

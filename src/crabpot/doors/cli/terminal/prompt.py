@@ -137,7 +137,7 @@ class _Question:
         """Show the question and wait, counting down the time left."""
         for text in question.lines(self._request):
             self._say(text)
-        self._say(question.keeping(self._request))
+        self._say(question.duration(self._request))
         self._say(question.choices(self._request))
         await asyncio.sleep(_DEAF_S)
         termios.tcflush(self._fd, termios.TCIFLUSH)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CHOICES = "o once · {}d [reason] deny, then Enter"
 _LASTING = "s this session · m N for N minutes · "
 _LISTED = "c write it into the agent's entry of the configuration · "
-_KEEPING = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
+_DURATION = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
 
 # A command longer than a screen could push its beginning or its end out of sight.
 _LONGEST = 1500
@@ -31,10 +31,10 @@ def choices(request: Request) -> str:
     return _CHOICES.format(f"{_LASTING if request.lasting else ''}{listed}")
 
 
-def keeping(request: Request) -> str:
+def duration(request: Request) -> str:
     """Return how long an approval lasts."""
     if request.lasting:
-        return _KEEPING
+        return _DURATION
     return f"{line(request.argv[0])} may execute what is in the agent's folder, so it is allowed once at a time"
 
 

@@ -18,8 +18,8 @@ _LONGEST = 4096
 def uid_of(sock: socket.socket) -> int | None:
     """Return the user whose socket is connected to this one, or None if the kernel does not say."""
     if sock.family == socket.AF_UNIX:
-        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("=iII"))
-        return int(struct.unpack("=iII", told)[1])
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("=iII"))
+        return int(struct.unpack("=iII", credentials)[1])
     try:
         return _lookup(sock.family, sock.getpeername(), sock.getsockname())
     except (OSError, ValueError, struct.error):

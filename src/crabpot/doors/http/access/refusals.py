@@ -1,4 +1,4 @@
-"""Refusals of the HTTP door in one shape: a status, a code, and a sentence that says what to do."""
+"""Refusals of the HTTP door in one format: a status, a code, and a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Refusal(Exception):
         )
 
 
-SHAPE: dict[str, Any] = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "error": {

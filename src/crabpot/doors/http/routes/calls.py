@@ -53,9 +53,9 @@ class Broken(Exception):
     """A file that could not be sent completely: the connection is broken off, so that nobody takes it for complete."""
 
 
-def add_routes(router: APIRouter, house: Context) -> None:
+def add_routes(router: APIRouter, context: Context) -> None:
     """Add the routes of agents."""
-    calling = _Calling(house)
+    calling = _Calling(context)
     for tool in BUILT_IN.values():
         router.add_api_route(
             f"/v1/sessions/{{key}}/tools/{tool.name}",
@@ -127,8 +127,8 @@ def _add_files(router: APIRouter, calling: _Calling) -> None:
 class _Calling:
     """Passes each request to the gateway, and its result to the client."""
 
-    def __init__(self, house: Context) -> None:
-        self._house = house
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def built_in(self, name: str) -> Callable[..., Awaitable[Response]]:
         """Return the route of a built-in tool."""
@@ -152,7 +152,7 @@ class _Calling:
     async def offered(self, request: Request, key: Key) -> Response:
         """Describe the tools that the session's policy allows, and only those."""
         host_allowed = user_of(request, key).host_allowed
-        return as_json({"tools": await self._house.gateway.offered(key, host_allowed=host_allowed)})
+        return as_json({"tools": await self._context.gateway.offered(key, host_allowed=host_allowed)})
 
     async def _call(self, request: Request, key: str, tool: str, stated: str | None, *, stream: bool) -> Response:
         principal = user_of(request, key)
@@ -161,7 +161,7 @@ class _Calling:
         if stream or _EVENTS in request.headers.get("accept", ""):
             return Pieces(_EVENTS, lambda pieces: self._stream(request, pieces, asked))
         async with watched(request) as gone:
-            result = await self._house.call(asked, gone=gone)
+            result = await self._context.call(asked, gone=gone)
         return _answer(result, _REFUSED)
 
     async def _stream(self, request: Request, pieces: Pieces, asked: CallRequest) -> Response | None:
@@ -173,7 +173,7 @@ class _Calling:
         output = Output(tell) if streams(asked.tool, asked.args) else None
         given = None if output is None else Streams(sink=output.sink)
         async with watched(request) as gone, events.kept_alive():
-            result = await self._house.call(asked, streams=given, gone=gone)
+            result = await self._context.call(asked, streams=given, gone=gone)
         pieces.status_code = _REFUSED.get(_code(result), 200)
         await events.send("result", (result if output is None else output.whole(result)).as_json())
         return None
@@ -188,7 +188,7 @@ class _Calling:
                 await pieces.send(data)
 
             async with watched(request) as gone:
-                result = await self._house.call(asked, streams=Streams(sink=take), gone=gone)
+                result = await self._context.call(asked, streams=Streams(sink=take), gone=gone)
             if result.success:
                 return Response(b"", media_type=_BYTES)
             if pieces.started:
@@ -202,7 +202,7 @@ class _Calling:
         principal = user_of(request, key)
         asked = _call_request(principal, key, "write", {"path": path}, principal.sender)
         source = Streams(source=request.stream())
-        result = await self._house.call(asked, streams=source, gone=request.scope["state"]["gone"])
+        result = await self._context.call(asked, streams=source, gone=request.scope["state"]["gone"])
         made = result.success and bool((result.data or {}).get("created"))
         return _answer(result, _OF_FILES, good=201 if made else 200)
 

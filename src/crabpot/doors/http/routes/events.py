@@ -29,8 +29,8 @@ class Feed:
     Any text in it may be an agent's choice, and is escaped as on the terminal.
     """
 
-    def __init__(self, house: Context) -> None:
-        self._house = house
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     async def events(self, request: Request) -> Response:
         """Stream the events `records`, `approvals` and `sandboxes` to an operator."""
@@ -45,7 +45,7 @@ class Feed:
                 ]
                 try:
                     # A closing door ends its streams: pages reconnect to the next one.
-                    while not (gone.is_set() or self._house.closing or any(task.done() for task in tasks)):
+                    while not (gone.is_set() or self._context.closing or any(task.done() for task in tasks)):
                         await asyncio.wait({*tasks}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     for task in tasks:
@@ -55,7 +55,7 @@ class Feed:
         return Pieces("text/event-stream", write)
 
     async def _records(self, events: Events) -> None:
-        reader, seen, count = AuditReader(self._house.state), 0, _FIRST
+        reader, seen, count = AuditReader(self._context.state), 0, _FIRST
         while True:
             found = await asyncio.to_thread(_last, reader, count)
             fresh = [record for record in found if record["number"] > seen]
@@ -65,13 +65,13 @@ class Feed:
             await asyncio.sleep(_RECORDS_S)
 
     async def _approvals(self, events: Events) -> None:
-        async for pending in self._house.gateway.desk.watch():
+        async for pending in self._context.gateway.desk.watch():
             await events.send("approvals", {"requests": [one.as_shown() for one in pending]})
 
     async def _sandboxes(self, events: Events) -> None:
         while True:
-            living = sandboxes.live(self._house.gateway)
-            rows = await asyncio.to_thread(lambda: sandboxes.rows(self._house.state, sandboxes.used(living)))  # noqa: B023
+            found = sandboxes.live(self._context.gateway)
+            rows = await asyncio.to_thread(lambda: sandboxes.rows(self._context.state, sandboxes.used(found)))  # noqa: B023
             await events.send("sandboxes", {"sandboxes": displayed(rows)})
             await asyncio.sleep(_SANDBOXES_S)
 

@@ -36,8 +36,8 @@ _HELD = b"mcp-session-id"
 class Mcp:
     """The endpoint, and the manager of its clients, which must run while the endpoint is served."""
 
-    def __init__(self, house: Context) -> None:
-        tools = Tools(gateway=house.gateway, calls=house.calls, caller=_caller, recorded=house.recorded)
+    def __init__(self, context: Context) -> None:
+        tools = Tools(gateway=context.gateway, calls=context.calls, caller=_caller, recorded=context.recorded)
         self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
 

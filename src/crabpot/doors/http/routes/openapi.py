@@ -40,28 +40,28 @@ _ALWAYS = {
 
 def answers(content: Schema | None, **more: str) -> dict[int | str, dict[str, Any]]:
     """Describe a route's responses: success, and every refusal. `s404="…"` adds one."""
-    told: dict[int | str, dict[str, Any]] = {200: {"description": "Done"}}
+    responses: dict[int | str, dict[str, Any]] = {200: {"description": "Done"}}
     if content is not None:
-        told[200]["content"] = content
+        responses[200]["content"] = content
     for status, description in {**_ALWAYS, **{int(name[1:]): said for name, said in more.items()}}.items():
-        told[status] = {"description": description, "content": json_of(_REFUSAL)}
+        responses[status] = {"description": description, "content": json_of(_REFUSAL)}
     # The server itself responds to connections beyond the limit.
-    told[503]["content"] = {**json_of(_REFUSAL), "text/plain": {"schema": TEXT}}
-    return told
+    responses[503]["content"] = {**json_of(_REFUSAL), "text/plain": {"schema": TEXT}}
+    return responses
 
 
 def results(tool: Tool | None) -> dict[int | str, dict[str, Any]]:
     """Describe a call's responses: a result, even if the status says that it was refused or could not run."""
     schema = RESULT if tool is None else tool.output_schema()
     streamed = {"text/event-stream": {"schema": _EVENT}}
-    told = answers({**json_of(schema), **streamed})
+    responses = answers({**json_of(schema), **streamed})
     either = {"anyOf": [RESULT, _REFUSAL]}
     for status in (400, 403, 503):
-        told[status]["content"] = {**told[status]["content"], **json_of(either), **streamed}
-    told[408] = {"description": "The body did not arrive in time", "content": json_of(_REFUSAL)}
-    told[415] = {"description": "The body is not JSON", "content": json_of(_REFUSAL)}
-    told[500] = {"description": "The gateway could not run it", "content": {**json_of(either), **streamed}}
-    return told
+        responses[status]["content"] = {**responses[status]["content"], **json_of(either), **streamed}
+    responses[408] = {"description": "The body did not arrive in time", "content": json_of(_REFUSAL)}
+    responses[415] = {"description": "The body is not JSON", "content": json_of(_REFUSAL)}
+    responses[500] = {"description": "The gateway could not run it", "content": {**json_of(either), **streamed}}
+    return responses
 
 
 def json_of(schema: Schema) -> Schema:
@@ -98,7 +98,7 @@ def described(app: FastAPI) -> Schema:
             routes=app.routes,
         )
         components = made.setdefault("components", {})
-        components["schemas"] = {"Result": WHOLE_RESULT, "Refusal": refusals.SHAPE}
+        components["schemas"] = {"Result": WHOLE_RESULT, "Refusal": refusals.SCHEMA}
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         made["security"] = [{"token": []}]
         for methods in made["paths"].values():

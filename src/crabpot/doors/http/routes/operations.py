@@ -68,9 +68,9 @@ def _list_of(name: str) -> dict[str, Any]:
 _ANY_OBJECT = openapi.json_of({"type": "object"})
 
 
-def add_routes(router: APIRouter, house: Context) -> None:
+def add_routes(router: APIRouter, context: Context) -> None:
     """Add the operators' routes."""
-    operating = _Operating(house)
+    operating = _Operating(context)
     answers = openapi.answers
     rows: list[tuple[str, str, Any, str, dict[int | str, dict[str, Any]]]] = [
         ("GET", "/health", operating.health, "Check that the gateway is up", answers(_ANY_OBJECT)),
@@ -87,20 +87,20 @@ def add_routes(router: APIRouter, house: Context) -> None:
         ("GET", "/v1/approvals", operating.approvals, "List the pending requests", answers(_list_of("requests"))),
         ("GET", "/v1/audit", operating.audit, "Page through the audit log", answers(_list_of("records"))),
     ]
-    for method, path, endpoint, name, told in rows:
+    for method, path, endpoint, name, responses in rows:
         router.add_api_route(
             path,
             endpoint,
             methods=[method],
             summary=name,
             operation_id=endpoint.__name__,
-            responses=told,
+            responses=responses,
             response_model=None,
             openapi_extra={"security": []} if path == "/health" else None,
         )
     # An endless stream: clients that test every described route would hang on it.
     router.add_api_route(
-        "/v1/events", Feed(house).events, methods=["GET"], include_in_schema=False, response_model=None
+        "/v1/events", Feed(context).events, methods=["GET"], include_in_schema=False, response_model=None
     )
     router.add_api_route(
         "/v1/approvals/{request_id}",
@@ -117,24 +117,24 @@ def add_routes(router: APIRouter, house: Context) -> None:
 class _Operating:
     """The operators' routes over one gateway."""
 
-    def __init__(self, house: Context) -> None:
-        self._house = house
-        gateway = house.gateway
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        gateway = context.gateway
         self._explainer = Explainer(
             settings=gateway.settings, around=gateway.execution.around, registry=gateway.execution.registry
         )
 
     async def health(self) -> Response:
         """Respond to a health check, and reveal nothing else."""
-        closing = self._house.closing
+        closing = self._context.closing
         return as_json({"status": "ending" if closing else "ok"}, status=503 if closing else 200)
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics in Prometheus' format to an operator or observer."""
         if principal_of(request).role is Role.AGENT:
             raise forbidden("the metrics are for operators and observers")
-        pending = await asyncio.to_thread(self._house.gateway.desk.pending)
-        return Response(self._house.metrics.text(len(pending)), headers={"content-type": CONTENT_TYPE})
+        pending = await asyncio.to_thread(self._context.gateway.desk.pending)
+        return Response(self._context.metrics.text(len(pending)), headers={"content-type": CONTENT_TYPE})
 
     async def explain(
         self,
@@ -158,24 +158,24 @@ class _Operating:
     async def sandboxes(self, request: Request) -> Response:
         """List the live sandboxes and the private folders."""
         operator(request)
-        return as_json({"sandboxes": await asyncio.to_thread(self._rows, sandboxes.live(self._house.gateway))})
+        return as_json({"sandboxes": await asyncio.to_thread(self._rows, sandboxes.live(self._context.gateway))})
 
     def _rows(self, live: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sandboxes.rows(self._house.state, live)
+        return sandboxes.rows(self._context.state, live)
 
     async def stop(self, request: Request, name: Annotated[str, Path(pattern="^[a-z0-9._-]+$")]) -> Response:
         """Stop a sandbox and whatever runs in it."""
         operator(request)
-        rows = await asyncio.to_thread(self._rows, sandboxes.live(self._house.gateway))
+        rows = await asyncio.to_thread(self._rows, sandboxes.live(self._context.gateway))
         one = next((row for row in rows if row["name"] == name), None)
         if one is None:
             raise Refusal(404, "not_found", f"no sandbox {name}")
-        return as_json({"name": name, "stopped": await sandboxes.stop(self._house.gateway, one["scope_key"])})
+        return as_json({"name": name, "stopped": await sandboxes.stop(self._context.gateway, one["scope_key"])})
 
     async def approvals(self, request: Request) -> Response:
         """List the pending requests with everything that the terminal shows."""
         operator(request)
-        pending = await asyncio.to_thread(self._house.gateway.desk.pending)
+        pending = await asyncio.to_thread(self._context.gateway.desk.pending)
         return as_json({"requests": [one.as_json() for one in pending]})
 
     async def answer(self, request: Request, request_id: Annotated[str, Path(pattern="^[0-9a-f]+$")]) -> Response:
@@ -189,7 +189,7 @@ class _Operating:
             answer = Answer.from_json({**given, "by": f"http {principal.name}"})
         except ValueError as error:
             raise bad_request(str(error)) from None
-        desk = self._house.gateway.desk
+        desk = self._context.gateway.desk
         if answer.grant != "once":
             waiting = {one.id: one for one in await asyncio.to_thread(desk.pending)}
             if request_id in waiting and (problem := waiting[request_id].problem_with(answer)):
@@ -215,7 +215,7 @@ class _Operating:
             mine = session is None or record.get("session") == session
             return mine and (text is None or text.lower() in json.dumps(record, ensure_ascii=False).lower())
 
-        reader = AuditReader(self._house.state)
+        reader = AuditReader(self._context.state)
         found = await asyncio.to_thread(reader.last, limit, before=before, wanted=wanted)
         before = found[0]["number"] if len(found) == limit else None
         return as_json({"records": displayed(found) if shown else found, "before": before})

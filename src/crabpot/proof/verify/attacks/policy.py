@@ -88,11 +88,11 @@ async def cannot_start_anything_that_is_less_confined(target: Target) -> Outcome
     outside = [tool for tool, result in results if result.success or result.place is Place.HOST]
     outside += ["crabpot inside"] if "uid=" in inside.stdout else []
     outside += sorted(target.bait.planted() - before)
-    told = {f"{tool}: {result.error.code if result.error else 'done'}" for tool, result in results}
+    found = {f"{tool}: {result.error.code if result.error else 'done'}" for tool, result in results}
     return Outcome(
         held=not outside,
         tried=f"{few(list(tools))}, and Crabpot inside",
-        came_back=f"OUT BY: {few(outside)}" if outside else few(sorted(told), 4),
+        came_back=f"OUT BY: {few(outside)}" if outside else few(sorted(found), 4),
     )
 
 

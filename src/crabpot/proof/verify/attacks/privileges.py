@@ -144,8 +144,8 @@ values = {"version 2": b"\\x01\\x00\\x00\\x02" + every, "version 3": b"\\x01\\x0
 for name, value in values.items():
     what = "write capabilities of %s into a program" % name
     attempt(what, lambda: os.setxattr(copy, "security.capability", value) or "written")
-told = subprocess.run([copy, "/proc/self/status"], capture_output=True).stdout.decode()
-held = [line.split()[1] for line in told.splitlines() if line.startswith("CapEff")]
+status = subprocess.run([copy, "/proc/self/status"], capture_output=True).stdout.decode()
+held = [line.split()[1] for line in status.splitlines() if line.startswith("CapEff")]
 expect("run it", held == ["0" * 16], " ".join(held))
 os.unlink(copy)
 """)

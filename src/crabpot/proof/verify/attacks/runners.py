@@ -68,12 +68,12 @@ async def _each(target: Target, scripts: dict[str, str], *, timeout_s: float = 5
             wrong.append(f"{what}: {code} after {took:.1f} s, neighbour {'answers' if neighbour else 'IS SILENT'}")
     grown = witness.memory_bytes() - before
     again = await target.answers()
-    told = "; ".join(f"{code} ({few(whats, 4)})" for code, whats in answers.items())
+    codes = "; ".join(f"{code} ({few(whats, 4)})" for code, whats in answers.items())
     after = f"the gateway grew by {max(grown, 0) // 1024**2} MiB; next call {'answered' if again else 'FAILED'}"
     return Outcome(
         held=not wrong and grown < _MAY_GROW and again,
         tried=few(list(scripts)),
-        came_back=f"{f'TAKEN: {few(wrong)}' if wrong else told}; {after}",
+        came_back=f"{f'TAKEN: {few(wrong)}' if wrong else codes}; {after}",
     )
 
 

@@ -28,8 +28,8 @@ _SCHEME = "bearer "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """Passes a request on to the application, or refuses it.
+class Admission:
+    """Admits a request to the application, or refuses it.
 
     `strangers` limits all requests without a valid token together: guessing must be slow. `hosts` are the names of the
     loopback listener; None means the Unix socket, where the kernel says who connects and no browser comes.
