@@ -191,7 +191,7 @@ class Body:
         used = end + 1 if end >= 0 else min(len(view), 256)
         self._line += view[:used]
         if len(self._line) > 256:  # noqa: PLR2004  far beyond any honest chunk
-            raise BadRequest("a chunk that is not to the letter")
+            raise BadRequest("malformed chunk")
         if end >= 0:
             self._take(bytes(self._line))
             self._line.clear()
@@ -200,11 +200,11 @@ class Body:
     def _take(self, line: bytes) -> None:
         if self._expects in (b"end", b"last"):
             if line != b"\r\n":
-                raise BadRequest("a chunk that is not to the letter")
+                raise BadRequest("malformed chunk")
             self.complete = self._expects == b"last"
             self._expects = b"size"
             return
         if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}\r\n", line):
-            raise BadRequest("a chunk that is not to the letter")
+            raise BadRequest("malformed chunk")
         self._left = int(line, 16)
         self._expects = b"data" if self._left else b"last"

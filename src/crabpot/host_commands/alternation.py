@@ -1,4 +1,4 @@
-"""Let a host command and the sandbox that called it run by turns: while one runs, the other is frozen.
+"""Run a host command and the sandbox that called it alternately: while one runs, the other is frozen.
 
 A shim inside wants the command's output as it comes, so its sandbox cannot stay frozen until the end. But whatever runs
 inside could change the folder under the command. So the command is stopped while the sandbox reads and writes, and

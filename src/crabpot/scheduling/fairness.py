@@ -53,11 +53,11 @@ class Line(Generic[Job]):
         return None
 
     def enter(self, whose: Account | None) -> None:
-        """Take room."""
+        """Take a slot."""
         self.inside.update(_counted(whose))
 
     def leave(self, whose: Account | None) -> None:
-        """Give it back."""
+        """Return the slot."""
         for key in _counted(whose):
             self.inside[key] -= 1
             if not self.inside[key]:

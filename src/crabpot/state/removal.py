@@ -31,7 +31,7 @@ def remove_mapped_tree(folder: str) -> None:
 
     OSError if this user has no such ids, or the tools for them are missing or old.
     """
-    import subprocess  # noqa: PLC0415  dear to import, and seldom needed
+    import subprocess  # noqa: PLC0415  slow to import, and seldom needed
 
     # In another process: one with several threads cannot enter a user namespace.
     command = ["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", "--", os.path.abspath(folder)]

@@ -18,6 +18,6 @@ def owner_of(path: str) -> Folder | None:
 
 
 def disk_of(path: str) -> str | None:
-    """Give the device of the disk that a folder, or the deepest one above it that exists, lies on."""
+    """Return the device of the disk that a folder, or the deepest one above it that exists, lies on."""
     folder = whole_disk(device_of(path))
     return None if folder is None else f"/dev/{os.path.basename(folder)}"

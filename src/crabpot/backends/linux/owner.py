@@ -33,13 +33,13 @@ def is_alive(name: str) -> bool:
 
 
 def started(pid: int) -> int | None:
-    """Give a process's start time, in ticks since boot, or None if it is gone."""
+    """Return a process's start time, in ticks since boot, or None if it is gone."""
     fields = stat_of(pid)
     return int(fields[STARTED]) if fields else None
 
 
 def parent(pid: int) -> int | None:
-    """Give a process's parent, or None if it is gone."""
+    """Return a process's parent, or None if it is gone."""
     return parent_of(pid) or None
 
 

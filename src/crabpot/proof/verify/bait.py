@@ -52,7 +52,7 @@ class Bait:
         return frozenset(os.listdir(self.open_folder))
 
     def is_alive(self) -> bool:
-        """Tell whether the process of the host still runs."""
+        """Return whether the process of the host still runs."""
         return stat_of(self.process)[:1] not in ([], [b"Z"], [b"X"])
 
 

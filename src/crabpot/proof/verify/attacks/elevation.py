@@ -54,7 +54,7 @@ _DISGUISES = (
 
 
 def _allowed(target: Target) -> str:
-    """Give a command that the session's own first pattern takes, or what one usually is."""
+    """Return a command that matches the session's first pattern, or a usual one."""
     pattern = next((rule.pattern for rule in rules(target.agent)), "git push *")
     return pattern.replace("*", "x").replace("?", "x")
 
