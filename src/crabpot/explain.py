@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
     from crabpot.decide.placement import Placement
     from crabpot.model import Verdict
-    from crabpot.settings import AgentSettings, Network, Settings
+    from crabpot.settings import AgentSettings, Network, Sandbox, Settings
     from crabpot.spec.binds import Surroundings
 
 
@@ -59,12 +59,19 @@ class Explainer:
             "mode": sandbox.mode,
             "scope": sandbox.scope,
             "workspace": sandbox.workspace,
+            **_places(sandbox),
             "backend": backend,
             "network": shown_network(sandbox.network),
             "name": spec and spec.name,
             "hash": spec and spec.hash,
             "clauses": [clause.as_json() for clause in clauses],
         }
+
+
+def _places(sandbox: Sandbox) -> dict[str, str]:
+    """Return where the folder and the home are, if not where they usually are."""
+    home = {} if sandbox.home is None else {"home": sandbox.home}
+    return ({"workspaceAt": "same"} if build.shown_at_own_path(sandbox) else {}) | home
 
 
 def shown_network(network: Network) -> str | dict[str, Any]:

@@ -17,6 +17,7 @@ Mode = Literal["off", "non-main", "all"]
 Scope = Literal["session", "agent", "shared"]
 Confine = Literal["guarded", "host"]
 WorkspaceAccess = Literal["none", "ro", "rw"]
+WorkspaceAt = Literal["/workspace", "same"]
 Backend = Literal["auto", "bubblewrap", "docker", "socket"]
 PackageGroup = Literal["minimal", "docs", "media", "dev"]
 
@@ -159,6 +160,8 @@ class Sandbox:
     mode: Mode = "all"
     scope: Scope = "session"
     workspace: WorkspaceAccess = "none"
+    workspace_at: WorkspaceAt = "/workspace"
+    home: str | None = None
     backend: Backend = "auto"
     network: Network = Network()
     binds: tuple[str, ...] = ()

@@ -49,6 +49,14 @@ def test_an_answer_has_the_shape_of_the_contract(explain: Callable[..., dict[str
     assert explain(PUSHING)["command"] is None
 
 
+def test_an_answer_says_where_the_folder_and_the_home_are_if_not_where_they_usually_are(
+    explain: Callable[..., dict[str, Any]],
+) -> None:
+    body = "workspace: '/srv/project', sandbox: {workspace: 'rw', workspaceAt: 'same', home: 'claude'}"
+    answer = explain(f"{{agents: {{defaults: {{{body}}}}}}}")
+    assert (answer["sandbox"]["workspaceAt"], answer["sandbox"]["home"]) == ("same", "claude")
+
+
 def test_the_answers_are_those_of_the_deciding_functions(
     explain: Callable[..., dict[str, Any]], load_text: Callable[..., Settings], around: Surroundings
 ) -> None:

@@ -102,15 +102,16 @@ def second_wall(version: int) -> tuple[str, State, str]:
 
 def greeting(spec: SandboxSpec) -> dict[str, Any]:
     """Return the first frame for a confined runner: what its sandbox is."""
-    extra = [mount.target for mount in spec.mounts]
-    writable = [mount.target for mount in spec.mounts if mount.access == "rw"]
+    home = [] if spec.home is None else [spec.home_at]
+    extra = [*home, *(mount.target for mount in spec.mounts)]
+    writable = [*home, *(mount.target for mount in spec.mounts if mount.access == "rw")]
     shown = [hardening.AGENT_WORKSPACE] if spec.agent_workspace else []
     return {
         "op": "hello",
-        "workspace": hardening.WORKSPACE,
-        "roots": [hardening.WORKSPACE, *shown, *extra],
+        "workspace": spec.workspace_at,
+        "roots": [spec.workspace_at, *shown, *extra],
         "env": {**(network.proxy_environment(spec.network) if spec.network.proxied else {}), **spec.env},
-        "writable": [hardening.WORKSPACE, *hardening.WRITABLE, *writable],
+        "writable": [spec.workspace_at, *hardening.WRITABLE, *writable],
         "shell": ["/bin/sh"],
         "limits": {
             "output": spec.limits.output,

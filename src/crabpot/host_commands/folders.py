@@ -48,7 +48,7 @@ class Folder:
 
 def hold(spec: SandboxSpec, cwd: str | None) -> Folder:
     """Open the host's folder for the one inside, beneath its mount, and hold it."""
-    inside = normal(os.path.join(hardening.WORKSPACE, cwd or ""))
+    inside = normal(os.path.join(spec.workspace_at, cwd or ""))
     target, source = _mounted(spec, inside)
     relative = inside[len(target) :].strip("/")
     try:
@@ -87,7 +87,7 @@ def _mounted(spec: SandboxSpec, inside: str) -> tuple[str, str]:
 
 
 def _mounts(spec: SandboxSpec) -> Iterator[tuple[str, str]]:
-    yield hardening.WORKSPACE, spec.workspace
+    yield spec.workspace_at, spec.workspace
     if spec.agent_workspace is not None:
         yield hardening.AGENT_WORKSPACE, spec.agent_workspace
     yield from ((mount.target, mount.source) for mount in spec.mounts)

@@ -21,6 +21,7 @@ from crabpot.host_commands.guard import places
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.plan import Guard, Plan
 from crabpot.spec import build
+from crabpot.spec.naming import HOMES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -181,7 +182,9 @@ class Host:
         """List the folders of the host that some sandbox may write."""
         agents = [self.settings.defaults, *self.settings.entries.values()]
         shown = [folder for one in agents for _, folder, writes in build.shown(one, self.around) if writes]
-        return tuple(dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes"]))
+        return tuple(
+            dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes", f"{self.around.state}/{HOMES}"])
+        )
 
 
 def _dangers(

@@ -7,7 +7,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.spec.hardening import RESERVED_TARGETS
+from crabpot.spec.hardening import HOME, OVER_WHICH_NOTHING, RESERVED_TARGETS
 from crabpot.spec.spec import Access, Mount
 
 if TYPE_CHECKING:
@@ -162,6 +162,17 @@ def refuse_workspace(source: str, around: Surroundings) -> str | None:
     exempt = (around.home, os.path.realpath(around.home))
     trees = [(tree, what) for tree, what in around.protected() if tree not in exempt or what != _SYSTEM_FOLDER]
     return _refuse(source, around, trees)
+
+
+def refuse_landing(source: str, *, home: bool) -> str | None:
+    """Return why an agent's folder cannot appear inside at its own path, or None."""
+    path = os.path.realpath(source)
+    for place in (*OVER_WHICH_NOTHING, *((HOME,) if home else ())):
+        if path == place or is_under(path, place) or is_under(place, path):
+            why = "the private home is there" if place == HOME else "the sandbox relies on what is there"
+            fix = 'move it, or use workspaceAt: "/workspace"'
+            return f'"{source}" is refused with workspaceAt "same": inside, {place} is taken ({why}); {fix}'
+    return None
 
 
 def refuse_volume(source: str, around: Surroundings) -> str | None:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from crabpot.spec import binds, grants, hardening, network
-from crabpot.spec.naming import sandbox_name
+from crabpot.spec.naming import HOMES, sandbox_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}(?::[0-9]{1,5})?", re.ASCII)
 _DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}", re.ASCII)
+_HOME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _HIGHEST_ID = 2**32 - 2
 
 _MIB = 1024**2
@@ -35,6 +36,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
     refusal = None if sandbox.workspace == "none" else _workspace_refusal(agent, own, around)
     if refusal:
         raise binds.BindRefused(refusal)
+    inside = os.path.realpath(own) if shown_at_own_path(sandbox) else hardening.WORKSPACE
     return SandboxSpec(
         scope_key=scope_key,
         name=name,
@@ -42,20 +44,32 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         workspace=f"{around.state}/sandboxes/{name}" if private else os.path.realpath(own),
         private=private,
         agent_workspace=os.path.realpath(own) if sandbox.workspace == "ro" else None,
-        mounts=mounts(sandbox, around),
+        mounts=mounts(sandbox, around, taken=_taken(sandbox, inside)),
         user=None if sandbox.user is None else parse_user(sandbox.user),
         network=network.describe(sandbox.network),
-        env=environment(sandbox),
+        env=environment(sandbox, home=hardening.HOME if sandbox.home else inside),
         limits=sandbox.limits,
         docker=sandbox.docker,
         socket=sandbox.socket,
         host_commands=sandbox.host_commands,
+        workspace_at=inside,
+        home=None if sandbox.home is None else f"{around.state}/{HOMES}/{sandbox.home}",
     )
 
 
 def _workspace_refusal(agent: AgentSettings, workspace: str, around: Surroundings) -> str | None:
     writing = binds.refuse_writing(workspace, around) if agent.sandbox.workspace == "rw" else None
-    return binds.refuse_workspace(workspace, around) or writing
+    landing = (
+        binds.refuse_landing(workspace, home=agent.sandbox.home is not None)
+        if shown_at_own_path(agent.sandbox)
+        else None
+    )
+    return binds.refuse_workspace(workspace, around) or writing or landing
+
+
+def shown_at_own_path(sandbox: Sandbox) -> bool:
+    """Return whether the agent's folder appears inside at the path that it has on the host."""
+    return sandbox.workspace_at == "same" and sandbox.workspace not in ("none", "ro")
 
 
 def shown(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str, bool]]:
@@ -89,21 +103,28 @@ def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Sur
             yield path, f'"{folder}" lies inside {tree}, which a sandbox may write: {why}; use a folder outside'
 
 
-def mounts(sandbox: Sandbox, around: Surroundings) -> tuple[Mount, ...]:
+def _taken(sandbox: Sandbox, workspace_at: str) -> tuple[str, ...]:
+    """Return where the agent's own folders are inside, beyond the places that are reserved for every sandbox."""
+    return (workspace_at, *(() if sandbox.home is None else (hardening.HOME,)))
+
+
+def mounts(sandbox: Sandbox, around: Surroundings, taken: tuple[str, ...] = ()) -> tuple[Mount, ...]:
     """Return every bind, resolved; two at one target are refused, since the later would hide the earlier."""
     made: dict[str, Mount] = {}
     for text in sandbox.binds:
         one = binds.mount(text, around)
+        if one.target in taken:
+            raise binds.BindRefused(f'"{text}": {one.target} is the agent\'s own folder; choose another place')
         if made.setdefault(one.target, one) != one:
             raise binds.BindRefused(f'"{text}": another bind is already mounted at {one.target}')
     return tuple(made.values())
 
 
-def environment(sandbox: Sandbox) -> dict[str, str]:
+def environment(sandbox: Sandbox, *, home: str = hardening.WORKSPACE) -> dict[str, str]:
     """Return exactly what a program inside finds, except for TERM on a terminal."""
     base = {
         "PATH": hardening.PATH,
-        "HOME": hardening.WORKSPACE,
+        "HOME": home,
         "USER": hardening.USER,
         "LANG": hardening.LANG,
     }
@@ -139,7 +160,10 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
         yield "workspace", f'"{agent.workspace}" must be an absolute path or start with ~/'
     elif refusal := _workspace_refusal(agent, workspace, around):
         yield "workspace", refusal
-    yield from _bind_problems(sandbox, around)
+    if sandbox.home is not None and not _HOME.fullmatch(sandbox.home):
+        yield "sandbox.home", f'"{sandbox.home}" must be a plain name such as "claude": a-z, 0-9, - and _'
+    own = os.path.realpath(workspace) if shown_at_own_path(sandbox) else hardening.WORKSPACE
+    yield from _bind_problems(sandbox, around, _taken(sandbox, own))
     yield from network.problems(sandbox.network)
     if sandbox.user is not None and (wrong := _wrong(parse_user, sandbox.user)):
         yield "sandbox.user", wrong
@@ -157,7 +181,7 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
     yield from _docker_problems(sandbox.docker)
 
 
-def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str, str]]:
+def _bind_problems(sandbox: Sandbox, around: Surroundings, taken: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     targets: dict[str, Mount] = {}
     for index, text in enumerate(sandbox.binds):
         path = f"sandbox.binds[{index}]"
@@ -166,7 +190,9 @@ def _bind_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str
         except binds.BindRefused as refused:
             yield path, str(refused)
             continue
-        if targets.setdefault(one.target, one) != one:
+        if one.target in taken:
+            yield path, f'"{text}": {one.target} is the agent\'s own folder; choose another place'
+        elif targets.setdefault(one.target, one) != one:
             yield path, f'"{text}": another bind is already mounted at {one.target}'
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 WORKSPACE = "/workspace"
 AGENT_WORKSPACE = "/agent"
+# The private home, where the configuration names one.
+HOME = "/home/agent"
 RUNNER = "/crabpot"
 # Shims of host commands.
 SHIMS = f"{RUNNER}/bin"
@@ -31,6 +33,12 @@ RESERVED_TARGETS = (
     "/lib32",
     "/lib64",
     "/libx32",
+)
+
+# Where an agent's own folder must not appear: the interpreter, the libraries and the walls would be the agent's.
+OVER_WHICH_NOTHING = (
+    *(place for place in RESERVED_TARGETS if place not in (WORKSPACE, AGENT_WORKSPACE, "/tmp")),  # noqa: S108
+    "/run",
 )
 
 # Writable, beside the workspace and rw binds. Of /proc and /dev little is, by their own rules.

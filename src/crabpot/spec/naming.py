@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
+# Where the state folder keeps the private homes.
+HOMES = "homes"
+
 _SHOWN = 32
 
 

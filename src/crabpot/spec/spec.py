@@ -9,6 +9,8 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from crabpot.spec import hardening
+
 if TYPE_CHECKING:
     from crabpot.settings import Docker, Limits
     from crabpot.spec.network import NetworkSpec
@@ -40,7 +42,8 @@ class SandboxSpec:
     Without slots, to cache its digests, which every opening and every claim needs more than once.
 
     `user` None means the owner of the workspace, which only the machine that opens the sandbox can tell.
-    `workspace` is mounted rw at /workspace; `private` says that Crabpot keeps that folder in its state.
+    `workspace` is mounted rw at `workspace_at`; `private` says that Crabpot keeps that folder in its state.
+    `home` is a folder of Crabpot's state that is the home inside; None where the workspace is.
     """
 
     scope_key: str
@@ -57,11 +60,25 @@ class SandboxSpec:
     docker: Docker
     socket: str | None
     host_commands: tuple[str, ...]
+    workspace_at: str = hardening.WORKSPACE
+    home: str | None = None
 
     @property
     def writes(self) -> tuple[str, ...]:
         """Return the host folders and files that it can change."""
         return (self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
+
+    @property
+    def home_at(self) -> str:
+        """Return where the home is inside."""
+        return self.workspace_at if self.home is None else hardening.HOME
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Return where folders and files of the host are mounted inside."""
+        home = () if self.home is None else (hardening.HOME,)
+        agent = () if self.agent_workspace is None else (hardening.AGENT_WORKSPACE,)
+        return (self.workspace_at, *home, *agent, *(mount.target for mount in self.mounts))
 
     @cached_property
     def family(self) -> str:

@@ -164,3 +164,53 @@ def test_a_link_planted_where_a_bind_lands_is_refused_and_nothing_appears_outsid
     (reference / "seen").touch()
     assert _attempt(root, mounts=mounts, command="ls /data/ref; touch /data/ref/no 2>&1")["opened"].startswith("seen\n")
     assert [path.name for path in reference.iterdir()] == ["seen"]
+
+
+@pytest.mark.parametrize("below", ["/tmp", "/var/tmp", "/srv"])
+def test_a_folder_appears_at_its_own_path_also_below_the_private_tmp(person: Person, below: str) -> None:
+    place = Path(tempfile.mkdtemp(prefix="crabpot same ", dir=below))
+    try:
+        place.chmod(0o755)
+        workspace = _make(place / "deep", _writer(person))
+        (place / "beside").write_text("not shown")
+        command = (
+            f"echo written > written; pwd; ls -A '{place}'; cd '{place}'/..; ls -A . | wc -l; : > /tmp/x; ls /tmp/x"
+        )
+        found = _attempt(
+            person,
+            workspace=str(workspace),
+            private=False,
+            workspace_at=str(workspace),
+            command=command,
+        )["opened"]
+        assert found.splitlines()[:2] == [str(workspace), "deep"], found
+        assert found.splitlines()[-1] == "/tmp/x", "the private /tmp is there, and can be written"
+        assert (workspace / "written").read_text() == "written\n"
+        assert sorted(entry.name for entry in place.iterdir()) == ["beside", "deep"]
+    finally:
+        shutil.rmtree(place)
+
+
+def test_a_private_home_is_kept_for_the_next_sandbox_and_is_no_other_users(person: Person) -> None:
+    home = f"{person.state}/homes/claude"
+    first = _attempt(
+        person, home=home, env={"HOME": "/home/agent", "PATH": "/usr/bin"}, command="id -un; echo kept > ~/x"
+    )
+    assert first["opened"] == "agent\n"
+    again = "cat ~/x; stat -c %a ~; awk -F: '$1 == \"agent\" {print $6}' /etc/passwd; cat /workspace/x"
+    second = _attempt(
+        person, home=home, name="crabpot-other", env={"HOME": "/home/agent", "PATH": "/usr/bin"}, command=again
+    )["opened"]
+    assert second.splitlines()[:3] == ["kept", "700", "/home/agent"]
+    assert "No such file" in second, "the home is not the workspace"
+    real = Path(home if person.uid else f"{home}.65534")
+    assert real.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_home_swapped_for_a_link_is_not_mounted(root: Person, tmp_path: Path) -> None:
+    homes = Path(root.state, "homes")
+    homes.mkdir(mode=0o711, exist_ok=True)
+    (homes / "swapped.65534").symlink_to("/etc")
+    refused = _attempt(root, home=f"{homes}/swapped")["refused"]
+    assert "swapped" in refused
+    assert Path("/etc/passwd").stat().st_uid == 0

@@ -43,6 +43,7 @@ FIRES = [
         "runner-compose",
     ),
     (sandbox("backend: 'socket', socket: '/tmp/s'"), "agents.defaults.sandbox.backend", "runner of their own", "0750"),
+    (sandbox("workspaceAt: 'same'"), "agents.defaults.sandbox.workspaceAt", "has no effect", 'workspace: "rw"'),
     ("{tools: {elevated: {patterns: ['ls']}}}", PATTERNS, "unreachable: elevated is not enabled", "take it out"),
     (elevated("['ls']", sandbox_body="mode: 'off'"), PATTERNS, "unreachable: no session is sandboxed", "take it out"),
     (

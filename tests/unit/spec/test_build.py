@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -275,3 +275,62 @@ def test_the_problems_of_the_layer_itself_are_found_without_a_file(around: Surro
 )
 def test_a_variable_has_a_plain_name(name: str, *, fits: bool) -> None:
     assert is_variable_name(name) is fits
+
+
+def at_its_own_path(workspace: str, **more: Any) -> AgentSettings:
+    return AgentSettings(id="main", workspace=workspace, sandbox=Sandbox(workspace="rw", workspace_at="same", **more))
+
+
+def test_a_folder_appears_at_its_own_path_resolved_and_is_the_home_unless_one_is_named(
+    around: Surroundings, tmp_path: Path
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    spec = build(at_its_own_path(f"{tmp_path}/link"), "k", around)
+    assert (spec.workspace_at, spec.env["HOME"], spec.home) == (f"{tmp_path}/real", f"{tmp_path}/real", None)
+    named = build(at_its_own_path(f"{tmp_path}/link", home="claude"), "k", around)
+    assert (named.home, named.home_at, named.env["HOME"]) == (f"{around.state}/homes/claude", *["/home/agent"] * 2)
+    private = AgentSettings(id="main", sandbox=Sandbox(workspace_at="same"))
+    assert build(private, "k", around).workspace_at == "/workspace", "a private folder has no path of its own"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/proc/x",
+        "/sys/x",
+        "/dev/x",
+        "/dev/shm/x",
+        "/run/x",
+        "/crabpot",
+        "/crabpot/x",
+        "/usr/src/x",
+        "/usr/local",
+        "/etc/x",
+    ],
+)
+def test_no_folder_appears_over_what_the_sandbox_relies_on(folder: str, around: Surroundings) -> None:
+    found = dict(problems(at_its_own_path(folder), around))
+    assert "refused" in found["workspace"]
+    with pytest.raises(BindRefused):
+        build(at_its_own_path(folder), "k", around)
+
+
+@pytest.mark.parametrize("folder", ["/home/agent", "/home/agent/project", "/home"])
+def test_no_folder_appears_in_or_around_the_private_home(folder: str, around: Surroundings) -> None:
+    assert "the private home is there" in dict(problems(at_its_own_path(folder, home="x"), around))["workspace"]
+    assert list(problems(at_its_own_path(folder), around)) == []
+
+
+@pytest.mark.parametrize("name", ["", "..", ".", "a/b", "/x", "A", "-x", "x" * 65, "x\n", "é"])
+def test_a_private_home_has_a_plain_name(name: str, around: Surroundings) -> None:
+    agent = AgentSettings(id="main", sandbox=Sandbox(home=name))
+    assert [path for path, _ in problems(agent, around)] == ["sandbox.home"]
+
+
+def test_no_bind_takes_the_place_of_the_agents_own_folders(around: Surroundings) -> None:
+    for bind in ("/srv/a:/home/agent", "/srv/a:/srv/project"):
+        agent = at_its_own_path("/srv/project", home="x", binds=(bind,))
+        assert [path for path, _ in problems(agent, around)] == ["sandbox.binds[0]"]
+        with pytest.raises(BindRefused, match="own folder"):
+            build(agent, "k", around)

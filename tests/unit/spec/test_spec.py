@@ -73,6 +73,8 @@ CHANGES: list[dict[str, Any]] = [
     {"docker": Docker(image="x")},
     {"docker": Docker(runtime="runsc")},
     {"socket": "/run/x"},
+    {"workspace_at": "/srv/w"},
+    {"home": "/state/homes/x"},
     {"host_commands": ("git",)},
     {"host_commands": ("hg", "git")},
 ]

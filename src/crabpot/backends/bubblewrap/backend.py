@@ -100,6 +100,7 @@ class Bubblewrap:
             program=chosen if isinstance(chosen, str) else chosen.program,
             bwrap="" if isinstance(chosen, str) else chosen.candidate.path,
             interpreter="" if context is None else context.bundle.interpreter.path,
+            prefix=None if context is None else context.bundle.interpreter.prefix,
             hierarchy=None if context is None else context.hierarchy,
             kernel=machine.kernel,
             landlock=machine.landlock,

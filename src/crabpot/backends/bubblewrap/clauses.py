@@ -41,6 +41,8 @@ class Findings:
     hierarchy: Hierarchy | None
     kernel: tuple[int, int]
     landlock: int
+    # What is shown for the interpreter, where that is not under /usr.
+    prefix: str | None = None
     # The disk that the workspace lies on, as major:minor, where a limit is about it and the kernel can limit it.
     disk: str | None = None
 
@@ -63,7 +65,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield "network", "refused" if state == "refused" else "enforced", how
     yield from _walls(found.program)
     yield second_wall(found.landlock)
-    yield from _binds(spec, found.program)
+    yield from _binds(spec, found.program, found)
     yield from _counted(spec, found)
     yield from sized(spec.limits)
 
@@ -87,7 +89,11 @@ def _walls(program: Program) -> Iterator[Row]:
         )
 
 
-def _binds(spec: SandboxSpec, program: Program) -> Iterator[Row]:
+def _covers(target: str, prefix: str) -> bool:
+    return f"{prefix}/".startswith(f"{target}/") or target.startswith(f"{prefix}/")
+
+
+def _binds(spec: SandboxSpec, program: Program, found: Findings) -> Iterator[Row]:
     inside = render.nested(spec)
     if inside and program.mounting != "attach" and not program.safe_below_links:
         yield (
@@ -98,6 +104,12 @@ def _binds(spec: SandboxSpec, program: Program) -> Iterator[Row]:
                 "(CVE-2026-87766): bind it elsewhere, or update bubblewrap to 0.12"
             ),
         )
+        return
+    covering = [target for target in spec.targets if found.prefix and _covers(target, found.prefix)]
+    if covering:
+        # The agent's own files would be the interpreter that puts up the walls.
+        how = f"{', '.join(covering)} would hide {found.prefix}, where the Python of the inside is: choose another"
+        yield "binds", "refused", how
         return
     by_path = "by path, and compared afterwards"
     by_fd = "by descriptor: what was checked is what is mounted"

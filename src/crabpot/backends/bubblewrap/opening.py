@@ -163,7 +163,7 @@ class Opening:
 
     def _files(self, fds: held_files.Fds) -> Iterator[tuple[str, int]]:
         resolves = self._spec.network.kind == "host"
-        made = dict(etc.written(self._user, resolves=resolves))
+        made = dict(etc.written(self._user, resolves=resolves, home=self._spec.home_at))
         python = self._context.bundle.interpreter.path
         if self._spec.network.proxied:
             made[etc.SSH_CONFIG] = etc.ssh_config(python, render.RUNNER)

@@ -32,6 +32,9 @@ RUNNER = f"{hardening.RUNNER}/runner"
 SEAL = f"{hardening.RUNNER}/seal.pyc"
 FILTER = f"{hardening.RUNNER}/seccomp.bpf"
 TMP, SHM, TERMINALS = "/tmp", "/dev/shm", "/dev/pts"  # noqa: S108  names inside the sandbox
+_MEMORY = (TMP, SHM)
+# Where bwrap mounts what the seal moves to its place.
+_ASIDE = f"{hardening.RUNNER}/aside"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 _STANDARD = (
@@ -76,7 +79,7 @@ def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
         *_namespaces(spec, plan),
         *_places(plan),
         *_system(plan),
-        *_own_mounts(plan),
+        *_own_mounts(plan, spec.limits),
         *_kernel(plan, spec.limits),
         *("--remount-ro", "/"),
         *_privileges(plan),
@@ -90,16 +93,21 @@ def orders(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
     yield f"mark={plan.mark}"
     yield from (f"join={fd}" for fd in plan.join_fds)
     yield f"oom-score={_OOM_SCORE}"
+    if plan.program.seals:
+        # Before the folders of the host, which may lie below.
+        yield from (f"tmpfs={limits.tmp}:{path}" for path in _MEMORY)
+        yield from (f"folder={step}" for step in _made_in_memory(plan))
     if plan.program.mounting == "attach":
         yield from (f"attach={one.fd}:{one.target}" for one in _outer_first(plan.held))
-    elif plan.program.mounting == "path":
+    elif plan.program.seals:
+        yield from (f"move={_landing(one, plan)}:{one.target}" for one in _outer_first(plan.held) if _in_memory(one))
+    if plan.program.mounting == "path":
         yield from (f"expect={one.device}:{one.inode}:{one.target}" for one in plan.held)
     yield f"load={RUNNER}"
     if plan.data_bytes is not None:
         yield f"data={plan.data_bytes}"
     if plan.program.seals:
         yield "hide-groups="
-        yield from (f"tmpfs={limits.tmp}:{path}" for path in (TMP, SHM))
         yield f"terminals={TERMINALS}"
         yield from (f"mask-file={path}" for path in plan.layout.masked_files)
         yield from (f"mask-folder={path}" for path in plan.layout.masked_folders)
@@ -118,8 +126,7 @@ def descriptors(plan: LaunchPlan) -> list[int]:
 
 def nested(spec: SandboxSpec) -> list[str]:
     """Return the binds that land inside another, where the agent may have planted a link (CVE-2026-87766)."""
-    targets = [mount.target for mount in spec.mounts]
-    return [target for target in targets if any(_under(target, other) for other in targets)]
+    return [target for target in spec.targets if any(_under(target, other) for other in spec.targets)]
 
 
 def _namespaces(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
@@ -139,12 +146,12 @@ def _places(plan: LaunchPlan) -> Iterator[str]:
     """Make the folders of mount points: those that bwrap makes by itself, only the user could enter."""
     landing = [path for path, _ in plan.files]
     landing += [*plan.layout.mounts, *(path for _, path in plan.layout.links)]
-    landing += [one.target for one in plan.held if not _inside(one, plan)]
+    landing += [_landing(one, plan) for one in plan.held if not _inside(one, plan)]
     folders = [os.path.dirname(path) for path in landing]
     if plan.program.mounting == "attach":
-        folders += [one.target for one in plan.held if one.folder and not _inside(one, plan)]
+        folders += [one.target for one in plan.held if one.folder and not _inside(one, plan) and not _in_memory(one)]
     if plan.program.seals:
-        folders += [TMP, SHM, TERMINALS]
+        folders += [*_MEMORY, TERMINALS]
     for step in dict.fromkeys(step for path in folders for step in _steps(path)):
         yield from ("--perms", "0755", "--dir", step)
 
@@ -159,14 +166,16 @@ def _system(plan: LaunchPlan) -> Iterator[str]:
         yield from ("--perms", perms, "--file", str(fd), path)
 
 
-def _own_mounts(plan: LaunchPlan) -> Iterator[str]:
+def _own_mounts(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
+    if not plan.program.seals:
+        yield from ("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", TMP)
     for one in _outer_first(plan.held):
         kind = "ro-bind" if one.access == "ro" else "bind"
         if plan.program.mounting == "fd":
-            yield from (f"--{kind}-fd", str(one.fd), one.target)
+            yield from (f"--{kind}-fd", str(one.fd), _landing(one, plan))
         elif plan.program.mounting == "path":
-            yield from (f"--{kind}", one.path, one.target)
-        elif not one.folder and not _inside(one, plan):
+            yield from (f"--{kind}", one.path, _landing(one, plan))
+        elif not one.folder and not _inside(one, plan) and not _in_memory(one):
             # A mount point for the file that the seal attaches; inside another mount it must exist already.
             yield from ("--ro-bind", "/dev/null", one.target)
 
@@ -181,8 +190,7 @@ def _kernel(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
             yield from ("--symlink", text, f"/dev/{name}")
     else:
         yield from ("--dev", "/dev")
-        for path in (TMP, SHM):
-            yield from ("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", path)
+        yield from ("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", SHM)
         for path in plan.layout.masked_files:
             yield from ("--ro-bind", "/dev/null", path)
         for path in plan.layout.masked_folders:
@@ -198,6 +206,25 @@ def _privileges(plan: LaunchPlan) -> Iterator[str]:
         yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
     else:
         yield from ("--cap-drop", "ALL", "--seccomp", str(plan.filter_fd))
+
+
+def _in_memory(one: Held) -> bool:
+    return any(_under(one.target, path) for path in _MEMORY)
+
+
+def _landing(one: Held, plan: LaunchPlan) -> str:
+    """Return where bwrap mounts it: aside, where the seal will cover what is at its place with a folder in memory."""
+    if plan.program.mounting == "attach" or not plan.program.seals or not _in_memory(one):
+        return one.target
+    return f"{_ASIDE}/{plan.held.index(one)}"
+
+
+def _made_in_memory(plan: LaunchPlan) -> Iterator[str]:
+    """Yield the folders of mount points that only the seal can make; a file's own begins with `+`."""
+    held = [one for one in plan.held if _in_memory(one) and not _inside(one, plan)]
+    above = [step for one in held for step in _steps(os.path.dirname(one.target))]
+    yield from (step for step in dict.fromkeys(above) if any(_under(step, path) for path in _MEMORY))
+    yield from (one.target if one.folder else f"+{one.target}" for one in held)
 
 
 def _outer_first(held: tuple[Held, ...]) -> list[Held]:

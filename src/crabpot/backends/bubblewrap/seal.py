@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 READY = b"\0sealed\n"
 
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND, _MS_MOVE = 1, 2, 4, 8, 32, 4096, 8192
 _O_PATH = 0o10000000
 _MOVE_MOUNT, _MOVE_EMPTY_PATHS = 429, 0x4 | 0x40
 _CLONE_NEWCGROUP = 0x0200_0000
@@ -64,6 +64,19 @@ def _attach(order: str) -> None:
     if posix.readlink(f"/proc/self/fd/{target}") != path:
         raise OSError(f"{path} is reached through a link")
     _call("syscall", _MOVE_MOUNT, int(descriptor), b"", target, b"", _MOVE_EMPTY_PATHS)
+
+
+def _folder(path: str) -> None:
+    """Make the mount point of a folder, or of a file."""
+    if path.startswith("+"):
+        posix.close(posix.open(path[1:], posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY, 0o644))
+    else:
+        posix.mkdir(path, 0o755)
+
+
+def _move(order: str) -> None:
+    aside, _, path = order.partition(":")
+    _call("mount", aside.encode(), path.encode(), None, _MS_MOVE, None)
 
 
 def _tmpfs(order: str) -> None:
@@ -160,6 +173,8 @@ _ORDERS: dict[str, Callable[[str], None]] = {
     "join": _join,
     "hide-groups": _hide_groups,
     "tmpfs": _tmpfs,
+    "folder": _folder,
+    "move": _move,
     "terminals": _terminals,
     "mask-file": _mask_file,
     "mask-folder": _mask_folder,

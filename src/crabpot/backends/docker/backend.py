@@ -98,7 +98,7 @@ class Docker:
             shown = tuple(render.Bind(source=one.path, target=one.target, access=one.access) for one in held)
             own = [
                 runner,
-                *bundle.names(self._home, user),
+                *bundle.names(self._home, user, home_inside=spec.home_at),
                 *bundle.commands(self._home, spec.host_commands, interpreter),
             ]
             if spec.network.proxied:

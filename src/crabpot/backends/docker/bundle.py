@@ -37,9 +37,9 @@ def runner(home: str) -> Bind:
     return Bind(source=made, target=render.RUNNER, access="ro")
 
 
-def names(home: str, user: User) -> tuple[Bind, ...]:
+def names(home: str, user: User, *, home_inside: str) -> tuple[Bind, ...]:
     """Return the binds of a user's passwd and group files: ssh and others look up the user; no image has every uid."""
-    written = etc.written(user, resolves=True)
+    written = etc.written(user, resolves=True, home=home_inside)
     shown = {name: written[f"/etc/{name}"] for name in ("passwd", "group")}
     made = _store(home, "etc", shown)
     return tuple(Bind(source=f"{made}/{name}", target=f"/etc/{name}", access="ro") for name in shown)

@@ -72,7 +72,7 @@ def create_body(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
     """Describe the container whose main process is the runner, and whose standard streams are the wire."""
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", f"{RUNNER}/__main__.py"]),
-        "WorkingDir": hardening.WORKSPACE,
+        "WorkingDir": spec.workspace_at,
         "OpenStdin": True,
         # The runner ends with its stream: once the attached client is gone, so is the container's standard input.
         "StdinOnce": True,

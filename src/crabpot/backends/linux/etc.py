@@ -34,7 +34,7 @@ def ssh_config(interpreter: str, runner: str) -> bytes:
     return _lines("Host *", f"    ProxyCommand {interpreter} -I -S {runner}/upcalls/connect.py %h %p")
 
 
-def written(user: User, *, resolves: bool) -> Mapping[str, bytes]:
+def written(user: User, *, resolves: bool, home: str = hardening.WORKSPACE) -> Mapping[str, bytes]:
     """Return the files that are Crabpot's own, by path inside.
 
     Without `resolves` no name is ever sent to a server.
@@ -43,7 +43,7 @@ def written(user: User, *, resolves: bool) -> Mapping[str, bytes]:
     return {
         "/etc/passwd": _lines(
             # First, so that it names the uid even if that is nobody's.
-            f"{hardening.USER}:x:{user.uid}:{user.gid}:{hardening.USER}:{hardening.WORKSPACE}:/bin/sh",
+            f"{hardening.USER}:x:{user.uid}:{user.gid}:{hardening.USER}:{home}:/bin/sh",
             "root:x:0:0:root:/nonexistent:/usr/sbin/nologin",
             f"nobody:x:{hardening.NOBODY}:{hardening.NOBODY}:nobody:/nonexistent:/usr/sbin/nologin",
         ),

@@ -81,7 +81,13 @@ class Fds:
 
 def hold_all(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
     """Open all host paths that the spec needs; SandboxUnavailable names what is missing or was swapped."""
-    found = [_private(spec, user, fds) if spec.private else hold(spec.workspace, hardening.WORKSPACE, "rw", fds)]
+    found = [
+        _kept(spec.workspace, spec.workspace_at, user, fds)
+        if spec.private
+        else hold(spec.workspace, spec.workspace_at, "rw", fds)
+    ]
+    if spec.home is not None:
+        found.append(_kept(own_home(spec.home, user), hardening.HOME, user, fds))
     if spec.agent_workspace is not None:
         found.append(hold(spec.agent_workspace, hardening.AGENT_WORKSPACE, "ro", fds))
     found.extend(hold(one.source, one.target, one.access, fds) for one in spec.mounts)
@@ -125,23 +131,28 @@ def owner_of(path: str) -> tuple[int, int] | None:
     return found.st_uid, found.st_gid
 
 
-def _private(spec: SandboxSpec, user: User, fds: Fds) -> Held:
+def own_home(home: str, user: User) -> str:
+    """Return the folder of a private home: a root gateway's sandboxes have several users, and each has its own."""
+    return f"{home}.{user.uid}" if os.geteuid() == 0 else home
+
+
+def _kept(path: str, target: str, user: User, fds: Fds) -> Held:
     """Make Crabpot's own folder for this sandbox, or take the one that an earlier sandbox of this name left."""
-    make_own(os.path.dirname(spec.workspace), 0o711 if os.geteuid() == 0 else _PRIVATE)
+    make_own(os.path.dirname(path), 0o711 if os.geteuid() == 0 else _PRIVATE)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(spec.workspace, _PRIVATE)
-    fd = fds.open(spec.workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        os.mkdir(path, _PRIVATE)
+    fd = fds.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     found = os.fstat(fd)
     if os.geteuid() == 0 and (found.st_uid, found.st_gid) != (user.uid, user.gid):
         _change_owner(fd, user)
     elif found.st_uid != user.uid:
-        raise SandboxUnavailable(f"{spec.workspace} belongs to user {found.st_uid}, not to {user.uid}: remove it")
+        raise SandboxUnavailable(f"{path} belongs to user {found.st_uid}, not to {user.uid}: remove it")
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
         os.chmod(f"/proc/self/fd/{fd}", _PRIVATE)  # The agent owns it, and may have changed that.
     return Held(
         fd=fd,
-        path=spec.workspace,
-        target=hardening.WORKSPACE,
+        path=path,
+        target=target,
         access="rw",
         device=found.st_dev,
         inode=found.st_ino,

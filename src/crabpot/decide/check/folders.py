@@ -102,6 +102,9 @@ def _binds(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
 
 def _workspace(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
     sandbox = agent.sandbox
+    if sandbox.workspace_at == "same" and not build.shown_at_own_path(sandbox) and sandbox.mode != "off":
+        message = f'"same" has no effect with workspace "{sandbox.workspace}": the folder at /workspace is private'
+        yield warn(agent.source("sandbox.workspaceAt"), message, 'use workspace: "rw", or take it out')
     if sandbox.workspace == "none" or sandbox.mode == "off":
         return
     folder = binds.expand(agent.workspace, around.home)

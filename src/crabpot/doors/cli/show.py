@@ -64,6 +64,8 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: Pen) -> Ite
         ("Sandbox mode:", sandbox["mode"], "sandbox.mode"),
         ("Sandbox scope:", sandbox["scope"], "sandbox.scope"),
         ("Workspace access:", sandbox["workspace"], "sandbox.workspace"),
+        *((("Folder inside:", "its own path", "sandbox.workspaceAt"),) if "workspaceAt" in sandbox else ()),
+        *((("Home:", sandbox["home"], "sandbox.home"),) if "home" in sandbox else ()),
         ("Network:", _network(sandbox["network"]), "sandbox.network"),
         ("Backend:", settings.sandbox.backend, "sandbox.backend"),
     )

@@ -163,7 +163,7 @@ def _user(spec: SandboxSpec) -> User:
 def _workspace(spec: SandboxSpec) -> Iterator[Volume]:
     """Return the agent's workspace if it is mounted. A private folder belongs to Crabpot, not to another program."""
     if not spec.private:
-        yield Volume(source=spec.workspace, target=hardening.WORKSPACE, access="rw")
+        yield Volume(source=spec.workspace, target=spec.workspace_at, access="rw")
     if spec.agent_workspace is not None:
         yield Volume(source=spec.agent_workspace, target=hardening.AGENT_WORKSPACE, access="ro")
 
