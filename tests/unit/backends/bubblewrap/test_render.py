@@ -33,6 +33,8 @@ WORKSPACE = Held(fd=20, path="/state/ws", target="/workspace", access="rw", devi
 AGENT = Held(fd=22, path="/home/a/agent", target="/agent", access="ro", device=1, inode=4)
 DATA = Held(fd=23, path="/srv/data", target="/mnt/data", access="rw", device=1, inode=5)
 REFERENCE = Held(fd=24, path="/srv/ref.txt", target="/mnt/data/ref.txt", access="ro", folder=False, device=1, inode=6)
+BELOW_TMP = Held(fd=25, path="/tmp/a/b", target="/tmp/a/b", access="rw", device=1, inode=7)
+HOME = Held(fd=26, path="/state/homes/x", target="/home/agent", access="rw", device=1, inode=8)
 
 PLAN = LaunchPlan(
     program=SEALED,
@@ -66,6 +68,10 @@ CASES: dict[str, tuple[dict[str, Any], LaunchPlan]] = {
             held=(WORKSPACE, AGENT, REFERENCE, DATA, RUNNER),
             files=(*PLAN.files, ("/etc/resolv.conf", 34)),
         ),
+    ),
+    "below-tmp-with-a-home": (
+        {"workspace": BELOW_TMP.path, "private": False, "workspace_at": BELOW_TMP.target, "home": HOME.path},
+        replace(PLAN, held=(BELOW_TMP, HOME, RUNNER)),
     ),
 }
 
