@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,40 @@ def test_decisions_and_descriptions_load_nothing_that_starts_or_connects(name):
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def pure_modules() -> list[Path]:
+    """Return the modules that the contract in pyproject.toml names, and those below them."""
+    with (PACKAGE.parents[1] / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    (names,) = (contract["source_modules"] for contract in contracts if "forbidden_modules" in contract)
+    places = [PACKAGE.joinpath(*name.split(".")[1:]) for name in names]
+    return sorted(
+        path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
+    )
+
+
+def starts(source: str) -> set[str]:
+    """Return what a module uses to start a process without importing anything that a contract forbids."""
+    tree = list(ast.walk(ast.parse(source)))
+    names = {node.attr for node in tree if isinstance(node, ast.Attribute)}
+    names |= {alias.name for node in tree if isinstance(node, ast.ImportFrom | ast.Import) for alias in node.names}
+    return {name for name in names if STARTING.fullmatch(name)}
+
+
+STARTING = re.compile("system|popen|forkpty|fork|startfile|(posix_)?spawn.*|exec[lv].*|_?ctypes|posix|pty")
+
+
+@pytest.mark.parametrize("path", pure_modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_decisions_and_descriptions_start_nothing_by_os_either(path):
+    assert starts(path.read_text()) == set()
+
+
+@pytest.mark.parametrize(
+    "dodge", ["import os\nos.system('x')", "from os import fork", "import os\nos.execvp('x', [])", "import pty"]
+)
+def test_a_start_by_os_is_seen(dodge):
+    assert starts(dodge)
 
 
 ROOMS = sorted(path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
