@@ -1,4 +1,4 @@
-.PHONY: setup hooks fmt lint test test-pythons check bench bench-docs clean
+.PHONY: setup hooks fmt lint quick test test-pythons check bench bench-docs docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
@@ -34,34 +34,7 @@ if TYPE_CHECKING:
     Watcher = Callable[[ToolCall, ToolResult, Verdict[Any]], None]
 
 # Decisions that depend on nothing but the settings are cached, for this many sessions and tools.
-_REMEMBERED = 4096
-
-
-class AnyGateway(Protocol):
-    """A gateway as its callers see it, in this process or in another."""
-
-    @property
-    def ends_on_close(self) -> bool:
-        """Whether its sandboxes, and what runs in them, end when this caller closes it."""
-
-    async def call(  # noqa: PLR0913  the tool's own arguments stand beside the door's
-        self,
-        session: str,
-        tool: str,
-        args: Mapping[str, Any] | None = None,
-        /,
-        *,
-        sender: str | None = None,
-        streams: Streams | None = None,
-        host_allowed: bool = True,
-    ) -> ToolResult:
-        """Take one call through the gateway."""
-
-    async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
-        """Describe the tools that the session's policy leaves, and only those."""
-
-    async def close(self) -> None:
-        """End what this caller used of it."""
+_MOST_CACHED = 4096
 
 
 class Gateway:
@@ -79,7 +52,7 @@ class Gateway:
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
-        self._decided = lru_cache(maxsize=_REMEMBERED)(self._decide)
+        self._decided = lru_cache(maxsize=_MOST_CACHED)(self._decide)
         # Unlike those of every other gateway that writes to the same log.
         self._name, self._numbers = os.urandom(8).hex(), count(1)
 
@@ -89,7 +62,25 @@ class Gateway:
         return self.elevated.desk
 
     def register(self, name: str, tool: HostTool) -> None:
-        """Register a host tool: a callable that takes its arguments by name. The same policy applies to its name."""
+        """Register a host tool, which then passes the same policy and audit as every other tool.
+
+        Args:
+            name: The tool's name, which the configuration lists in `tools.extra`.
+            tool: A function or coroutine function that takes the tool's arguments by name. A dictionary that it
+                returns is the result's `data`; any other value is in it as `value`. What it raises is a failed result.
+
+        Example:
+            >>> import asyncio, tempfile, crabpot
+            >>> async def main() -> None:
+            ...     with tempfile.NamedTemporaryFile("w", suffix=".json5") as config:
+            ...         print('{tools: {extra: ["greet"]}}', file=config, flush=True)
+            ...         async with crabpot.Gateway.open(config.name) as gateway:
+            ...             gateway.register("greet", lambda name: f"hello {name}")
+            ...             result = await gateway.call("agent:main:main", "greet", name="crab")
+            ...             print(result.data)
+            >>> asyncio.run(main())
+            {'value': 'hello crab'}
+        """
         self._host_tools[policy.canonical(name)] = tool
 
     def tools(self, session: str, *, host_allowed: bool = True) -> dict[str, HostTool | None]:
@@ -106,7 +97,7 @@ class Gateway:
         left = self.tools(session, host_allowed=host_allowed)
         return [describe(name, function).as_json() for name, function in left.items()]
 
-    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is remembered
+    def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is cached
         return self._decided(session, tool, host_allowed)[2].answer
 
     def watch(self, watcher: Watcher, farewell: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -119,3 +119,8 @@ def test_a_broken_link_anchor_or_picture_fails_the_build(site: Path, tmp_path: P
 
 def test_the_search_is_in_the_site_itself(site: Path) -> None:
     assert "glossary.html" in (site / "search/search_index.json").read_text()
+
+
+def test_make_builds_it_although_a_folder_has_the_targets_name() -> None:
+    said = subprocess.run(["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout.splitlines()[-1] == "scripts/docs"

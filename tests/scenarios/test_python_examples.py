@@ -11,8 +11,24 @@ import pytest
 import crabpot
 from crabpot.doors.python import Box
 
-PUBLIC = [*(getattr(crabpot, name) for name in crabpot.__all__), crabpot.Gateway.call, crabpot.Gateway.open, Box]
-DOCUMENTED = ["Answer", "ConfigError", "Gateway.call", "Gateway.open", "Request", "ToolResult", "sandbox", "Box.call"]
+PUBLIC = [
+    *(getattr(crabpot, name) for name in crabpot.__all__),
+    crabpot.Gateway.call,
+    crabpot.Gateway.open,
+    crabpot.Gateway.register,
+    Box,
+]
+DOCUMENTED = [
+    "Answer",
+    "ConfigError",
+    "Gateway.call",
+    "Gateway.open",
+    "Gateway.register",
+    "Request",
+    "ToolResult",
+    "sandbox",
+    "Box.call",
+]
 
 
 def examples() -> dict[str, doctest.DocTest]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams, InputRequiredResult, PaginatedRequestParams
 
+    from crabpot.doors.any_gateway import AnyGateway
     from crabpot.doors.inflight import Calls
-    from crabpot.gateway import AnyGateway
     from crabpot.model import ToolResult
 
     Context = ServerRequestContext[Any, Any]

@@ -18,8 +18,8 @@ from crabpot.errors import CrabpotError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from crabpot.doors.any_gateway import AnyGateway
     from crabpot.doors.mcp.server import Caller
-    from crabpot.gateway import AnyGateway
 
 # Larger than any call that the wire could carry.
 _LONGEST_LINE = 64 * 1024 * 1024

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from crabpot.app import App
     from crabpot.approvals.approver import Approver
+    from crabpot.doors.any_gateway import AnyGateway
     from crabpot.doors.cli.frame import Frame
-    from crabpot.gateway import AnyGateway
     from crabpot.model import ToolResult
 
 _REFUSALS = ("denied", "approval_denied", "approval_timeout")

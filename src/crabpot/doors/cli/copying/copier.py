@@ -11,7 +11,7 @@ from crabpot.doors.cli.show import visible
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from crabpot.gateway import AnyGateway
+    from crabpot.doors.any_gateway import AnyGateway
     from crabpot.model import ToolResult
     from crabpot.sandboxes.streams import Streams
 

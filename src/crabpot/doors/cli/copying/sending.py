@@ -15,8 +15,8 @@ from crabpot.state.untrusted import CAREFULLY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
+    from crabpot.doors.any_gateway import AnyGateway
     from crabpot.doors.cli.copying.copier import Remote
-    from crabpot.gateway import AnyGateway
 
 _LONGEST_COMMAND = 64 * 1024
 
