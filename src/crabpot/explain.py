@@ -131,9 +131,14 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
         return _answer(argv, "sandbox", verdict)
     assert verdict.answer.rule is not None
     confine = "user" if agent.sandbox.host_user is not None else verdict.answer.rule.confine
-    if confine == "guarded" and argv is not None and argv[0] == "git":
+    if argv is not None:
         try:
-            read_git(argv)
+            if confine == "guarded" and argv[0] == "git":
+                read_git(argv)
+            if agent.sandbox.workspace == "review":
+                from crabpot.host_commands import reviewed  # noqa: PLC0415  most configurations have none
+
+                reviewed.check(argv, confined=confine == "guarded")
         except HostRefused as refusal:
             return _answer(argv, "blocked", verdict) | {"because": str(refusal)}
     return _answer(argv, "host", verdict) | {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ROOTS = "all sessions work in the roots that the runner was started with"
 _NETWORK = "a runner that runs already has the network of its container: refused"
 _LIMITS = "the limit is set by who started the runner"
+_REVIEW = "a runner that was started elsewhere has no layer: refused"
 # What `explain` calls degraded or refused, promise by promise.
 THEIRS = {
     "a_private_workspace_outlives_its_sandbox": _ROOTS,
@@ -29,6 +30,10 @@ THEIRS = {
     "a_readable_workspace_is_seen_and_not_changed": _ROOTS,
     "a_writable_workspace_is_the_agents_own": _ROOTS,
     "binds_are_where_they_were_put": "nothing can be mounted into a runner that runs already: refused",
+    "a_folder_under_review_is_complete_and_writable": _REVIEW,
+    "the_host_never_sees_what_is_under_review": _REVIEW,
+    "a_layer_outlives_its_sandbox_and_belongs_to_its_scope": _REVIEW,
+    "a_layer_is_reached_through_the_folder_alone": _REVIEW,
     "the_system_is_read_only": "whatever lies outside the roots is `outside`, so that nobody learns whether it is read-only",
     "the_environment_is_what_was_promised": "its passwd file is that of the container around it",
     "a_sandbox_that_dies_takes_its_calls_and_nothing_else": "the runner is started again by who started it",

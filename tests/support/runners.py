@@ -151,6 +151,9 @@ class Unconfined:
     async def probe(self, _spec: Any) -> tuple[()]:
         return ()
 
+    async def mechanism(self, _spec: Any) -> Any:
+        return "copy"
+
     async def open(self, spec: Any) -> Any:
         made = await open_on_host(spec.workspace, spec.limits, ENV)
         made.cause_of_death = self._cause_of_death  # type: ignore[method-assign]

@@ -215,3 +215,19 @@ def test_warnings_are_those_of_check(explain: Callable[..., dict[str, Any]]) -> 
     (warning,) = explain("{sandbox: {network: 'host'}}")["warnings"]
     assert warning.startswith("sandbox.network: the sandbox has the host's network")
     assert explain("{}")["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [("git push origin main", "host"), ("git status", "blocked"), ("brew install jq", "host"), ("make all", "blocked")],
+)
+def test_from_a_session_under_review_only_what_needs_no_folder_leaves(
+    explain: Callable[..., dict[str, Any]], command: str, where: str
+) -> None:
+    text = (
+        "{agents: {defaults: {sandbox: {workspace: 'review'}}}, "
+        "tools: {elevated: {enabled: true, patterns: ['brew *', 'git *', 'make *']}}}"
+    )
+    answer = explain(text, command=command)["command"]
+    assert answer["where"] == where
+    assert ("apply first" in answer["because"]) == (where == "blocked")

@@ -11,6 +11,7 @@ from crabpot.spec import hardening, network
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crabpot.layers.layer import Mechanism
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.channel import Channel
 
@@ -86,6 +87,9 @@ class Backend(Protocol):
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Return each clause of the spec, and whether this machine enforces, degrades or refuses it."""
+
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
+        """Return how it puts a folder under review: below an overlay, or as a copy."""
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable; cancelled, leave nothing behind."""

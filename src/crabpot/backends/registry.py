@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from crabpot.backends.base import Backend, Clause, Sandbox
+    from crabpot.layers.layer import Mechanism
     from crabpot.spec.spec import SandboxSpec
 
     # Called for each sandbox that opened: what it is, who made it, how its clauses are kept, and what the kernel says.
@@ -34,6 +35,10 @@ class Deferred:
         """Probe with it."""
         await in_loop()
         return await self._backend().probe(spec)
+
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
+        """Ask it how it puts a folder under review."""
+        return await self._backend().mechanism(spec)
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Have it open a sandbox."""
@@ -86,6 +91,11 @@ class Registry:
         dockers = _only_dockers(spec) if spec.backend == "auto" else None
         means = f"{dockers}, so backend auto means docker; " if dockers else ""
         raise SandboxUnavailable(f"no sandbox can be made as configured; {means}{'; '.join(reasons)}")
+
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
+        """Return how the backend that takes a spec puts its folder under review."""
+        backend, _ = await self.choose(spec)
+        return await backend.mechanism(spec)
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Open a spec with the backend that takes it, and tell how each promise is kept."""

@@ -31,6 +31,9 @@ HARMLESS = frozenset(
 # They run and write nothing, but the agent gets what they print.
 _SHOW_FILES = frozenset("cat head tail wc date du".split())
 
+# They work on the machine as a whole, wherever they start.
+_MACHINE = frozenset("brew systemctl date".split())
+
 # They change files, but run none of them.
 _CHANGE_FILES = frozenset("touch mkdir rmdir cp mv rm ln".split())
 
@@ -111,6 +114,11 @@ def needs(argv: tuple[str, ...]) -> Needs:
 def executes_nothing(argv: tuple[str, ...]) -> bool:
     """Return whether a command is known to execute nothing from its folder, so that a lease may cover it."""
     return argv[0] in _SHOW_FILES | _CHANGE_FILES or _is_harmless(argv)
+
+
+def needs_no_folder(argv: tuple[str, ...]) -> bool:
+    """Return whether a command does the same in an empty folder, as what is about the whole machine does."""
+    return argv[0] in _MACHINE or _is_harmless(argv)
 
 
 def _is_harmless(argv: tuple[str, ...]) -> bool:

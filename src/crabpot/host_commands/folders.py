@@ -11,6 +11,7 @@ from crabpot.errors import HostRefused
 from crabpot.runner.files.beneath import Anchor, Opener
 from crabpot.spec import hardening
 from crabpot.spec.binds import is_under, normal
+from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,8 @@ class Folder:
     dev: int
     ino: int
     fd: int
+    temporary: bool = False
+    """Whether it goes with the plan."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form that a request and a lease store."""
@@ -42,11 +45,13 @@ class Folder:
         return f"/proc/self/fd/{self.fd}"
 
     def close(self) -> None:
-        """Close the descriptor; call it once."""
+        """Close the descriptor, and remove the folder if it was made for this command; call it once."""
         os.close(self.fd)
+        if self.temporary:
+            remove_tree(self.path)
 
 
-def hold(spec: SandboxSpec, cwd: str | None) -> Folder:
+def hold(spec: SandboxSpec, cwd: str | None, *, temporary: bool = False) -> Folder:
     """Open the host's folder for the one inside, beneath its mount, and hold it."""
     inside = normal(os.path.join(spec.workspace_at, cwd or ""))
     target, source = _mounted(spec, inside)
@@ -65,7 +70,7 @@ def hold(spec: SandboxSpec, cwd: str | None) -> Folder:
         os.close(root)
     found = os.fstat(fd)
     path = os.readlink(f"/proc/self/fd/{fd}")
-    return Folder(inside=inside, path=path, root=source, dev=found.st_dev, ino=found.st_ino, fd=fd)
+    return Folder(inside=inside, path=path, root=source, dev=found.st_dev, ino=found.st_ino, fd=fd, temporary=temporary)
 
 
 def check(folder: Folder) -> None:

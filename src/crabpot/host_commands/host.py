@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.decide import known_programs
 from crabpot.errors import HostRefused
-from crabpot.host_commands import folders, loopback, programs, trusted
+from crabpot.host_commands import folders, loopback, programs, reviewed, trusted
 from crabpot.host_commands.git import identity
 from crabpot.host_commands.git import operation as operations
 from crabpot.host_commands.git import relay as relays
@@ -21,7 +21,7 @@ from crabpot.host_commands.guard import places
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.plan import Guard, Plan
 from crabpot.spec import build
-from crabpot.spec.naming import HOMES
+from crabpot.spec.naming import HOMES, LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -72,11 +72,14 @@ class Host:
             raise HostRefused("invalid_arguments", "a command is one or more words without NUL characters")
         path = trusted.path_of(agent)
         binary = trusted.find(words[0], path, self.written(spec))
-        folder = folders.hold(spec, cwd)
+        hop = self._hop(agent, path, spec)
+        free = hop is not None or rule.confine == "host"
+        if spec.layer is not None:
+            spec, folder = self._apart(words, spec, confined=not free, shared=hop is not None)
+        else:
+            folder = folders.hold(spec, cwd)
         try:
-            hop = self._hop(agent, path, spec)
             env = self.environment(agent, path)
-            free = hop is not None or rule.confine == "host"
             operation = None if free or words[0] != "git" else operations.read(words)
             if operation is not None and inside is not None:
                 relay = await self._relay(
@@ -109,6 +112,16 @@ class Host:
         except BaseException:
             folder.close()
             raise
+
+    def _apart(
+        self, argv: Sequence[str], spec: SandboxSpec, *, confined: bool, shared: bool
+    ) -> tuple[SandboxSpec, Folder]:
+        """Keep a command away from the folder under review; HostRefused if it would need that."""
+        reviewed.check(argv, confined=confined)
+        if reviewed.is_relayed(argv, confined=confined):
+            return spec, folders.hold(spec, None)
+        empty = reviewed.with_empty_folder(spec, self.around.state, shared=shared)
+        return empty, folders.hold(empty, None, temporary=True)
 
     async def _relay(  # noqa: PLR0913  everything that an operation depends on
         self,
@@ -182,9 +195,8 @@ class Host:
         """List the folders of the host that some sandbox may write."""
         agents = [self.settings.defaults, *self.settings.entries.values()]
         shown = [folder for one in agents for _, folder, writes in build.shown(one, self.around) if writes]
-        return tuple(
-            dict.fromkeys([*spec.writes, *shown, f"{self.around.state}/sandboxes", f"{self.around.state}/{HOMES}"])
-        )
+        kept = [f"{self.around.state}/{name}" for name in ("sandboxes", LAYERS, HOMES)]
+        return tuple(dict.fromkeys([*spec.writes, *shown, *kept]))
 
 
 def _dangers(

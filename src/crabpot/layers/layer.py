@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from crabpot.errors import LayerError
+from crabpot.spec.spec import COPY, UPPER
 from crabpot.state.files import write_whole
 from crabpot.state.untrusted import read_regular
 
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
 
 Mechanism = Literal["overlay", "copy"]
 
-FOLDER: Final = "layers"
 RECORD: Final = "layer.json"
-UPPER: Final = "upper"
-WORK: Final = "work"
-COPY: Final = "copy"
 
 _VERSION = 1
 # A session key has 4096 characters at most and a path as many; JSON may spell each sixfold.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import layer as layers
-from crabpot.layers.layer import COPY, FOLDER, UPPER, WORK, Layer
-from crabpot.spec.naming import sandbox_name
+from crabpot.layers.layer import Layer
+from crabpot.spec.naming import LAYERS, sandbox_name
+from crabpot.spec.spec import COPY, UPPER, WORK
 from crabpot.state.ownership import make_own
 from crabpot.state.removal import remove_mapped_tree, remove_tree
 
@@ -30,7 +31,7 @@ class LayerStore:
     """The layers that lie under one state folder."""
 
     def __init__(self, state: str) -> None:
-        self._folder = os.path.join(os.path.realpath(state), FOLDER)
+        self._folder = os.path.join(os.path.realpath(state), LAYERS)
 
     def path_of(self, scope_key: str) -> str:
         """Return where the layer of a scope lies, or would lie."""

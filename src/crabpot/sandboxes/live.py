@@ -6,14 +6,13 @@ import asyncio
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from crabpot.model import Place
 
 if TYPE_CHECKING:
     from crabpot.backends.base import Sandbox
     from crabpot.decide.scope import Scope
-    from crabpot.sandboxes.private_folders import Hold
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.calls import RunnerWire
@@ -23,6 +22,16 @@ if TYPE_CHECKING:
 
 # A sandbox that is not ready by then never will be.
 START_S = 20.0
+
+
+class Hold(Protocol):
+    """What keeps a sandbox's private folder or layer its own until it has ended."""
+
+    def release(self) -> None:
+        """Release it; safe to call twice."""
+
+    def abandon(self) -> None:
+        """Release it because its sandbox was not used, and remove it if it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +58,7 @@ class Live:
     wanted: Wanted
     sandbox: Sandbox
     wire: RunnerWire
-    # What keeps its private folder from being pruned, where it has one.
+    # What keeps its private folder from being pruned, or its layer its own, where it has one.
     held: Hold | None = None
     # Who answers for its upcalls; neither a place on the host nor a spare has one.
     scope: Scope | None = None

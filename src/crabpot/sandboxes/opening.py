@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.backends.host.backend import open_on_host
 from crabpot.decide.scope import Scope
-from crabpot.errors import SandboxUnavailable
+from crabpot.errors import LayerError, SandboxUnavailable
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.live import START_S, Live, Wanted
 from crabpot.sandboxes.spares import Spares
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Sandbox
     from crabpot.backends.registry import Registry
+    from crabpot.sandboxes.live import Hold
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.upcalls import Answers
 
-    Connect = Callable[[Wanted, Sandbox, private_folders.Hold | None], Awaitable[Live]]
+    Connect = Callable[[Wanted, Sandbox, Hold | None], Awaitable[Live]]
 
 
 async def connect(
     wanted: Wanted,
     sandbox: Sandbox,
-    held: private_folders.Hold | None = None,
+    held: Hold | None = None,
     *,
     start_s: float = START_S,
     grace_s: float = GRACE_S,
@@ -68,13 +69,20 @@ class Opener:
         try:
             live = self.spares.claim(spec, agent)
             if live is None:
-                held = await private_folders.hold(self.state, spec, agent.id) if spec.private else None
-                live = await self._start(spec, agent, held)
-        except OSError as error:
+                live = await self._start(spec, agent, await self._hold(spec, agent))
+        except (OSError, LayerError) as error:
             raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
         return self.attend(live)
 
-    async def _start(self, spec: SandboxSpec, agent: AgentSettings, held: private_folders.Hold | None) -> Live:
+    async def _hold(self, spec: SandboxSpec, agent: AgentSettings) -> Hold | None:
+        if spec.layer is not None:
+            from crabpot.layers.store import LayerStore  # noqa: PLC0415  most sandboxes have no layer
+            from crabpot.sandboxes import under_review  # noqa: PLC0415
+
+            return await under_review.hold(LayerStore(self.state), self.registry, spec, agent)
+        return await private_folders.hold(self.state, spec, agent.id) if spec.private else None
+
+    async def _start(self, spec: SandboxSpec, agent: AgentSettings, held: Hold | None) -> Live:
         try:
             sandbox = await self.registry.open(spec)
             return await self.connect(Wanted.of(spec, agent), sandbox, held)

@@ -15,10 +15,11 @@ from crabpot.sandboxes.live import Live, Wanted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from crabpot.sandboxes.live import Hold
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
 
-    Start = Callable[[SandboxSpec, AgentSettings, private_folders.Hold | None], Awaitable[Live]]
+    Start = Callable[[SandboxSpec, AgentSettings, Hold | None], Awaitable[Live]]
 
 # No scope key makes such a name: theirs begin with "crabpot-".
 PREFIX = "spare-"
@@ -46,7 +47,8 @@ class Spares:
         if wanted:
             self.sweep()
         for spec, agent in wanted:
-            self._keep(spec, agent, 0.0)
+            if spec.layer is None:
+                self._keep(spec, agent, 0.0)
 
     def _keep(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
         """Have as many like this one as its agent wants; a failure is left for the call that needs one to report."""
@@ -83,7 +85,8 @@ class Spares:
 
         None if there is none, or the session has a folder already.
         """
-        if not self._begun or not agent.sandbox.warm:
+        # A layer belongs to one scope from its first mount on: no spare can have one yet.
+        if not self._begun or not agent.sandbox.warm or spec.layer is not None:
             return None
         self._keep(spec, agent, _REFILL_S)
         waiting = self._ready.get(spec.family, [])
@@ -93,7 +96,7 @@ class Spares:
             return None
         spare = waiting[-1]
         try:
-            if spare.held is not None and not spare.held.pass_on(spec, agent.id):
+            if isinstance(spare.held, private_folders.Hold) and not spare.held.pass_on(spec, agent.id):
                 return None
         except OSError:
             self._discard_soon(waiting.pop())

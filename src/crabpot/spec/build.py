@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from crabpot.spec import binds, grants, hardening, network
-from crabpot.spec.naming import HOMES, sandbox_name
+from crabpot.spec.naming import HOMES, LAYERS, sandbox_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
     sandbox = agent.sandbox
     name = sandbox_name(scope_key)
     own = binds.expand(agent.workspace, around.home)
-    private = sandbox.workspace != "rw"
+    private = sandbox.workspace in ("none", "ro")
     refusal = None if sandbox.workspace == "none" else _workspace_refusal(agent, own, around)
     if refusal:
         raise binds.BindRefused(refusal)
@@ -54,11 +54,14 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         host_commands=sandbox.host_commands,
         workspace_at=inside,
         home=None if sandbox.home is None else f"{around.state}/{HOMES}/{sandbox.home}",
+        layer=f"{os.path.realpath(around.state)}/{LAYERS}/{name}" if sandbox.workspace == "review" else None,
     )
 
 
 def _workspace_refusal(agent: AgentSettings, workspace: str, around: Surroundings) -> str | None:
-    writing = binds.refuse_writing(workspace, around) if agent.sandbox.workspace == "rw" else None
+    # Under review too: what is applied is written there.
+    written = agent.sandbox.workspace in ("rw", "review")
+    writing = binds.refuse_writing(workspace, around) if written else None
     landing = (
         binds.refuse_landing(workspace, home=agent.sandbox.home is not None)
         if shown_at_own_path(agent.sandbox)

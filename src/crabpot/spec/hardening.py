@@ -10,6 +10,9 @@ RUNNER = "/crabpot"
 # Shims of host commands.
 SHIMS = f"{RUNNER}/bin"
 
+# The layer over a folder under review while the sandbox opens: gone before anything of the agent's runs.
+LAYER = f"{RUNNER}/layer"
+
 USER = "agent"
 NOBODY = 65534
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-# Where the state folder keeps the private homes.
-HOMES = "homes"
+# Where the state folder keeps private homes, and layers over folders under review.
+HOMES, LAYERS = "homes", "layers"
 
 _SHOWN = 32
 

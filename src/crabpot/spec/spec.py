@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Access = Literal["ro", "rw"]
 
+# What a layer's folder holds: of an overlay, or of a copy.
+UPPER, WORK, COPY = "upper", "work", "copy"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
@@ -44,6 +47,7 @@ class SandboxSpec:
     `user` None means the owner of the workspace, which only the machine that opens the sandbox can tell.
     `workspace` is mounted rw at `workspace_at`; `private` says that Crabpot keeps that folder in its state.
     `home` is a folder of Crabpot's state that is the home inside; None where the workspace is.
+    With `layer`, a folder of Crabpot's state, the workspace is under review: only the layer is written.
     """
 
     scope_key: str
@@ -62,11 +66,17 @@ class SandboxSpec:
     host_commands: tuple[str, ...]
     workspace_at: str = hardening.WORKSPACE
     home: str | None = None
+    layer: str | None = None
 
     @property
     def writes(self) -> tuple[str, ...]:
         """Return the host folders and files that it can change."""
-        return (self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
+        return (self.layer or self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
+
+    @property
+    def kept(self) -> str | None:
+        """Return the folder of Crabpot's own that is the workspace, private or a copy; None if it is the host's."""
+        return f"{self.layer}/{COPY}" if self.layer else self.workspace if self.private else None
 
     @property
     def home_at(self) -> str:

@@ -24,6 +24,9 @@ class Fake:
         refused = [Clause(name=name, state="refused", how="this machine cannot") for name in self.refuses]
         return (Clause(name="network", state="enforced", how="a namespace of its own"), *refused)
 
+    async def mechanism(self, _spec):
+        return "copy"
+
     async def open(self, spec):
         self.opened.append(spec)
         return f"opened by {self.name}"

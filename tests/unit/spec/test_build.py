@@ -34,6 +34,14 @@ def test_read_only_access_adds_the_agents_workspace_beside_the_private_one(aroun
     assert spec.agent_workspace == f"{around.home}/agent"
 
 
+def test_under_review_the_workspace_is_the_agents_own_and_only_the_layer_is_written(around: Surroundings) -> None:
+    spec = build(sandboxed(around, "review"), "agent:main:x", around)
+    assert (spec.workspace, spec.private) == (f"{around.home}/agent", False)
+    assert spec.layer == f"{around.state}/layers/{spec.name}"
+    assert spec.writes == (spec.layer,)
+    assert spec.kept == f"{spec.layer}/copy"
+
+
 def test_read_write_access_is_the_agents_workspace_itself(around: Surroundings) -> None:
     spec = build(sandboxed(around, "rw"), "agent:main:x", around)
     assert (spec.workspace, spec.private, spec.agent_workspace) == (f"{around.home}/agent", False, None)

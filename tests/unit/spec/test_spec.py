@@ -77,6 +77,7 @@ CHANGES: list[dict[str, Any]] = [
     {"home": "/state/homes/x"},
     {"host_commands": ("git",)},
     {"host_commands": ("hg", "git")},
+    {"layer": "/state/layers/x"},
 ]
 
 

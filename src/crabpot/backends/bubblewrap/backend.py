@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import greeting
-from crabpot.backends.bubblewrap import bundle, candidates, layout, leftovers, probe_cache
+from crabpot.backends.bubblewrap import bundle, candidates, layout, leftovers, overlay, probe_cache
 from crabpot.backends.bubblewrap import clauses as table
 from crabpot.backends.bubblewrap import user as users
 from crabpot.backends.bubblewrap.walls import OpeningContext
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.opening import NotStarted
     from crabpot.backends.bubblewrap.render import Program
     from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
+    from crabpot.layers.layer import Mechanism
 
 # What opens a sandbox is imported when one is opened: reporting what this machine can do needs none of it.
 # ruff: noqa: PLC0415
@@ -58,27 +59,46 @@ class Bubblewrap:
         self._home = f"{os.path.realpath(state)}/bubblewrap"
         self._findings = f"{self._home}/probe.json"
         self._machine: Machine | None = None
+        self._overlays = overlay.Trials(self._home)
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Return for each clause of the spec whether this machine enforces, degrades or refuses it."""
-        machine = await self.look()
-        return table.clauses(spec, self._judge(spec, machine))
+        return table.clauses(spec, await self._find_out(spec, await self.look()))
+
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
+        """Return how a folder is put under review: as its layer says, or as this machine can."""
+        found = await self._find_out(spec, await self.look())
+        return "copy" if found.review is None else found.review.mechanism
 
     async def open(self, spec: SandboxSpec) -> BubblewrapSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
         from crabpot.backends.bubblewrap.opening import NotStarted, Opening
 
         machine = await self.look()
-        found = self._judge(spec, machine)
+        found = await self._find_out(spec, machine)
         refused = [clause for clause in table.clauses(spec, found) if clause.state == "refused"]
         user = found.choice.user
         if refused or user is None or machine.context is None or isinstance(machine.chosen, str):
             reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
             raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
         try:
-            return await Opening(spec, machine.context, machine.chosen, user).run(_hello(spec, found))
+            opening = Opening(spec, machine.context, machine.chosen, user, found.review)
+            return await opening.run(_hello(spec, found))
         except NotStarted as failure:
             raise await self._diagnose(failure) from None
+
+    async def _find_out(self, spec: SandboxSpec, machine: Machine) -> table.Findings:
+        found = self._judge(spec, machine)
+        user, chosen = found.choice.user, machine.chosen
+        if spec.layer is None or user is None or isinstance(chosen, str):
+            return found
+        judged = overlay.judge(spec, chosen.program, user, _owner(spec), machine.kernel)
+
+        async def tries(layer: str) -> str | None:
+            assert machine.context is not None
+            return await _try_opening(replace(spec, layer=layer, mounts=()), machine.context, chosen, user, judged)
+
+        return replace(found, review=await self._overlays.settle(spec, judged, tries))
 
     async def _diagnose(self, failure: NotStarted) -> SandboxUnavailable:
         """Probe again after what worked before failed, and return what prevents it."""
@@ -91,12 +111,9 @@ class Bubblewrap:
 
     def _judge(self, spec: SandboxSpec, machine: Machine) -> table.Findings:
         gateway = User(uid=os.geteuid(), gid=os.getegid())
-        owned = None if spec.private else held_files.owner_of(spec.workspace)
         context, chosen = machine.context, machine.chosen
         return table.Findings(
-            choice=users.choose(
-                spec, gateway=gateway, owner=None if owned is None else User(uid=owned[0], gid=owned[1])
-            ),
+            choice=users.choose(spec, gateway=gateway, owner=_owner(spec)),
             program=chosen if isinstance(chosen, str) else chosen.program,
             bwrap="" if isinstance(chosen, str) else chosen.candidate.path,
             interpreter="" if context is None else context.bundle.interpreter.path,
@@ -104,7 +121,7 @@ class Bubblewrap:
             hierarchy=None if context is None else context.hierarchy,
             kernel=machine.kernel,
             landlock=machine.landlock,
-            disk=None if spec.limits.io == Io() else cgroups.disk_of(disks.device_of(spec.workspace)),
+            disk=None if spec.limits.io == Io() else cgroups.disk_of(disks.device_of(spec.layer or spec.workspace)),
         )
 
     async def look(self) -> Machine:
@@ -164,10 +181,7 @@ class Bubblewrap:
     async def _try_each(self, context: OpeningContext) -> Chosen | str:
         """Open a throw-away sandbox with each bwrap, in each way."""
         from crabpot.backends.bubblewrap import probe
-        from crabpot.backends.bubblewrap.opening import Opening
 
-        # Without a control group: it lives for a moment, and a failure to make one says nothing about bwrap.
-        bare = replace(context, hierarchy=None)
         gateway = User(uid=os.geteuid(), gid=os.getegid())
         folder = f"{self._home}/{owner.label(os.urandom(4).hex())}"
         spec = _throwaway(folder)
@@ -176,13 +190,7 @@ class Bubblewrap:
             return "the gateway's group is root, which no sandbox runs as"
 
         async def tries(candidate: Candidate, program: Program) -> str | None:
-            chosen = candidates.Chosen(candidate=candidate, program=program)
-            try:
-                sandbox = await Opening(spec, bare, chosen, user).run({})
-            except SandboxUnavailable as failure:
-                return str(failure)
-            await sandbox.close()
-            return None
+            return await _try_opening(spec, context, candidates.Chosen(candidate=candidate, program=program), user)
 
         try:
             return await probe.survey(candidates.candidates(), tries, self._home)
@@ -191,10 +199,31 @@ class Bubblewrap:
                 remove_tree(folder)
 
 
+async def _try_opening(
+    spec: SandboxSpec, context: OpeningContext, chosen: Chosen, user: User, review: overlay.Review | None = None
+) -> str | None:
+    """Open a sandbox and close it at once; return why that failed, or None."""
+    from crabpot.backends.bubblewrap.opening import Opening
+
+    # Without a control group: it lives for a moment, and a failure to make one says nothing about bwrap.
+    bare = replace(context, hierarchy=None)
+    try:
+        sandbox = await Opening(spec, bare, chosen, user, review).run({})
+    except SandboxUnavailable as failure:
+        return str(failure)
+    await sandbox.close()
+    return None
+
+
 def _machine(context: OpeningContext | None, chosen: Chosen | str) -> Machine:
     release = os.uname().release.split(".")
     kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
     return Machine(context=context, chosen=chosen, kernel=kernel, landlock=landlock.version())
+
+
+def _owner(spec: SandboxSpec) -> User | None:
+    owned = None if spec.private else held_files.owner_of(spec.workspace)
+    return None if owned is None else User(uid=owned[0], gid=owned[1])
 
 
 def _throwaway(folder: str) -> SandboxSpec:

@@ -12,6 +12,7 @@ from crabpot.backends.linux.limits import amount, sized
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from crabpot.backends.bubblewrap.overlay import Review
     from crabpot.backends.bubblewrap.render import Program
     from crabpot.backends.bubblewrap.user import Choice
     from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
@@ -45,6 +46,8 @@ class Findings:
     prefix: str | None = None
     # The disk that the workspace lies on, as major:minor, where a limit is about it and the kernel can limit it.
     disk: str | None = None
+    # How the folder is put under review, where it is.
+    review: Review | None = None
 
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
@@ -65,6 +68,8 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield "network", "refused" if state == "refused" else "enforced", how
     yield from _walls(found.program)
     yield second_wall(found.landlock)
+    if found.review is not None:
+        yield "workspace", "enforced", found.review.how
     yield from _binds(spec, found.program, found)
     yield from _counted(spec, found)
     yield from sized(spec.limits)

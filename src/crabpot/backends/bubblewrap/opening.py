@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.bubblewrap import bundle, detached, render
+from crabpot.backends.bubblewrap import bundle, detached, overlay, render
 from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.backends.linux import cgroups, etc, held_files, limits, owner, processes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from crabpot.backends.bubblewrap.candidates import Chosen
+    from crabpot.backends.bubblewrap.overlay import Review
     from crabpot.backends.bubblewrap.walls import OpeningContext
     from crabpot.spec.spec import SandboxSpec, User
 
@@ -42,11 +43,14 @@ class NotStarted(SandboxUnavailable):
 class Opening:
     """An opening under way."""
 
-    def __init__(self, spec: SandboxSpec, context: OpeningContext, chosen: Chosen, user: User) -> None:
+    def __init__(
+        self, spec: SandboxSpec, context: OpeningContext, chosen: Chosen, user: User, review: Review | None = None
+    ) -> None:
         self._spec = spec
         self._context = context
         self._chosen = chosen
         self._user = user
+        self._overlay = review if review is not None and review.mechanism == "overlay" else None
         self._group: cgroups.Cgroup | None = None
         self._stream: socket.socket | None = None
         self._monitor: subprocess.Popen[bytes] | None = None
@@ -104,7 +108,8 @@ class Opening:
 
     def _spawn(self, fds: held_files.Fds) -> tuple[socket.socket, subprocess.Popen[bytes], int, int]:
         spec, hierarchy = self._spec, self._context.hierarchy
-        held = held_files.hold_all(spec, self._user, fds)
+        hold = held_files.hold_all if self._overlay is None else held_files.hold_overlay
+        held = hold(spec, self._user, fds)
         label = owner.label(f"{os.urandom(4).hex()}-{spec.name}")
         before, env = [], {}
         if hierarchy is not None and hierarchy.scope is not None:
@@ -154,12 +159,20 @@ class Opening:
             join_fds=() if self._group is None else tuple(fds.add(fd) for fd in self._group.join_fds()),
             data_bytes=None if limited else int(self._spec.limits.memory),
             mark=self._mark,
+            overlay=None if self._overlay is None else self._spec.workspace_at,
         )
 
     def _mounts(self, fds: held_files.Fds, held: list[held_files.Held]) -> list[held_files.Held]:
         if self._chosen.program.mounting != "attach":
             return held
-        return [replace(one, fd=fds.add(detached.clone(one.fd, read_only=one.access == "ro"))) for one in held]
+        return [replace(one, fd=fds.add(self._clone(one))) for one in held]
+
+    def _clone(self, one: held_files.Held) -> int:
+        if self._overlay is None or one.target != self._spec.workspace_at:
+            return detached.clone(one.fd, read_only=one.access == "ro")
+        shown_as = self._overlay.shown_as
+        ids = None if shown_as is None else overlay.mapping(*shown_as)
+        return detached.clone(one.fd, read_only=True, alone=True, ids=ids)
 
     def _files(self, fds: held_files.Fds) -> Iterator[tuple[str, int]]:
         resolves = self._spec.network.kind == "host"

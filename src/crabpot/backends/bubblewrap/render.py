@@ -71,6 +71,8 @@ class LaunchPlan:
     join_fds: tuple[int, ...] = ()
     data_bytes: int | None = None
     mark: str = ""
+    # Where a folder under review is, if it is mounted below its layer.
+    overlay: str | None = None
 
 
 def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
@@ -103,6 +105,10 @@ def orders(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
         yield from (f"move={_landing(one, plan)}:{one.target}" for one in _outer_first(plan.held) if _in_memory(one))
     if plan.program.mounting == "path":
         yield from (f"expect={one.device}:{one.inode}:{one.target}" for one in plan.held)
+    if plan.overlay is not None:
+        yield f"overlay={plan.overlay}"
+        # From here on the agent's layer is reached through the mount alone.
+        yield f"detach={hardening.LAYER}"
     yield f"load={RUNNER}"
     if plan.data_bytes is not None:
         yield f"data={plan.data_bytes}"
@@ -202,8 +208,11 @@ def _kernel(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
 
 def _privileges(plan: LaunchPlan) -> Iterator[str]:
     if plan.program.seals:
-        # Over the sandbox's own namespaces only, for `seal`, which drops both before the runner starts.
+        # Over the sandbox's own namespaces only, for `seal`, which drops them all before the runner starts.
         yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
+        if plan.overlay is not None:
+            # An overlay works with the rights of who mounted it, in a folder of its own that it gives mode 000.
+            yield from ("--cap-add", "CAP_DAC_OVERRIDE")
     else:
         yield from ("--cap-drop", "ALL", "--seccomp", str(plan.filter_fd))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 READY = b"\0sealed\n"
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND, _MS_MOVE = 1, 2, 4, 8, 32, 4096, 8192
+_MNT_DETACH = 2
 _O_PATH = 0o10000000
 _MOVE_MOUNT, _MOVE_EMPTY_PATHS = 429, 0x4 | 0x40
 _CLONE_NEWCGROUP = 0x0200_0000
@@ -28,7 +29,7 @@ _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _PR_CAPBSET_DROP = 24
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x2008_0522
-_CAP_SETPCAP, _CAP_SYS_ADMIN = 8, 21
+_CAP_DAC_OVERRIDE, _CAP_SETPCAP, _CAP_SYS_ADMIN = 1, 8, 21
 _BPF_INSTRUCTION_SIZE = 8
 # An empty file takes no byte of a tmpfs's size, but about a kilobyte of the kernel's memory.
 _BYTES_PER_INODE, _FEWEST_INODES = 2048, 4096
@@ -77,6 +78,23 @@ def _folder(path: str) -> None:
 def _move(order: str) -> None:
     aside, _, path = order.partition(":")
     _call("mount", aside.encode(), path.encode(), None, _MS_MOVE, None)
+
+
+def _overlay(target: str) -> None:
+    # Whiteouts and marks in user.*, which this namespace may write. No file of the layer names another one: what an
+    # agent could forge there (redirect_dir, metacopy, index) is neither made nor followed.
+    rules = "userxattr,redirect_dir=nofollow,metacopy=off,index=off,xino=off"
+    # By descriptor: a path of the host's may have colons and commas in it, which mean something here.
+    lower = posix.open(target, _O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
+    layer = "upperdir=/crabpot/layer/upper,workdir=/crabpot/layer/work"
+    options = f"lowerdir=/proc/self/fd/{lower},{layer},{rules}"
+    flags = _MS_NOSUID | _MS_NODEV
+    _call("mount", b"overlay", target.encode(), b"overlay", flags, options.encode())
+    posix.close(lower)
+
+
+def _detach(path: str) -> None:
+    _call("umount2", path.encode(), _MNT_DETACH)
 
 
 def _tmpfs(order: str) -> None:
@@ -148,7 +166,7 @@ def _expect(order: str) -> None:
 
 
 def _drop(_: str) -> None:
-    for capability in (_CAP_SYS_ADMIN, _CAP_SETPCAP):
+    for capability in (_CAP_DAC_OVERRIDE, _CAP_SYS_ADMIN, _CAP_SETPCAP):
         _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
     _call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = _CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
@@ -170,6 +188,8 @@ def _mark(_: str) -> None:
 _ORDERS: dict[str, Callable[[str], None]] = {
     "mark": _mark,
     "attach": _attach,
+    "overlay": _overlay,
+    "detach": _detach,
     "join": _join,
     "hide-groups": _hide_groups,
     "tmpfs": _tmpfs,

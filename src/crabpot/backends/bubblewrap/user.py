@@ -27,12 +27,14 @@ def choose(spec: SandboxSpec, *, gateway: User, owner: User | None) -> Choice:
     """Choose the user. `owner` is that of the rw workspace, None if the folder is private or does not exist yet."""
     if gateway.uid != 0:
         return _ordinary(spec, gateway)
-    if not spec.private and owner is not None and owner.uid == 0:
+    if spec.layer is None and not spec.private and owner is not None and owner.uid == 0:
         return _root_owned(spec)
     if spec.user is not None:
         return Choice(user=spec.user, because="as configured; the gateway drops to it before bwrap starts")
     if spec.private or owner is None:
         return Choice(user=NOBODY, because="nobody: the gateway is root and the workspace is Crabpot's own")
+    if owner.uid == 0:
+        return Choice(user=NOBODY, because="nobody: the folder under review is root's, and its layer Crabpot's own")
     # A file of group root gives no membership in it: that group can read what others must not.
     user = User(uid=owner.uid, gid=owner.gid or owner.uid)
     return Choice(user=user, because="the owner of the workspace; the gateway drops to it before bwrap starts")

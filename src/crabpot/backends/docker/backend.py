@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crabpot.backends.base import Clause
     from crabpot.backends.docker.facts import Facts
     from crabpot.backends.docker.sandbox import DockerSandbox
+    from crabpot.layers.layer import Mechanism
     from crabpot.spec.spec import SandboxSpec
 
 # An engine starts containers one after the other anyway; more at once only makes each of them time out.
@@ -51,6 +52,10 @@ class Docker:
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
         """Return for each clause of the spec whether this engine enforces, degrades or refuses it."""
         return table.clauses(spec, (await self._judge(spec))[1])
+
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:  # noqa: ARG002  the same for every folder
+        """Return that a folder is put under review as a copy: an engine mounts no overlay of ours."""
+        return "copy"
 
     async def open(self, spec: SandboxSpec) -> DockerSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
@@ -92,9 +97,9 @@ class Docker:
         with held_files.Fds() as fds:
             keeper = users.outside(user, gateway=_gateway(), mapping=_mapping(facts))
             held = held_files.hold_all(spec, keeper, fds)
-            if facts.remapped and spec.private and keeper == _gateway():
+            if facts.remapped and spec.kept is not None and keeper == _gateway():
                 # A folder that ids inside cannot own is opened to all of them; it lies where only the gateway can go.
-                os.chmod(spec.workspace, 0o777)  # noqa: S103  as above
+                os.chmod(spec.kept, 0o777)  # noqa: S103  as above
             shown = tuple(render.Bind(source=one.path, target=one.target, access=one.access) for one in held)
             own = [
                 runner,
@@ -124,14 +129,14 @@ class Docker:
             return None, table.Findings(facts=str(refusal))
         except EngineError as error:
             return None, table.Findings(facts=str(self._failed(error, None)))
-        folder = None if spec.private else folders.owner_of(spec.workspace)
+        folder = None if spec.kept is not None else folders.owner_of(spec.workspace)
         return engine, table.Findings(
             facts=facts,
             image=found,
             choice=users.choose(spec, gateway=_gateway(), folder=folder, mapping=_mapping(facts)),
             network=network,
             seccomp=profile.problem(spec.docker.seccomp),
-            disk=folders.disk_of(spec.workspace),
+            disk=folders.disk_of(spec.kept or spec.workspace),
         )
 
     async def _look(self) -> tuple[Engine, Facts]:

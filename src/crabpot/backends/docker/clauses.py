@@ -9,6 +9,7 @@ from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.render import gvisor_threads
 from crabpot.backends.linux.limits import amount, sized
+from crabpot.layers import layer as layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,10 +58,20 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield "user", "refused" if user is None else "enforced", f"{who}{found.choice.because}"
     yield from _walls(spec, facts, found)
     yield _network(spec, found)
+    if spec.layer is not None:
+        yield _review(spec.layer)
     yield _binds(spec, facts)
     yield from _counted(spec, facts)
     yield from _wished(spec, facts, found)
     yield from sized(spec.limits)
+
+
+def _review(layer: str) -> Row:
+    found = layers.read(layer)
+    if found is not None and found.mechanism != "copy":
+        do = f"crabpot changes apply|discard --session {found.session}, or use the bubblewrap backend"
+        return "workspace", "refused", f"this session's changes are in an overlay, which no engine mounts: {do}"
+    return "workspace", "enforced", "copy: changes go to a copy of the host's folder (an engine mounts no overlay)"
 
 
 def _sandbox(spec: SandboxSpec, facts: Facts) -> Row:

@@ -44,7 +44,7 @@ class Mapping:
 
 def choose(spec: SandboxSpec, *, gateway: User, folder: Folder | None, mapping: Mapping | None = None) -> Choice:
     """Choose the user. `folder` is the rw workspace, None if private or missing; `mapping` None: ids are the same."""
-    if spec.private:
+    if spec.kept is not None:
         return _private(spec, gateway, remapped=mapping is not None)
     if folder is None:
         return _refused(f"the workspace {spec.workspace} does not exist: mkdir -p {shlex.quote(spec.workspace)}")

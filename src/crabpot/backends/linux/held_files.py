@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from crabpot.errors import SandboxUnavailable
 from crabpot.spec import hardening
+from crabpot.spec.spec import UPPER, WORK
 from crabpot.state.ownership import make_own
 
 if TYPE_CHECKING:
@@ -81,11 +82,26 @@ class Fds:
 
 def hold_all(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
     """Open all host paths that the spec needs; SandboxUnavailable names what is missing or was swapped."""
-    found = [
-        _kept(spec.workspace, spec.workspace_at, user, fds)
-        if spec.private
-        else hold(spec.workspace, spec.workspace_at, "rw", fds)
-    ]
+    kept = spec.kept
+    if kept is None:
+        found = [hold(spec.workspace, spec.workspace_at, "rw", fds)]
+    else:
+        found = [_kept(kept, spec.workspace_at, user, fds)]
+    return found + _hold_others(spec, user, fds)
+
+
+def hold_overlay(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
+    """Do the same for a folder under review that is mounted below a layer: the folder is only read."""
+    assert spec.layer is not None
+    for name in (UPPER, WORK):
+        _kept(f"{spec.layer}/{name}", hardening.LAYER, user, fds)
+    found = [hold(spec.layer, hardening.LAYER, "rw", fds), hold(spec.workspace, spec.workspace_at, "ro", fds)]
+    return found + _hold_others(spec, user, fds)
+
+
+def _hold_others(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
+    """Open the host paths that it sees beside its workspace."""
+    found = []
     if spec.home is not None:
         found.append(_kept(own_home(spec.home, user), hardening.HOME, user, fds))
     if spec.agent_workspace is not None:

@@ -22,6 +22,7 @@ from crabpot.wire.channel import Channel
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crabpot.layers.layer import Mechanism
     from crabpot.spec.spec import SandboxSpec
 
 # A runner of ours answers at once; whatever else listens there is not waited for.
@@ -99,6 +100,10 @@ class Socket:
             seen=procs.look(peer.pid),
         )
         return clauses.clauses(spec, found)
+
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
+        """Raise SandboxUnavailable: there is no way, and its clause says so before anybody asks."""
+        raise SandboxUnavailable(f"{spec.workspace} cannot be put under review behind a socket")
 
     async def open(self, spec: SandboxSpec) -> Connection:
         """Connect; the greeting follows on the wire, as with every backend."""

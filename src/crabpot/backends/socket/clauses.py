@@ -44,7 +44,14 @@ def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
 def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     shown = ", ".join(found.roots) or "it names no roots"
     yield "sandbox", "enforced", f"the runner at {found.path}; roots: {shown}"
-    yield "workspace", "degraded", "every session works in the runner's own roots, whatever `workspace` says"
+    if spec.layer is None:
+        yield "workspace", "degraded", "every session works in the runner's own roots, whatever `workspace` says"
+    else:
+        yield (
+            "workspace",
+            "refused",
+            "a runner that was started elsewhere has no layer: use another backend",
+        )
     yield _commands(found)
     yield _user(spec, found)
     yield _namespaces(found)

@@ -36,6 +36,9 @@ REFERENCE = Held(fd=24, path="/srv/ref.txt", target="/mnt/data/ref.txt", access=
 BELOW_TMP = Held(fd=25, path="/tmp/a/b", target="/tmp/a/b", access="rw", device=1, inode=7)
 HOME = Held(fd=26, path="/state/homes/x", target="/home/agent", access="rw", device=1, inode=8)
 
+LOWER = Held(fd=25, path="/home/a/project", target="/workspace", access="ro", device=1, inode=7)
+LAYER = Held(fd=26, path="/state/layers/crabpot-test", target=hardening.LAYER, access="rw", device=1, inode=8)
+
 PLAN = LaunchPlan(
     program=SEALED,
     layout=LAYOUT,
@@ -52,6 +55,10 @@ CASES: dict[str, tuple[dict[str, Any], LaunchPlan]] = {
         replace(PLAN, program=replace(SEALED, mounting="attach"), join_fds=(40, 41), data_bytes=None),
     ),
     "plain": ({}, replace(PLAN, program=replace(SEALED, seals=False), filter_fd=33, files=PLAN.files[:3])),
+    "under-review-as-root": (
+        {"workspace": LOWER.path, "private": False, "layer": LAYER.path},
+        replace(PLAN, program=replace(SEALED, mounting="attach"), held=(LAYER, LOWER, RUNNER), overlay="/workspace"),
+    ),
     "by-path": ({}, replace(PLAN, program=replace(SEALED, mounting="path"))),
     "with-binds-and-the-hosts-network": (
         {
@@ -179,3 +186,10 @@ def test_no_folder_is_made_inside_a_tree_that_the_agent_can_write() -> None:
     arguments = _arguments("with-binds-and-the-hosts-network")
     made = [arguments[index + 1] for index, word in enumerate(arguments) if word == "--dir"]
     assert not any(path == "/mnt/data" or path.startswith(("/mnt/data/", "/workspace/")) for path in made)
+
+
+def test_a_layer_is_out_of_reach_before_the_runner_starts_and_before_the_rights_are_dropped() -> None:
+    names = [word.partition("=") for word in _arguments("under-review-as-root") if "=" in word]
+    orders = [(name, value) for name, _, value in names]
+    mounted = orders.index(("overlay", hardening.WORKSPACE))
+    assert mounted < orders.index(("detach", hardening.LAYER)) < orders.index(("drop", ""))

@@ -67,3 +67,9 @@ def test_nothing_ever_runs_as_root() -> None:
             for private in (True, False):
                 user = choose(make_spec(STATE, private=private), gateway=gateway, owner=owner).user
                 assert user is None or (user.uid != 0 and user.gid != 0)
+
+
+def test_a_folder_of_roots_own_may_be_under_review_as_nobody() -> None:
+    spec = make_spec(STATE, private=False, workspace="/srv/project", layer="/state/layers/x")
+    assert choose(spec, gateway=ROOT, owner=ROOT).user == NOBODY
+    assert choose(spec, gateway=ROOT, owner=ALICE).user == ALICE

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from crabpot.backends.docker.clauses import Findings, clauses
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.user import Choice
+from crabpot.layers.store import LayerStore
 from crabpot.settings import Docker, Io, Limits, Size
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount, User
 from tests.support.specs import make_docker_spec
 from tests.unit.backends.docker.make import FACTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FOUND = Findings(
     facts=FACTS,
@@ -122,3 +126,16 @@ def test_under_another_runtime_what_was_mounted_is_not_compared() -> None:
 )
 def test_what_goes_through_the_gateway_is_kept_by_a_namespace_without_a_network(network: NetworkSpec) -> None:
     assert table(FOUND, network=network)["network"][0] == "enforced"
+
+
+def test_a_folder_is_put_under_review_as_a_copy_and_an_overlay_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    store = LayerStore(str(tmp_path / "state"))
+    layer = store.path_of("agent:main:test")
+    state, how = table(layer=layer)["workspace"]
+    assert (state, how.partition(":")[0]) == ("enforced", "copy")
+    who = {"scope_key": "agent:main:test", "session": "agent:main:test", "agent": "main"}
+    store.make(**who, folder=str(tmp_path / "project"), mechanism="overlay")
+    state, how = table(layer=layer)["workspace"]
+    assert state == "refused"
+    assert "crabpot changes apply|discard --session agent:main:test" in how

@@ -1,0 +1,45 @@
+"""What can be said of a layer's content without reading it: whether there is any, how much, whether it was seen."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from crabpot.layers import copying, stamps
+
+if TYPE_CHECKING:
+    from crabpot.layers.layer import Layer
+
+# Touched whenever a person looked at the changes.
+SEEN = "seen"
+_BLOCK = 512
+
+
+def is_empty(layer: Layer) -> bool:
+    """Return whether an agent has changed nothing yet."""
+    if layer.mechanism == "copy":
+        return not copying.is_complete(layer) or not copying.differs(layer)
+    with os.scandir(layer.content) as entries:
+        return next(entries, None) is None
+
+
+def is_seen(layer: Layer) -> bool:
+    """Return whether a person looked at the changes after the last mount ended."""
+    try:
+        seen = os.stat(os.path.join(layer.path, SEEN)).st_mtime_ns
+    except OSError:
+        return False
+    last = stamps.mounts(layer.path)[-1:]
+    return all(one.closed_ns is not None and one.closed_ns <= seen for one in last)
+
+
+def size_of(layer: Layer) -> int:
+    """Return how many bytes of the disk the content takes, each inode counted once; costs what changed."""
+    total, counted = 0, set()
+    for _, folders, files, folder in os.fwalk(layer.content, follow_symlinks=False, onerror=None):
+        for name in (*folders, *files):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if found.st_nlink == 1 or found.st_ino not in counted:
+                total += found.st_blocks * _BLOCK
+                counted.add(found.st_ino)
+    return total
