@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Sandbox
     from crabpot.host_commands.plan import Plan
-    from crabpot.sandboxes.live import Wanted
-    from crabpot.sandboxes.private_folders import Hold
+    from crabpot.sandboxes.live import Hold, Wanted
     from crabpot.spec.spec import SandboxSpec
 
 # As somebody told git to, who only wanted the message about ownership to be gone.
