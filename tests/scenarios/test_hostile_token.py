@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -26,20 +25,6 @@ SLOW = 100
 # Generous: the machine is busy with the attack itself.
 PATIENCE_S = 240.0
 TIMEOUT_S = 60.0
-
-
-@contextmanager
-def serving(program):
-    served = program.start("serve", "--listen", "127.0.0.1:0", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        line = served.stdout.readline().decode()
-        yield int(line.rsplit(":", 1)[1].split(";")[0])
-    finally:
-        served.terminate()
-        try:
-            served.communicate(timeout=60)
-        finally:
-            served.kill()
 
 
 class Hostile:
@@ -169,7 +154,7 @@ def test_one_hostile_token_takes_nothing_from_another_nor_from_the_dashboard(cra
             await others(port)
         return attacker.done
 
-    with serving(crabpot) as port:
+    with crabpot.listening(orderly=False) as (_, port):
         done = asyncio.run(all_at_once(port))
         live = [one for one in crabpot("sandboxes", "list", "--json").json if one["state"] == "live"]
     assert sum(one["scope_key"].startswith("agent:ops:") for one in live) <= 4

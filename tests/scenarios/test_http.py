@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -19,30 +18,14 @@ S = "agent:main:main"
 EXEC = f"/v1/sessions/{S}/tools/exec"
 
 
-@contextmanager
-def serving(program):
-    """Serve on the loopback too; gives the process and the address."""
-    served = program.start("serve", "--listen", "127.0.0.1:0", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        line = served.stdout.readline().decode()
-        yield served, f"http://{line.rsplit('http://', 1)[1].split(';')[0]}"
-        if served.poll() is None:
-            served.terminate()
-            _, complaints = served.communicate(timeout=60)
-            assert (served.returncode, complaints) == (0, b"")
-    finally:
-        served.kill()
-        served.communicate()
-
-
-def operator(program, url):
+def operator(program, port):
     token = (program.state / "http.token").read_text().strip()
-    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
 
 def test_a_client_calls_tools_by_the_loopback_and_by_the_socket(placed):
-    with serving(placed) as (_, url):
-        with operator(placed, url) as client:
+    with placed.listening() as (_, port):
+        with operator(placed, port) as client:
             assert client.post(EXEC, json={"command": "echo by loopback"}).json()["stdout"] == "by loopback\n"
         with httpx.Client(
             transport=httpx.HTTPTransport(uds=str(placed.state / "http.sock")), base_url="http://x"
@@ -60,7 +43,7 @@ def test_nothing_but_the_loopback_is_served(placed):
 
 
 def test_tokens_are_made_listed_rotated_and_removed(placed):
-    with serving(placed) as (_, url):
+    with placed.listening() as (_, port):
         made = placed("tokens", "add", "bot", "--session", "agent:ops:*", "--sender", "telegram:7", "--allow-host")
         secret = made.out.strip()
         listed = json.loads(placed("tokens", "list", "--json").out)
@@ -73,7 +56,8 @@ def test_tokens_are_made_listed_rotated_and_removed(placed):
 
         def status(token):
             return httpx.post(
-                f"{url}/v1/sessions/agent:ops:1/tools/ls", headers={"Authorization": f"Bearer {token}"}
+                f"http://127.0.0.1:{port}/v1/sessions/agent:ops:1/tools/ls",
+                headers={"Authorization": f"Bearer {token}"},
             ).status_code
 
         assert status(secret) == 200
@@ -89,11 +73,11 @@ def test_tokens_are_made_listed_rotated_and_removed(placed):
 
 def test_schemathesis_finds_no_fault(crabpot, tmp_path):
     """In a real sandbox: what it makes up is run."""
-    with serving(crabpot) as (_, url):
+    with crabpot.listening() as (_, port):
         token = (crabpot.state / "http.token").read_text().strip()
         command = [
             *(os.path.join(os.path.dirname(sys.executable), "st"), "--config-file", str(HERE / "schemathesis.toml")),
-            *("run", f"{url}/openapi.json", "-H", f"Authorization: Bearer {token}"),
+            *("run", f"http://127.0.0.1:{port}/openapi.json", "-H", f"Authorization: Bearer {token}"),
             *("--max-examples", "10", "--phases", "coverage,fuzzing", "--seed", "1", "--no-color"),
         ]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
@@ -101,8 +85,8 @@ def test_schemathesis_finds_no_fault(crabpot, tmp_path):
 
 
 def test_killed_in_the_middle_it_loses_nothing_that_was_answered(placed):
-    with serving(placed) as (served, url):
-        with operator(placed, url) as client:
+    with placed.listening() as (served, port):
+        with operator(placed, port) as client:
             done = [client.post(EXEC, json={"command": f"echo {n} >> written"}).json()["id"] for n in range(20)]
         served.send_signal(signal.SIGKILL)
         served.wait(timeout=60)
@@ -110,13 +94,13 @@ def test_killed_in_the_middle_it_loses_nothing_that_was_answered(placed):
     recorded = {json.loads(line)["call"] for line in placed("audit", "tail", "-n", "100", "--json").out.splitlines()}
     assert set(done) <= recorded
     assert "the chain holds" in placed("audit", "verify").out
-    with serving(placed) as (_, url), operator(placed, url) as client:
+    with placed.listening() as (_, port), operator(placed, port) as client:
         assert client.post(EXEC, json={"command": "wc -l < written"}).json()["stdout"].strip() == "20"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_in_order_whatever_runs(placed, number):
-    with serving(placed) as (served, url), operator(placed, url) as client:
+    with placed.listening() as (served, port), operator(placed, port) as client:
         stream = client.stream("POST", EXEC, json={"command": "echo $$; sleep 1000"}, params={"stream": "1"})
         with stream as answer:
             lines = answer.iter_lines()

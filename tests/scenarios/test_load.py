@@ -6,9 +6,8 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections import Counter
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,20 +16,6 @@ import pytest
 REQUESTS = int(os.environ.get("CRABPOT_LOAD", "3000"))
 CLIENTS = 200
 PATIENCE_S = 240.0
-
-
-@contextmanager
-def serving(program):
-    served = program.start("serve", "--listen", "127.0.0.1:0", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        line = served.stdout.readline().decode()
-        yield served, int(line.rsplit(":", 1)[1].split(";")[0])
-    finally:
-        served.terminate()
-        try:
-            served.communicate(timeout=60)
-        finally:
-            served.kill()
 
 
 class Client:
@@ -102,7 +87,7 @@ def test_two_hundred_clients_get_their_own_answers_and_strangers_get_none(prepar
             honest_ones = (honest(port, n) for n in range(CLIENTS))
             await asyncio.gather(*honest_ones, *(dishonest(port, n) for n in range(20)))
 
-    with serving(program) as (_, port):
+    with program.listening(orderly=False) as (_, port):
         asyncio.run(all_at_once(port))
     assert seen["answered"] == REQUESTS // CLIENTS * CLIENTS
     assert seen["refused"] == 300
@@ -135,14 +120,14 @@ def test_killed_under_load_it_loses_nothing_that_it_answered_and_lets_nobody_in(
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*(write_on(port, n, served) for n in range(50)))
 
-    with serving(program) as (served, port):
+    with program.listening(orderly=False) as (served, port):
         asyncio.run(all_at_once(port, served))
     assert len(answered) >= 500
     assert set(answered.values()) <= set(os.listdir(program.workspace))
     shown = program("audit", "tail", "-n", "100000", "--json").out.splitlines()
     assert set(answered) <= {one.get("call") for one in map(json.loads, shown)}
     assert "the chain holds" in program("audit", "verify").out
-    with serving(program) as (_, port):
+    with program.listening(orderly=False) as (_, port):
 
         async def afterwards():
             good, bad = Client(port, tokens[0]), Client(port, "crabpot_wrong")

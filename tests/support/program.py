@@ -33,7 +33,7 @@ class Ended:
         return json.loads(self.out)
 
     def said(self) -> str:
-        """Give what went wrong: only sentences of ours, never a traceback, and nothing on standard output."""
+        """Return what went wrong: only sentences of ours, never a traceback, and nothing on standard output."""
         assert self.out == ""
         assert "Traceback" not in self.err
         assert all(line.startswith("crabpot: ") for line in self.err.splitlines())
@@ -101,6 +101,23 @@ class Program:
     @property
     def state(self) -> Path:
         return self.home / ".local/state/crabpot"
+
+    @contextmanager
+    def listening(self, *, orderly: bool = True) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+        """Serve on the loopback too; yields the process and its port, and sees it end in order unless it was attacked."""
+        listen = ("serve", "--listen", "127.0.0.1:0")
+        served = self.start(*listen, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert served.stdout is not None
+            line = served.stdout.readline().decode()
+            yield served, int(line.rsplit(":", 1)[1].split(";")[0])
+            if served.poll() is None:
+                served.terminate()
+                _, complaints = served.communicate(timeout=PATIENCE_S)
+                assert not orderly or (served.returncode, complaints) == (0, b"")
+        finally:
+            served.kill()
+            served.communicate()
 
     @contextmanager
     def serving(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -6,8 +6,6 @@ import json
 import os
 import threading
 
-import pytest
-
 from crabpot.audit import coalescing
 from crabpot.audit.chain import text_of
 from crabpot.audit.coalescing import Coalescer
@@ -17,19 +15,6 @@ from crabpot.audit.store import AuditLog
 from crabpot.doors.cli.commands.audit import _line
 
 WHY = "it is not listed (agents.defaults.sandbox.network.allow)"
-
-
-@pytest.fixture
-def state(tmp_path):
-    return str(tmp_path / "state")
-
-
-@pytest.fixture
-def log(state):
-    made = AuditLog(state)
-    made.open()
-    yield made
-    made.close()
 
 
 def refusal(destination="evil.example:443", agent="main", session="agent:main:main", answer="refused", **more):

@@ -24,11 +24,6 @@ SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
 DAY_S = 86400.0
 
 
-@pytest.fixture
-def state(tmp_path):
-    return str(tmp_path / "state")
-
-
 def write(state, count, **kept):
     """Write records one commit at a time, as a gateway with few calls does."""
     log = AuditLog(state, Audit(**{"rotate": 100, **kept}))

@@ -22,19 +22,6 @@ from tests.support.waiting import until
 SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
 
 
-@pytest.fixture
-def state(tmp_path):
-    return str(tmp_path / "state")
-
-
-@pytest.fixture
-def log(state):
-    made = AuditLog(state)
-    made.open()
-    yield made
-    made.close()
-
-
 def record(number, session="agent:main:main"):
     return {"kind": "call", "session": session, "n": number}
 
