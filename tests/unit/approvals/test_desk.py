@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import sqlite3
 import stat
@@ -303,17 +302,33 @@ def test_what_a_dead_gateway_asked_is_denied_and_can_no_longer_be_answered(tmp_p
 # --- 200 at once ----------------------------------------------------------------------------------------------------------
 
 
-def answer_all(state, name, ids, results):
-    """In a process of its own: answer every request, half of them with yes, and tell which of them counted."""
-    store = Store(state)
-    counted = []
-    for position, request_id in enumerate(ids):
-        allowed = (position + name) % 2 == 0
-        answer = Answer(allowed=True, by=f"process {name}") if allowed else denied(f"process {name}")
-        if store.answer(request_id, answer):
-            counted.append((request_id, allowed))
-    store.close()
-    results.put((name, counted))
+# A process of its own, not a fork: a forked child would inherit the locks of SQLite as this process holds them.
+ANSWERS_ALL = """
+import json, sys
+from crabpot.approvals.requests import Answer, denied
+from crabpot.approvals.store import Store
+
+state, name, ids = json.load(sys.stdin)
+store = Store(state)
+counted = []
+for position, request_id in enumerate(ids):
+    allowed = (position + name) % 2 == 0
+    answer = Answer(allowed=True, by=f"process {name}") if allowed else denied(f"process {name}")
+    if store.answer(request_id, answer):
+        counted.append((request_id, allowed))
+store.close()
+print(json.dumps(counted))
+"""
+
+
+async def answer_all(state, name, ids):
+    """Answer every request from another process, half of them with yes; return the answers that counted."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ANSWERS_ALL, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    out, _ = await process.communicate(json.dumps([state, name, ids]).encode())
+    assert process.returncode == 0
+    return name, json.loads(out)
 
 
 async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_runs_by_its_own_alone(tmp_path, a_request):
@@ -331,19 +346,10 @@ async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_run
     wanted = [a_request(argv=("git", "push", str(number))) for number in range(200)]
     deciding = [asyncio.create_task(call(request)) for request in wanted]
     await until(lambda: len(made.pending()) == 200)
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
     ids = [request.id for request in wanted]
     orders = (ids, ids[::-1], ids[100:] + ids[:100], ids[::2] + ids[1::2])
-    racing = [
-        context.Process(target=answer_all, args=(state, name, order, results)) for name, order in enumerate(orders)
-    ]
-    for one in racing:
-        one.start()
+    told = await asyncio.gather(*(answer_all(state, name, order) for name, order in enumerate(orders)))
     decided = dict(await asyncio.gather(*deciding))
-    told = [await asyncio.to_thread(results.get) for _ in racing]
-    for one in racing:
-        await asyncio.to_thread(one.join)
     counted = {}
     for name, own in told:
         for request_id, allowed in own:
