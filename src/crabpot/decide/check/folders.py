@@ -7,6 +7,7 @@ import shlex
 import stat
 from typing import TYPE_CHECKING
 
+from crabpot.decide import gate
 from crabpot.decide.check.finding import warn
 from crabpot.decide.ssh_key import problem_with_key
 from crabpot.spec import binds, build
@@ -18,23 +19,8 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings
     from crabpot.spec.binds import Surroundings
 
-# Files that the host executes unasked: planted by an agent, they run in a person's own tools.
-HOST_EXECUTED = (
-    ".git/hooks",
-    ".git/config",
-    ".githooks",
-    ".husky",
-    ".pre-commit-config.yaml",
-    ".envrc",
-    ".vscode/tasks.json",
-    ".vscode/settings.json",
-    ".idea",
-    ".claude/settings.json",
-    ".mcp.json",
-    "Makefile",
-    "package.json",
-)
 _BROAD = 2
+_MOST_NAMED = 12
 
 
 def findings(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
@@ -123,5 +109,6 @@ def _missing(path: str, folder: str) -> Iterator[Finding]:
 
 
 def _executed_in(folder: str) -> str:
-    held = [name for name in HOST_EXECUTED if os.path.lexists(os.path.join(folder, name))]
-    return f", which holds files that the host executes: {', '.join(held)}" if held else ""
+    held = [name for name in gate.named() if os.path.lexists(os.path.join(folder, name))]
+    more = f" and {len(held) - _MOST_NAMED} more" if len(held) > _MOST_NAMED else ""
+    return f", which holds files that the host executes: {', '.join(held[:_MOST_NAMED])}{more}" if held else ""
