@@ -43,6 +43,7 @@ class _Index:
                     self._plain.setdefault(parts[0], []).append(row)
 
     def reason(self, parts: Sequence[str]) -> str | None:
+        """Return the reason of the first rule that a path matches, or None."""
         for at, part in enumerate(parts):
             for patterns, reason in (*self._plain.get(part, ()), *self._wild):
                 beneath = parts[at : at + len(patterns)]

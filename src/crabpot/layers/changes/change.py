@@ -13,6 +13,11 @@ Action = Literal["added", "modified", "deleted"]
 Kind = Literal["file", "folder", "link"]
 
 PERMISSIONS = 0o777
+# Deeper than any project: an agent could exhaust whoever walks down without end.
+DEEPEST = 200
+TOO_DEEP = f"lies more than {DEEPEST} folders deep"
+UNLISTED = "nobody may list it; run chmod u+rx on it inside"
+UNREAD = "nobody may read it; run chmod u+r on it inside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +27,7 @@ class Found:
     path: str
     new: os.stat_result | None
     old: os.stat_result | None
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,16 @@ folder that is opaque hides all that the lower one has.
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING
 
 from crabpot.decide.gate import is_git
-from crabpot.layers.changes.change import PERMISSIONS, Found
+from crabpot.layers.changes import repository
+from crabpot.layers.changes.change import DEEPEST, PERMISSIONS, TOO_DEEP, UNLISTED, Found
 from crabpot.layers.changes.tree import join, same_content
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from crabpot.layers.changes.tree import Tree
@@ -29,7 +30,8 @@ def differences(upper: Tree, lower: Tree, path: str = "", *, merged: bool = True
         inner = join(path, name)
         old = lower.stat(inner) if merged else None
         if is_git(name):
-            yield from _git(inner, new, old, upper)
+            gone = is_whiteout(upper, inner, new)
+            yield from repository.found(upper, lower, inner, None if gone else new, old)
         elif is_whiteout(upper, inner, new):
             yield from _deleted(lower, inner, old)
         elif stat.S_ISDIR(new.st_mode):
@@ -60,17 +62,24 @@ def is_copied_up(upper: Tree, path: str) -> bool:
     return upper.attribute(path, _ORIGIN) is not None
 
 
-def _folder(
-    upper: Tree, lower: Tree, path: str, new: os.stat_result, old: os.stat_result | None
-) -> Iterator[Found]:
+def _folder(upper: Tree, lower: Tree, path: str, new: os.stat_result, old: os.stat_result | None) -> Iterator[Found]:
     both = old is not None and stat.S_ISDIR(old.st_mode)
-    if not both or (new.st_mode ^ old.st_mode) & PERMISSIONS:  # type: ignore[union-attr]  both: there is an old one
-        yield Found(path=path, new=new, old=old)
-    try:
+    why = unreachable(upper, path)
+    if why or old is None or not both or (new.st_mode ^ old.st_mode) & PERMISSIONS:
+        yield Found(path=path, new=new, old=old, refused=why)
+    if why is None:
         yield from differences(upper, lower, path, merged=both)
-    except PermissionError:
-        # Its owner removed the permission to list it. What is in it stays where it is.
-        return
+
+
+def unreachable(tree: Tree, path: str) -> str | None:
+    """Return why what is in a folder of a layer cannot be read, or None."""
+    if path.count("/") >= DEEPEST:
+        return TOO_DEEP
+    try:
+        os.close(tree.open(path, os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        return UNLISTED
+    return None
 
 
 def _file(upper: Tree, lower: Tree, path: str, new: os.stat_result, old: os.stat_result | None) -> Iterator[Found]:
@@ -96,9 +105,3 @@ def _deleted(lower: Tree, path: str, old: os.stat_result | None) -> Iterator[Fou
     if stat.S_ISDIR(old.st_mode):
         yield from (Found(path=inner, new=None, old=facts) for inner, facts in lower.below(path))
     yield Found(path=path, new=None, old=old)
-
-
-def _git(path: str, new: os.stat_result, old: os.stat_result | None, upper: Tree) -> Iterator[Found]:
-    """Yield a repository's own folder as one change: it never arrives as files."""
-    gone = is_whiteout(upper, path, new)
-    yield Found(path=path, new=None if gone else new, old=old)

@@ -26,6 +26,7 @@ class Tree:
     def __init__(self, path: str) -> None:
         self.path = path
         self.fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.device = os.fstat(self.fd).st_dev
         self._anchor = Anchor(b"/", self.fd, confined=True)
         self._opener = Opener()
 
