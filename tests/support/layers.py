@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from crabpot.layers import stamps
-from crabpot.layers.changes import copied, entries
-from crabpot.layers.changes.tree import opened
+from crabpot.layers import copying, stamps
+from crabpot.layers.changes import entries
 from crabpot.layers.store import LayerStore
 
 if TYPE_CHECKING:
@@ -62,20 +60,8 @@ def over(folder: Path, state: Path, mechanism: Literal["overlay", "copy"]) -> Pr
     key = "agent:main:main"
     layer = store.make(scope_key=key, session=key, agent="main", folder=str(folder), mechanism=mechanism)
     if mechanism == "copy":
-        shutil.rmtree(layer.content)
-        shutil.copytree(folder, layer.content, symlinks=True)
-        copied.write(layer, _rows(folder))
+        copying.copy_folder(layer)
     return Project(folder=folder, layer=layer, store=store)
-
-
-def _rows(folder: Path) -> dict[str, list[Any]]:
-    found = {}
-    with opened(str(folder)) as tree:
-        for inner, _ in tree.below(""):
-            row = copied.row_of(tree, inner)
-            if row is not None:
-                found[inner] = row
-    return found
 
 
 def picture(folder: Path) -> dict[str, tuple[Any, ...]]:

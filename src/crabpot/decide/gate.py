@@ -45,7 +45,7 @@ class _Index:
     def reason(self, parts: Sequence[str]) -> str | None:
         """Return the reason of the first rule that a path matches, or None."""
         for at, part in enumerate(parts):
-            for patterns, reason in (*self._plain.get(part, ()), *self._wild):
+            for patterns, reason in [*self._plain.get(part, []), *self._wild]:
                 beneath = parts[at : at + len(patterns)]
                 if len(beneath) == len(patterns) and all(map(re.Pattern.fullmatch, patterns, beneath)):
                     return reason

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import copying, stamps
+from crabpot.layers.changes.entries import note
+from crabpot.layers.changes.recovery import recover
 from crabpot.layers.content import is_empty, size_of
 from crabpot.sandboxes.live import START_S
 
@@ -43,6 +45,8 @@ class LayerHold:
         """Note the end of the mount and release it; safe to call twice."""
         if self._handle >= 0:
             stamps.closed(self.layer.path)
+            with suppress(LayerError, OSError):
+                note(self.layer)
             os.close(self._handle)
             self._handle = -1
 
@@ -95,6 +99,7 @@ async def _lock(store: LayerStore, layer: Layer) -> int:
 
 
 async def _prepare(layer: Layer, spec: SandboxSpec) -> None:
+    await asyncio.to_thread(recover, layer)
     if layer.mechanism == "copy" and not copying.is_complete(layer):
         await asyncio.to_thread(copying.copy_folder, layer)
     used = await asyncio.to_thread(size_of, layer)

@@ -6,45 +6,32 @@ import hashlib
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crabpot.decide.gate import is_git
-from crabpot.errors import LayerError
+from crabpot.layers import copying
 from crabpot.layers.changes import repository
 from crabpot.layers.changes.change import PERMISSIONS, Found, kind_of
 from crabpot.layers.changes.overlay import unreachable
 from crabpot.layers.changes.tree import join
+from crabpot.layers.copying import Base
 from crabpot.state.files import write_whole
-from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from crabpot.layers.changes.tree import Tree
     from crabpot.layers.layer import Layer
 
-    Base = dict[str, list[Any]]
-    """A path, and its type, size, mtime_ns, mode and digest or target when it was copied."""
-
-_FILE = "base.json"
-_LARGEST = 1 << 30
+    Rows = Mapping[str, Base]
 
 
-def base(layer: Layer) -> Base:
-    """Return what the host's folder was when it was copied; LayerError if that cannot be read."""
-    try:
-        told = json.loads(read_regular(os.path.join(layer.path, _FILE), most=_LARGEST))["entries"]
-        return {str(path): list(row) for path, row in told.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LayerError(f"what the layer {layer.path} began with cannot be read: {error}") from None
-
-
-def write(layer: Layer, entries: Base) -> None:
+def write(layer: Layer, rows: Rows) -> None:
     """Replace what the host's folder is taken to have been."""
-    write_whole(os.path.join(layer.path, _FILE), json.dumps({"entries": entries}))
+    write_whole(os.path.join(layer.path, copying.BASE), json.dumps({"entries": rows}))
 
 
-def differences(copy: Tree, host: Tree, began: Base) -> Iterator[Found]:
+def differences(copy: Tree, host: Tree, began: Rows) -> Iterator[Found]:
     """Yield each path at which the copy differs from what it began as."""
     seen: set[str] = set()
     yield from _present(copy, host, began, "", seen)
@@ -56,7 +43,7 @@ def differences(copy: Tree, host: Tree, began: Base) -> Iterator[Found]:
             yield Found(path=path, new=None, old=old)
 
 
-def _present(copy: Tree, host: Tree, began: Base, path: str, seen: set[str]) -> Iterator[Found]:
+def _present(copy: Tree, host: Tree, began: Rows, path: str, seen: set[str]) -> Iterator[Found]:
     for name, new in sorted(copy.entries(path).items()):
         inner = join(path, name)
         seen.add(inner)
@@ -74,17 +61,16 @@ def _present(copy: Tree, host: Tree, began: Base, path: str, seen: set[str]) -> 
             yield from _present(copy, host, began, inner, seen)
 
 
-def _is_as_before(copy: Tree, path: str, new: os.stat_result, row: list[Any] | None) -> bool:
-    if row is None or new.st_mode & 0o7000 or not _is_plain(new):
+def _is_as_before(copy: Tree, path: str, new: os.stat_result, row: Base | None) -> bool:
+    if row is None or new.st_mode & 0o7000 or not _is_plain(new) or row.type != kind_of(new):
         return False
-    kind, size, mtime_ns, mode, told = row
-    if kind != kind_of(new) or (kind != "link" and (new.st_mode ^ mode) & PERMISSIONS):
+    if row.type == "link":
+        return copy.target(path) == row.content
+    if (new.st_mode ^ row.mode) & PERMISSIONS:
         return False
-    if kind == "folder":
+    if row.type == "folder":
         return True
-    if kind == "link":
-        return bool(copy.target(path) == told)
-    return bool(new.st_size == size) and (new.st_mtime_ns == mtime_ns or digest(copy, path) == told)
+    return new.st_size == row.size and (new.st_mtime_ns == row.mtime_ns or digest(copy, path) == row.content)
 
 
 def _is_plain(facts: os.stat_result) -> bool:
@@ -102,23 +88,23 @@ def digest(tree: Tree, path: str) -> str | None:
     return made.hexdigest()
 
 
-def row_of(tree: Tree, path: str) -> list[Any] | None:
+def row_of(tree: Tree, path: str) -> Base | None:
     """Return what is to be known of a path of the host, as it is now."""
     facts = tree.stat(path)
     if facts is None or not _is_plain(facts):
         return None
     kind = kind_of(facts)
-    told = tree.target(path) if kind == "link" else digest(tree, path) if kind == "file" else None
-    return [kind, facts.st_size, facts.st_mtime_ns, facts.st_mode, told]
+    content = tree.target(path) if kind == "link" else digest(tree, path) if kind == "file" else ""
+    times = (facts.st_size, facts.st_mtime_ns, facts.st_mode & PERMISSIONS)
+    return Base(kind, *times, content or "", facts.st_ino, facts.st_ctime_ns)
 
 
-def is_conflict(facts: os.stat_result | None, row: list[Any] | None) -> bool:
+def is_conflict(facts: os.stat_result | None, row: Base | None) -> bool:
     """Return whether the host has another thing at a path than when it was copied."""
     if facts is None or row is None:
         return (facts is None) != (row is None)
-    kind, size, mtime_ns, mode = row[:4]
-    if kind != kind_of(facts):
+    if row.type != kind_of(facts):
         return True
-    if kind == "folder":
+    if row.type == "folder":
         return False
-    return bool((facts.st_size, facts.st_mtime_ns) != (size, mtime_ns) or (facts.st_mode ^ mode) & PERMISSIONS)
+    return (facts.st_ino, facts.st_size, facts.st_mtime_ns) != (row.inode, row.size, row.mtime_ns)

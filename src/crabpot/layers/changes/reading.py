@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.decide import gate
 from crabpot.errors import LayerError
+from crabpot.layers import copying
 from crabpot.layers.changes import applied, copied, overlay
 from crabpot.layers.changes.change import UNREAD, Change
 from crabpot.layers.changes.entries import entries
@@ -64,7 +65,7 @@ def judged(layer: Layer, content: Tree, host: Tree) -> list[Change]:
         found = [*overlay.differences(content, host)]
         conflict = _overlay_conflict(layer, content, host, found)
     else:
-        began = copied.base(layer)
+        began = copying.base(layer)
         found = [*copied.differences(content, host, began)]
 
         def conflict(one: Found) -> bool:

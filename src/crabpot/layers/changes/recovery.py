@@ -62,7 +62,7 @@ def finish(layer: Layer, journal: Journal, host: Tree) -> None:
     else:
         manifest = undoing.last(layer)
         if manifest is not None and manifest["id"] == journal.more["undoes"]:
-            settling.unsettle(layer, manifest, set(went))
+            settling.unsettle(layer, manifest, set(went), host)
             remove_tree(undoing.saved(layer, manifest["id"]))
     applied.add(layer, {path: applied.stamp(host.stat(path)) for path in went})
     staging.remove(host, journal)

@@ -8,8 +8,10 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from crabpot.layers import copying
 from crabpot.layers.changes import copied, overlay, undoing
 from crabpot.layers.changes.tree import Tree, opened
+from crabpot.layers.copying import Base
 from crabpot.state.files import write_whole
 from crabpot.state.untrusted import read_regular
 
@@ -61,14 +63,19 @@ def _move_out(content: Tree, path: str, aside: Tree, number: int) -> None:
             os.rename(name, str(number), src_dir_fd=folder, dst_dir_fd=aside.fd)
 
 
-def unsettle(layer: Layer, manifest: dict[str, Any], reverted: Collection[str]) -> None:
+def unsettle(layer: Layer, manifest: dict[str, Any], reverted: set[str], host: Tree) -> None:
     """Put back into a layer what was taken out, where the apply was reverted and the agent wrote nothing since."""
     if layer.mechanism == "copy":
-        now = copied.base(layer)
+        now = copying.base(layer)
         for path, row in manifest.get("base", {}).items():
             if path in reverted:
                 now.pop(path, None)
-                now |= {path: row} if row is not None else {}
+                now |= {path: Base(*row)} if row is not None else {}
+        for path in reverted & now.keys():
+            # Put back, the host's file is the same, but for its inode.
+            facts = host.stat(path)
+            if facts is not None:
+                now[path] = now[path]._replace(inode=facts.st_ino, size=facts.st_size, mtime_ns=facts.st_mtime_ns)
         copied.write(layer, now)
         return
     folder = os.path.join(undoing.saved(layer, manifest["id"]), _ENTRIES)
@@ -94,7 +101,7 @@ def _move_in(content: Tree, path: str, aside: Tree, number: int) -> None:
 
 def _rebase(layer: Layer, name: str, went: Sequence[str], host: Tree) -> dict[str, Any]:
     """Take the host as it is now for what the copy began as, at the paths that were applied."""
-    now = copied.base(layer)
+    now = copying.base(layer)
     before = _before(layer, name, {path: now.get(path) for path in went})
     for path in went:
         row = copied.row_of(host, path)
