@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from crabpot.config.places import find_config, find_state
+from crabpot.config.places import find_config, find_keys, find_state
 from crabpot.decide.scope import acting_for
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.network import describe
@@ -199,6 +199,7 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
         runtime_sockets=_runtime_sockets(environ),
         other_homes=_other_homes(home),
         code=(os.path.dirname(os.path.abspath(__file__)), sys.prefix),
+        keys=find_keys(environ, home),
     )
     return App(config=file, around=around, environ=environ)
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from crabpot.spec.binds import expand
+from crabpot.spec.binds import expand, is_under, normal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME = "crabpot.json5"
+
+# Variables by which programs find their credentials, and what of that place holds them.
+_CREDENTIALS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            *("XDG_CONFIG_HOME", "GNUPGHOME", "DOCKER_CONFIG", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE"),
+            *("AWS_CONFIG_FILE", "AZURE_CONFIG_DIR", "CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "NETRC"),
+            *("NPM_CONFIG_USERCONFIG", "PGPASSFILE", "PASSWORD_STORE_DIR", "GH_CONFIG_DIR", "XAUTHORITY"),
+            *("GIT_CONFIG_GLOBAL", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "SOPS_AGE_KEY_FILE", "VAULT_TOKEN_PATH"),
+        ),
+        ("",),
+    ),
+    "XDG_DATA_HOME": ("keyrings", "opencode", "containers"),
+    "CARGO_HOME": ("credentials", "credentials.toml"),
+}
 
 
 def find_config(flag: str | None, environ: Mapping[str, str], home: str) -> str | None:
@@ -40,6 +55,18 @@ def find_state(flag: str | None, environ: Mapping[str, str], home: str) -> str:
     if chosen:
         return os.path.abspath(expand(chosen, home))
     return f"{_base(environ, 'XDG_STATE_HOME', f'{home}/.local/state')}/crabpot"
+
+
+def find_keys(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
+    """List the places of credentials that variables name; one that contains the home cannot be kept apart from it."""
+    named = [
+        normal(f"{path}/{part}")
+        for name, parts in _CREDENTIALS.items()
+        for path in environ.get(name, "").split(":")
+        for part in parts
+        if path.startswith("/") and path != os.devnull
+    ]
+    return tuple(dict.fromkeys(path for path in named if path not in ("/", home) and not is_under(home, path)))
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.decide import known_programs
@@ -21,13 +21,13 @@ from crabpot.host_commands.guard import places
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.plan import Guard, Plan
 from crabpot.spec import build
+from crabpot.spec.binds import expand
 from crabpot.spec.naming import HOMES, LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from crabpot.approvals.identity import Identity
-    from crabpot.backends.bubblewrap.candidates import Candidate
     from crabpot.decide.elevation import ElevationRule
     from crabpot.host_commands.folders import Folder
     from crabpot.host_commands.git.operation import Operation
@@ -51,7 +51,7 @@ class Host:
     settings: Settings
     around: Surroundings
     environ: Mapping[str, str]
-    _bwrap: Candidate | None = None
+    _bwrap: guards.Bwrap | None = None
 
     async def prepare(  # noqa: PLR0913  a command, whose it is, and the rule that elevates it
         self,
@@ -157,8 +157,15 @@ class Host:
             if isinstance(found, str):
                 raise HostRefused("denied", f"this machine cannot make a guard: {found}; {_UNCONFINED} ({rule.source})")
             self._bwrap = found
-        seen = places.view(argv, rule, spec, self.around, env=env, programs=env["PATH"].split(":"))
+        seen = places.view(argv, rule, spec, self._keeping(), env=env, programs=env["PATH"].split(":"))
         return Guard(view=seen, bwrap=self._bwrap)
+
+    def _keeping(self) -> Surroundings:
+        """Return the surroundings with the keys that any agent's settings name: no agent's command sees them."""
+        agents = [self.settings.defaults, *self.settings.entries.values()]
+        files = [file for one in agents for _, file in build.keys(one, self.around)]
+        files += [expand(one.sandbox.ssh_key, self.around.home) for one in agents if one.sandbox.ssh_key is not None]
+        return replace(self.around, keys=(*self.around.keys, *dict.fromkeys(files)))
 
     async def _within(self, argv: tuple[str, ...], rule: ElevationRule, env: dict[str, str]) -> dict[str, str]:
         """Return the environment of a guarded command: no socket that it cannot reach, and the committer for git."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crabpot.approvals.identity import Identity
-    from crabpot.backends.bubblewrap.candidates import Candidate
     from crabpot.host_commands.folders import Folder
     from crabpot.host_commands.git.prepared import Prepared
+    from crabpot.host_commands.guard.start import Bwrap
     from crabpot.host_commands.guard.view import View
     from crabpot.host_commands.loopback import Hop
 
@@ -28,7 +28,7 @@ class Guard:
     """The confinement of one command: its view of the host, and the bwrap that creates it."""
 
     view: View
-    bwrap: Candidate
+    bwrap: Bwrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/var/run", "/root")
 
-_SYSTEM_FOLDER = "a system folder"
+_SYSTEM_FOLDER, _CREDENTIAL_PLACE = "a system folder", "a place of credentials or start-up files"
 
 _SHARED_BY_ALL = ("/tmp", "/var/tmp")  # noqa: S108  named to be refused
 
@@ -40,7 +40,11 @@ _CREDENTIALS = (
     ".password-store .mozilla .thunderbird .local/share/keyrings .local/bin .claude .claude.json .codex .openclaw "
     ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .env .envrc .colima .orbstack .rd .lima "
     ".local/state/crabpot .local/share/containers .gcloud .boto .s3cfg .oci .databrickscfg .netlify .heroku "
-    ".bash_history .zsh_history"
+    ".bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history .local/share/fish "
+    ".Xauthority .ICEauthority .pki .authinfo .authinfo.gpg .msmtprc .fetchmailrc .muttrc .mutt .mylogin.cnf "
+    ".gemini .cursor .copilot .local/share/opencode .huggingface .kaggle .fly .pulumi .ngrok2 .minikube .terraformrc "
+    ".dockercfg .yarnrc.yml .bundle/config .composer/auth.json .nuget/NuGet .subversion .rclone.conf .hgrc "
+    ".electrum .bitcoin .ethereum .keychain .op .var/app snap"
 ).split()
 
 # Of these, what contains programs and no secret: read-only it gives nothing away.
@@ -69,6 +73,8 @@ class Surroundings:
     other_homes: tuple[str, ...] = ()
     # What the gateway itself runs from; written by an agent, it would be the agent's code on the host.
     code: tuple[str, ...] = ()
+    # Where credentials are instead of in their usual places: named by the environment or the configuration.
+    keys: tuple[str, ...] = ()
 
     def homes(self) -> tuple[str, ...]:
         """Return the homes as written and as they resolve."""
@@ -90,6 +96,7 @@ class Surroundings:
         yield from _SECRETS_OF_ROOT
         yield from _RUNTIME_STATE
         yield from self.runtime_sockets
+        yield from self.keys
         yield from filter(None, (self.config, self.state))
 
     def _trees(self) -> Iterator[tuple[str, str]]:
@@ -97,7 +104,8 @@ class Surroundings:
         yield from ((path, "a container runtime's own folder") for path in _RUNTIME_STATE)
         yield from ((path, "a container runtime's socket") for path in self.runtime_sockets)
         for home in self._homes():
-            yield from ((f"{home}/{name}", "a place of credentials or start-up files") for name in _CREDENTIALS)
+            yield from ((f"{home}/{name}", _CREDENTIAL_PLACE) for name in _CREDENTIALS)
+        yield from ((path, _CREDENTIAL_PLACE) for path in self.keys)
         if self.config:
             yield self.config, "Crabpot's own configuration"
         yield self.state, "Crabpot's own state"

@@ -88,18 +88,21 @@ def shown(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str
         yield f"sandbox.binds[{index}]", binds.normal(binds.expand(source, around.home)), access == "rw"
 
 
+def keys(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str]]:
+    """Yield the files whose content the gateway adds to an agent's requests, unseen by it, as (merged path, file)."""
+    for index, rule in enumerate(agent.sandbox.network.inject):
+        if rule.value_from.file is not None:
+            file = binds.normal(binds.expand(rule.value_from.file, around.home))
+            yield f"sandbox.network.inject[{index}].valueFrom.file", file
+
+
 def swappable(agent: AgentSettings, agents: Iterable[AgentSettings], around: Surroundings) -> Iterator[tuple[str, str]]:
     """Yield what could be swapped for a link to anywhere: what lies inside a folder that some sandbox may write."""
     written = [folder for one in agents for _, folder, writes in shown(one, around) if writes]
     forms = dict.fromkeys(form for folder in written for form in (folder, os.path.realpath(folder)))
-    files = [rule.value_from.file for rule in agent.sandbox.network.inject]
-    secrets = [
-        (f"sandbox.network.inject[{index}].valueFrom.file", binds.normal(binds.expand(file, around.home)))
-        for index, file in enumerate(files)
-        if file is not None
-    ]
     granted = grants.places(agent.tools.elevated, around)
-    for path, folder in [*((path, folder) for path, folder, _ in shown(agent, around)), *secrets, *granted]:
+    seen = ((path, folder) for path, folder, _ in shown(agent, around))
+    for path, folder in [*seen, *keys(agent, around), *granted]:
         tree = next((tree for tree in forms if binds.is_under(folder, tree)), None)
         if tree is not None:
             why = "an agent could swap it for a link to anywhere"

@@ -53,6 +53,9 @@ _ALWAYS = {
     "fetch.writeCommitGraph": "false",
     "fetch.fsckObjects": "true",
     "transfer.bundleURI": "false",
+    # The server that was shown must not pass the request, and the operator's password, on to another one.
+    "http.followRedirects": "false",
+    "fetch.uriProtocols": "",
     # Always as packs, which are counted, however small.
     "fetch.unpackLimit": "1",
     # A pack that inflates without end fails at its memory limit, instead of exhausting the machine's.
@@ -74,8 +77,9 @@ _LOCAL = {
 # A replacement would show a commit with other parents: what is counted and compared is what will be there.
 _ENV = {"GIT_NO_REPLACE_OBJECTS": "1"}
 
-# A helper that would listen for others needs a socket where it may not write, and gives up altogether.
-_SSH = "ssh -o ControlMaster=no"
+# A helper that would listen for others needs a socket where it may not write, and gives up altogether. Nor does the
+# server, which may be the agent's, get the operator's ssh agent, display or ports, whatever the configuration forwards.
+_SSH = "ssh -o ControlMaster=no -o ForwardAgent=no -o ForwardX11=no -o ClearAllForwardings=yes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

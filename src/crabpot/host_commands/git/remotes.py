@@ -105,8 +105,10 @@ def _at_host(url: str, parts: re.Match[str] | None) -> Remote:
         raise HostRefused("denied", f"{url}: a user, host or path that begins with - reads as an option")
     if not path.isprintable() or _BRACKET in path:
         raise HostRefused("denied", f"{url}: its path contains {_BRACKET} or unprintable characters")
-    marks = (f"{host} is this machine",) if is_this_machine(host) else ()
-    return Remote(url=url, marks=marks)
+    marks = [f"{host} is this machine"] if is_this_machine(host) else []
+    if "." in user:
+        marks.append(f"the host is {host}; {user} is a user there")
+    return Remote(url=url, marks=tuple(marks))
 
 
 def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]) -> Remote:
@@ -117,7 +119,7 @@ def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]
         if not _touches(map(normal, forms), map(normal, trees)):
             closed = [form for tree in trees for form in (normal(tree), os.path.realpath(tree))]
             resolved = os.path.realpath(path)
-            refused = _BRACKET in resolved or _touches(map(os.path.realpath, forms), closed)
+            refused = _BRACKET in resolved or _touches(map(os.path.realpath, forms), closed) or _leads_on(forms)
             if not refused and os.path.isdir(resolved):
                 return Remote(url=resolved, path=resolved, marks=(f"{shown(resolved)} is a folder of this machine",))
     except (OSError, ValueError):
@@ -125,9 +127,15 @@ def _at_path(url: str, path: str, written: Sequence[str], secrets: Sequence[str]
     # One message for all cases: the reason would tell an agent what the host has, before anybody is asked.
     raise HostRefused(
         "denied",
-        f"{url} as a remote: either it is no folder of the host, or a sandbox may write it, or it touches a place of "
-        "the system, of credentials or of Crabpot's own; use a repository that no sandbox writes",
+        f"{url} as a remote: either it is no folder of the host, or a sandbox may write it, or its .git leads "
+        "elsewhere, or it touches a place of the system, of credentials or of Crabpot's own; use a repository "
+        "that no sandbox writes",
     )
+
+
+def _leads_on(forms: Iterable[str]) -> bool:
+    """Return whether git would find only a pointer there, as in a worktree: the repository could be an agent's."""
+    return any(os.path.isfile(form) or os.path.lexists(f"{form}/commondir") for form in forms)
 
 
 def _touches(paths: Iterable[str], trees: Iterable[str]) -> bool:

@@ -13,6 +13,7 @@ from crabpot.runner.core import landlock
 
 if TYPE_CHECKING:
     from crabpot.backends.base import State
+    from crabpot.host_commands.guard.start import Bwrap
 
 Row = tuple[str, "State", str]
 
@@ -33,7 +34,7 @@ def _rows() -> tuple[Row, ...]:
     root = os.geteuid() == 0
     kept = ", ".join(name.removeprefix("CAP_") for name in KEPT_BY_ROOT)
     return (
-        ("guard.files", "enforced", f"read-only but for what is named, in a mount namespace of its own ({found.path})"),
+        _files(found),
         _secrets(),
         ("guard.sockets", "enforced", "no Unix socket can be created, unless the catalogue or `credentials` names one"),
         ("guard.processes", "enforced", "pid and ipc namespaces and a /proc of its own"),
@@ -45,6 +46,13 @@ def _rows() -> tuple[Row, ...]:
         ("guard.syscalls", "enforced", "the sandbox's own list; no file becomes setuid or setgid, or another user's"),
         _landlock(),
     )
+
+
+def _files(found: Bwrap) -> Row:
+    how = f"read-only but for what is named, in a mount namespace of its own ({found.path})"
+    if found.apart:
+        return "guard.files", "enforced", how
+    return "guard.files", "degraded", f"{how}; a disk that the host mounts while it runs appears there, writable"
 
 
 def _secrets() -> Row:

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 # Where the sockets of the host's services are, including the user's own bus.
 _RUN = ("/run", "/var/run", "/run/user")
+# Each line has seven columns, and an eighth if the socket has a name.
+_UNIX_SOCKETS, _UNNAMED = "/proc/net/unix", 7
 _DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
+# What root could write in /proc without any capability.
+_FIXED = (*hardening.READ_ONLY_PROC, *hardening.MASKED_PROC, "/proc/dynamic_debug")
 
 # What the guard's own runner needs to start.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(crabpot.runner.__file__)))
@@ -49,6 +53,10 @@ def view(  # noqa: PLR0913  everything it depends on
     hides = tuple(place for place in hidden if place not in shows)
     writes = [*map(_must_find, spec.writes), *_granted(rule.writes, around)]
     writes += [place for path in needs.writes if (place := _find(expand(path, around.home))) is not None]
+    sockets = any(_has_socket(place.path) for place in shows)
+    if sockets:
+        kept = [place.path for place in (*shows, *writes, *hides)]
+        hides += tuple(one for one in _listening() if not _within(one.path, (*PRIVATE, *kept)))
     covered = [*PRIVATE, *(place.path for place in hides)]
     own = [
         place
@@ -62,10 +70,10 @@ def view(  # noqa: PLR0913  everything it depends on
         readable=(*_apart_from((*_RUN, *around.secrets())), *(place.path for place in every)),
         owner=_owner(spec.workspace) if os.geteuid() == 0 else None,
         writes=outermost(writes),
-        sockets=any(_has_socket(place.path) for place in shows),
+        sockets=sockets,
         network=needs.network,
         root=os.geteuid() == 0,
-        fixed=tuple(path for path in (*hardening.READ_ONLY_PROC, *hardening.MASKED_PROC) if os.path.exists(path)),
+        fixed=tuple(path for path in _FIXED if os.path.exists(path)),
     )
 
 
@@ -123,8 +131,11 @@ def _names() -> tuple[str, ...]:
 
 def _covered(path: str, covered: Iterable[str]) -> Mount | None:
     place = _find(path)
-    hidden = place is not None and any(place.path == tree or is_under(place.path, tree) for tree in covered)
-    return place if hidden else None
+    return place if place is not None and _within(place.path, covered) else None
+
+
+def _within(path: str, trees: Iterable[str]) -> bool:
+    return any(path == tree or is_under(path, tree) for tree in trees)
 
 
 def _find(path: str) -> Mount | None:
@@ -143,10 +154,24 @@ def _must_find(path: str) -> Mount:
     return place
 
 
+def _listening() -> Iterator[Mount]:
+    """List the socket files of this machine that a process holds, wherever they are."""
+    with open(_UNIX_SOCKETS, encoding="utf-8", errors="surrogateescape") as lines:
+        paths = {columns[-1].rstrip("\n") for line in lines if len(columns := line.split(maxsplit=7)) > _UNNAMED}
+    for path in sorted(path for path in paths if path.startswith("/")):
+        place = _find(path)
+        if place is not None and _is_socket(place.path):
+            yield place
+
+
+def _is_socket(path: str) -> bool:
+    return stat.S_ISSOCK(os.stat(path).st_mode)
+
+
 def _has_socket(path: str) -> bool:
     """Return whether a path is a socket, or a folder that directly contains one."""
     try:
-        if stat.S_ISSOCK(os.stat(path).st_mode):
+        if _is_socket(path):
             return True
         with os.scandir(path) as entries:
             return any(stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) for entry in entries)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.backends import runner_source
@@ -17,38 +19,67 @@ from crabpot.backends.linux.held_files import Fds
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import filter as calls
 from crabpot.host_commands.guard.view import KEPT_BY_ROOT, Descriptors, View, arguments, hidden_files, writable
+from crabpot.settings import TRUSTED_PATH
 from crabpot.wire.channel import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from crabpot.backends.bubblewrap.candidates import Candidate
+    from collections.abc import Mapping, Sequence
 
 _LONGEST_REPORT = 65536
 _PROBE_S = 20.0
 _LONGEST_REASON = 400
 # The namespaces that a guard never shares with the gateway.
 _APART = ("mnt", "pid", "ipc")
+# The nodes in a guard are the host's own: root could change their owner and mode, unless they are mounted read-only.
+_LOCK_DEVICES = (
+    'for one in null zero full random urandom tty; do "$0" -o bind,ro /dev/$one /dev/$one || exit 1; done; exec "$@"'
+)
 _CAPABILITIES = {"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3}
 
 
-def find() -> Candidate | str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bwrap:
+    """The bwrap that makes guards, and the words that start it in a mount namespace apart from the host's."""
+
+    path: str
+    apart: tuple[str, ...] = ()
+    """Empty if this machine has no such way: what the host mounts later then appears in the guard, too."""
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """Return what to start."""
+        return [*self.apart, self.path, *arguments]
+
+
+def find() -> Bwrap | str:
     """Return the bwrap to make guards with, or why there is none."""
     reasons = []
     for candidate in candidates.candidates():
-        refusal = candidates.privileged(candidate.path) or _failure(candidate)
-        if refusal is None:
-            return candidate
-        reasons.append(refusal)
+        reason = candidates.privileged(candidate.path)
+        for apart in () if reason else _ways_apart():
+            bwrap = Bwrap(path=candidate.path, apart=apart)
+            reason = _failure(bwrap)
+            if reason is None:
+                return bwrap
+        reasons.append(reason or "")
     return "; ".join(reasons) or "no bwrap on this machine: apt-get install bubblewrap"
 
 
-def _failure(candidate: Candidate) -> str | None:
+def _ways_apart() -> tuple[tuple[str, ...], ...]:
+    """Return the words that may precede bwrap, best first."""
+    unshare, mount = (shutil.which(name, path=TRUSTED_PATH) or name for name in ("unshare", "mount"))
+    private = ("--mount", "--propagation", "private", "--")
+    if os.geteuid() == 0:
+        return ((unshare, *private, "/bin/sh", "-c", _LOCK_DEVICES, mount),)
+    # Machines that let nobody but bwrap make a user namespace do without.
+    return (unshare, "--user", "--map-current-user", *private), ()
+
+
+def _failure(bwrap: Bwrap) -> str | None:
     """Try the smallest guard with all its namespaces; return why that fails, or None."""
     bare = View(hides=(), shows=(), writes=(), root=os.geteuid() == 0)
     with Fds() as fds:
         given = _descriptors(bare, fds.open("/dev/null", os.O_WRONLY), fds)
-        command = [candidate.path, *arguments(bare, given, folder="/"), "/bin/true"]
+        command = bwrap.command([*arguments(bare, given, folder="/"), "/bin/true"])
         try:
             done = subprocess.run(
                 command,
@@ -59,11 +90,11 @@ def _failure(candidate: Candidate) -> str | None:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{candidate.path}: {error}"
+            return f"{bwrap.path}: {error}"
     if done.returncode == 0:
         return None
     said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-    return f"{candidate.path}: {remedy.explain(said[-1], candidates.switches(), candidate.path)}"
+    return f"{bwrap.path}: {remedy.explain(said[-1], candidates.switches(), bwrap.path)}"
 
 
 class _Heard(NamedTuple):
@@ -121,7 +152,7 @@ class Guarded(HostRunner):
             self._heard.fds.__exit__()
 
 
-def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, environ: Mapping[str, str]) -> Guarded:
+def start(view: View, bwrap: Bwrap, *, folder: str, output_limit: int, environ: Mapping[str, str]) -> Guarded:
     """Start a runner in a guard, in the command's folder; HostRefused if bwrap cannot be started."""
     hello = greeting(folder, output_limit=output_limit, environ=environ)
     hello |= {"contained": True, "writable": list(writable(view)), "readable": list(view.readable)}
@@ -133,18 +164,10 @@ def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, e
         information, informing = kept.pipe()
         given = _descriptors(view, informing, fds)
         made = arguments(view, given, folder=folder)
+        runner = (sys.executable, "-I", "-S", runner_source.PROGRAM)
         try:
             process = subprocess.Popen(
-                [
-                    candidate.path,
-                    *made,
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    runner_source.PROGRAM,
-                    "--fd",
-                    str(theirs.fileno()),
-                ],
+                bwrap.command([*made, *runner, "--fd", str(theirs.fileno())]),
                 stdin=subprocess.DEVNULL,
                 stdout=saying,
                 stderr=saying,
@@ -156,7 +179,7 @@ def start(view: View, candidate: Candidate, *, folder: str, output_limit: int, e
             kept.__exit__()
             ours.close()
             if isinstance(error, OSError):
-                raise HostRefused("denied", f"no guard can be made: {candidate.path}: {error.strerror}") from None
+                raise HostRefused("denied", f"no guard can be made: {bwrap.path}: {error.strerror}") from None
             raise
         kept.close(saying)
         kept.close(informing)

@@ -12,6 +12,7 @@ import pytest
 
 from crabpot.errors import HostRefused, SandboxLost
 from crabpot.host_commands.git.gate import Gate
+from tests.support.places import certified, serving
 from tests.support.runners import Double, connected
 from tests.support.waiting import until
 
@@ -263,6 +264,46 @@ async def test_the_operators_own_rewriting_is_shown_and_judged(open_pot: Any, gi
         assert (await prepared.run(timeout_s=60, output_limit=1 << 16)).success
         with pytest.raises(HostRefused, match="a sandbox may write"):
             await pot.prepare("push", "https://example.com/y", "main")
+
+
+class Front:
+    """An https server that redirects, or asks for a password; it keeps what it was asked."""
+
+    def __init__(self, to: str | None = None) -> None:
+        self.to, self.port, self.heads = to, 0, bytearray()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.heads += head
+        path = head.split(b" ")[1].decode()
+        says = "401 x\r\nWWW-Authenticate: Basic" if self.to is None else f"302 x\r\nLocation: {self.to}{path}"
+        writer.write(f"HTTP/1.1 {says}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+
+@pytest.mark.parametrize("words", [("push", "main"), ("fetch", "main"), ("ls-remote",)])
+async def test_a_server_redirects_no_request_of_the_operators_to_another(open_pot: Any, words: tuple[str, ...]) -> None:
+    """The URL that was shown is the agent's own server; the operator's password for another one must not go there."""
+    async with open_pot() as pot:
+        context = certified(pot.folder, "localhost")
+        (pot.folder / "operator.gitconfig").write_text(
+            f"[http]\n\tsslCAInfo = {pot.folder}/cert.pem\n"
+            '[credential]\n\thelper = "!f() { echo username=op; echo password=secret; }; f"\n'
+        )
+        pot.env = {**pot.env, "GIT_CONFIG_GLOBAL": str(pot.folder / "operator.gitconfig")}
+        await pot.sows()
+        async with (
+            serving(Front(), context) as private,
+            serving(Front(f"https://localhost:{private.port}"), context) as own,
+        ):
+            reply = await pot.git(words[0], f"https://localhost:{own.port}/x", *words[1:])
+            assert not reply.success
+            assert own.heads
+            assert not private.heads
+            # The control: asked directly, the other one is given the password.
+            await pot.git(words[0], f"https://localhost:{private.port}/x", *words[1:])
+            assert b"Authorization: Basic" in private.heads
 
 
 async def test_a_pack_that_is_larger_than_the_disk_limit_is_refused(open_pot: Any, git: Any) -> None:

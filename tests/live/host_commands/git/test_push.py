@@ -159,7 +159,7 @@ async def test_ssh_is_the_operators_own_and_listens_for_nobody(open_pot: Any) ->
         (programs / "ssh").chmod(0o755)
         pot.env = {**pot.env, "PATH": f"{programs}:/usr/bin:/bin"}
         reply = await pot.git("ls-remote", "ssh://git@example.com/r.git")
-        assert "asked: -o ControlMaster=no " in reply.stderr
+        assert "asked: -o ControlMaster=no -o ForwardAgent=no " in reply.stderr
         assert "git@example.com git-upload-pack '/r.git'" in reply.stderr
         (pot.folder / "own").write_text("[core]\n\tsshCommand = ssh -i mine\n")
         pot.env = {**pot.env, "GIT_CONFIG_GLOBAL": str(pot.folder / "own")}

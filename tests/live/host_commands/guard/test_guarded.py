@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crabpot.backends.bubblewrap import candidates
+from crabpot.config.places import find_keys
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.run import run
+from crabpot.settings import AgentSettings, Inject, Network, Sandbox, ValueFrom
 from crabpot.wire.calls import RunnerWire
 from tests.support.machines import Machine
 from tests.support.runners import OUTPUT
@@ -103,6 +105,24 @@ async def test_credentials_and_crabpots_own_files_are_absent(machine: Any, home:
     )
 
 
+async def test_keys_elsewhere_that_the_environment_or_the_settings_name_are_absent(machine: Any, home: Path) -> None:
+    """XDG_CONFIG_HOME moves `gh`'s token out of ~/.config; a header's value and an ssh key are in files of their own."""
+    for name in ("cfg/gh", "keyfiles"):
+        (home / name).mkdir(parents=True)
+    secrets = [home / name for name in ("cfg/gh/hosts.yml", "keyfiles/header", "keyfiles/loop", ".Xauthority")]
+    for file in secrets:
+        file.write_text(f"SECRET {file.name}")
+    inject = (Inject(host="api.example.com", header="x", value_from=ValueFrom(file="~/keyfiles/header")),)
+    other = AgentSettings(
+        id="other", workspace="/nowhere", sandbox=Sandbox(network=Network(inject=inject), ssh_key="~/keyfiles/loop")
+    )
+    machine.host.settings = replace(machine.host.settings, entries={"other": other})
+    machine.host.around = replace(machine.around, keys=find_keys({"XDG_CONFIG_HOME": f"{home}/cfg"}, str(home)))
+    held, loose = await both(machine, f"cat {' '.join(map(str, secrets))} {home}/notes")
+    assert held.stdout == "plain"
+    assert loose.stdout.count("SECRET") == len(secrets)
+
+
 async def test_a_secret_that_is_replaced_or_comes_to_be_while_it_runs_stays_out_of_reach(
     machine: Any, home: Path
 ) -> None:
@@ -125,6 +145,47 @@ async def test_a_secret_that_is_replaced_or_comes_to_be_while_it_runs_stays_out_
 
     assert (await replaced()).stdout == "plain"
     assert (await replaced(confine="host")).stdout == "NETRCAWSplain"
+
+
+MOUNTING = """
+import asyncio, subprocess, sys
+from pathlib import Path
+from tests.support.machines import Machine
+
+async def main(folder, how):
+    machine = Machine(folder)
+    disk = machine.home / "disk"
+    disk.mkdir()
+    waits = "touch up; until [ -e go ]; do sleep 0.05; done; ls %s; chmod 0700 %s/f" % (disk, disk)
+    (machine.workspace / "a.sh").write_text(waits)
+    running = asyncio.ensure_future(machine.run("sh", "a.sh", way={"confine": how}))
+    while not (machine.workspace / "up").exists() and not running.done():
+        await asyncio.sleep(0.02)
+    subprocess.run(["mount", "-t", "tmpfs", "x", str(disk)], check=True)
+    (disk / "f").write_text("x")
+    (disk / "f").chmod(0o644)
+    (machine.workspace / "go").touch()
+    said = (await running).stdout.strip()
+    print(said or "nothing", oct((disk / "f").stat().st_mode & 0o777))
+    subprocess.run(["umount", str(disk)], check=True)
+    machine.close()
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize(("how", "told"), [("guarded", "nothing 0o644"), ("host", "f 0o700")])
+def test_what_the_host_mounts_while_it_runs_does_not_appear_in_it(machine: Any, how: str, told: str) -> None:
+    """Where mounts are shared, as systemd makes them, a disk of the host's would appear there, writable."""
+    command = ["sh", "-c", 'mount --make-rshared / && exec "$@"', "sh", sys.executable, "-c", MOUNTING]
+    folder = machine.home.parent / how
+    folder.mkdir()
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "unchanged", *command, str(folder), how],
+        cwd=Path(__file__).parents[4], capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == told, done
 
 
 async def test_no_lease_can_be_taken_on_a_file_of_the_host(machine: Any, home: Path) -> None:
@@ -199,6 +260,17 @@ async def test_no_socket_of_the_host_is_reached(machine: Any, services: tuple[st
     assert reached <= set(loose.stdout.splitlines())
 
 
+async def test_where_a_socket_is_named_no_other_socket_file_is_reached(machine: Any, services: tuple[str, str]) -> None:
+    path, _ = services
+    os.symlink(f"{path}-d", f"{machine.home}/other-d")
+    (machine.workspace / "connect.py").write_text(CONNECT)
+    held, loose = await both(
+        machine, f"exec {sys.executable} -I connect.py {path} {machine.home}/other", credentials=(path,)
+    )
+    assert held.stdout.splitlines() == [f"stream {path}", "pair"]
+    assert {f"datagram {path}", f"datagram {machine.home}/other"} <= set(loose.stdout.splitlines())
+
+
 async def test_where_a_socket_is_named_abstract_ones_are_still_out_of_reach(
     machine: Any, services: tuple[str, str]
 ) -> None:
@@ -237,6 +309,19 @@ async def test_root_keeps_three_capabilities_and_cannot_turn_a_switch_of_the_ker
     (machine.workspace / "a.sh").write_text(script)
     held = await machine.run("sh", "a.sh")
     assert held.stdout == "CapEff:\t000000000000000b\n", held
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change a device's owner and mode")
+@pytest.mark.parametrize("how", ["chmod 666 /dev/full", "chown 0:0 /dev/full", "touch -d @0 /dev/full"])
+async def test_the_devices_in_it_are_the_hosts_own_and_stay_as_they_are(machine: Any, how: str) -> None:
+    os.chown(machine.workspace, 0, 0)
+    before = os.stat("/dev/full")
+    try:
+        held, loose = await both(machine, f"echo x > /dev/null && {how} || exit 3")
+    finally:
+        os.utime("/dev/full", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (held.exit_code, loose.exit_code) == (3, 0), held
+    assert "Read-only file system" in held.stderr
 
 
 async def test_no_namespace_and_no_mount_can_be_made_in_it(machine: Any) -> None:

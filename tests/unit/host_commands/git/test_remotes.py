@@ -163,6 +163,29 @@ def test_a_path_is_resolved_and_none_that_a_sandbox_may_write(tmp_path: Path) ->
         judge(f"{tmp_path}/none", folder="/", written=written, secrets=())
 
 
+def test_a_folder_whose_git_is_a_file_that_leads_to_an_agents_is_no_remote(tmp_path: Path) -> None:
+    """`git worktree add` leaves such a file: the hooks and the configuration that git would obey are the agent's."""
+    agent, plain = tmp_path / "agent", tmp_path / "plain"
+    for made in (agent / ".git" / "worktrees" / "hotfix", tmp_path / "hotfix", tmp_path / "bare", plain / ".git"):
+        made.mkdir(parents=True)
+    (tmp_path / "hotfix" / ".git").write_text(f"gitdir: {agent}/.git/worktrees/hotfix\n")
+    (tmp_path / "bare.git").write_text(f"gitdir: {agent}/.git\n")
+    written = [str(agent)]
+    assert judge(str(plain), folder="/", written=written, secrets=()).path == str(plain)
+    for name in ("hotfix", "bare"):
+        with pytest.raises(HostRefused, match=r"its \.git leads elsewhere"):
+            judge(f"{tmp_path}/{name}", folder="/", written=written, secrets=())
+
+
+@pytest.mark.parametrize(
+    "url", ["https://github.com:443@evil.example/x", "ssh://github.com@evil.example/x", "github.com@evil.example:x"]
+)
+def test_a_user_that_reads_like_a_host_is_pointed_out(url: str) -> None:
+    assert judge(url, folder="/", written=(), secrets=()).marks == (
+        "the host is evil.example; github.com is a user there",
+    )
+
+
 def test_crabpots_own_and_places_of_credentials_are_no_remotes(tmp_path: Path) -> None:
     for name in ("home/.password-store/sub", "home/.ssh.git", "home/fine.git", "far/state/git/x.git"):
         (tmp_path / name).mkdir(parents=True)
