@@ -113,15 +113,16 @@ def needs(argv: tuple[str, ...]) -> Needs:
 
 def executes_nothing(argv: tuple[str, ...]) -> bool:
     """Return whether a command is known to execute nothing from its folder, so that a lease may cover it."""
-    return argv[0] in _SHOW_FILES | _CHANGE_FILES or _is_harmless(argv)
+    return argv[0] in _SHOW_FILES | _CHANGE_FILES or is_harmless(argv)
 
 
 def needs_no_folder(argv: tuple[str, ...]) -> bool:
     """Return whether a command does the same in an empty folder, as what is about the whole machine does."""
-    return argv[0] in _MACHINE or _is_harmless(argv)
+    return argv[0] in _MACHINE or is_harmless(argv)
 
 
-def _is_harmless(argv: tuple[str, ...]) -> bool:
+def is_harmless(argv: tuple[str, ...]) -> bool:
+    """Return whether a command is known to run no program, write no file and show no file's content."""
     return argv[0] in HARMLESS or (argv[0] == "systemctl" and len(argv) > 1 and argv[1] in _LOOKS)
 
 
@@ -132,7 +133,7 @@ def danger(pattern: str) -> str | None:
         return None
     name = words[0]
     bare = name.rstrip("0123456789.") or name
-    if name == "git" or _is_harmless(tuple(words)):
+    if name == "git" or is_harmless(tuple(words)):
         return None
     if not any("*" in word or "?" in word for word in words[1:]):
         reads_files = name in BUILDERS or (len(words) > 1 and bare in SHELLS_AND_INTERPRETERS)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
-    from crabpot.decide.elevation import Elevation
+    from crabpot.decide.elevation import Elevation, ElevationRule
     from crabpot.decide.placement import Placement
     from crabpot.host_commands.host import Host
     from crabpot.host_commands.plan import Plan
@@ -185,11 +185,16 @@ def _request(
         writes=() if plan.guard is None else tuple(place.path for place in plan.guard.view.writes),
         effects=() if plan.relay is None else plan.relay.lines,
         covers="" if plan.relay is None else json.dumps(plan.relay.bound),
-        credentials=() if plan.guard is None else (*needs(plan.argv).credentials, *rule.credentials),
+        credentials=() if plan.guard is None else _given(plan.argv, rule),
         lasting=plan.relay is not None or executes_nothing(plan.argv),
         asked_at=now,
         deadline=now + agent.tools.elevated.approval_timeout,
     )
+
+
+def _given(argv: tuple[str, ...], rule: ElevationRule) -> tuple[str, ...]:
+    catalogued = needs(argv)
+    return (*catalogued.shows, *catalogued.credentials, *rule.credentials)
 
 
 def _refusal(request: Request, verdict: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:

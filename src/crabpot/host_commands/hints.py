@@ -17,6 +17,7 @@ _LONGEST_READ = 16 * 1024
 _READ_ONLY = re.compile(r"read-only file system|\bEROFS\b", re.IGNORECASE)
 _NO_SOCKET = re.compile(r"address family not supported|\bEAFNOSUPPORT\b", re.IGNORECASE)
 _REFUSED = re.compile(r"no such file or directory|permission denied|\bENOENT\b|\bEACCES\b", re.IGNORECASE)
+_NO_NETWORK = re.compile(r"could not read from remote|could not resolve|unable to access|unreachable", re.IGNORECASE)
 _PATH = re.compile(r"/[^\s'\"`:,;()]+")
 
 
@@ -63,6 +64,8 @@ def hint(errors: str, plan: Plan) -> str | None:
         return f"crabpot: it ran in a guard, which may write {places}; to add a place, name it in `writes` of {source}"
     if _NO_SOCKET.search(errors) and not view.sockets:
         return f"crabpot: it ran in a guard, which reaches no socket; to show one, name it in `credentials` of {source}"
+    if _NO_NETWORK.search(errors) and not view.network:
+        return "crabpot: git ran in a guard without a network; push, fetch, pull, clone and ls-remote have one"
     if missing and _REFUSED.search(errors):
         return f"crabpot: it ran in a guard, where {missing[0]} is absent; name it in `credentials` of {source}"
     return None

@@ -209,7 +209,9 @@ class Host:
 def _dangers(
     argv: tuple[str, ...], rule: ElevationRule, guard: Guard | None, hop: Hop | None, *, relayed: bool = False
 ) -> list[str]:
-    found = [known_programs.danger(rule.pattern), known_programs.danger(f"{argv[0]} *")]
+    found = [known_programs.danger(rule.pattern)]
+    if not known_programs.is_harmless(argv):
+        found.append(known_programs.danger(f"{argv[0]} *"))
     if guard is None and hop is None and not relayed:
         found.append('unconfined: the pattern says confine: "host", so it may do whatever the gateway\'s user may')
     if guard is not None and "docker" in (*rule.credentials, *known_programs.needs(argv).credentials):

@@ -156,6 +156,7 @@ def start(view: View, bwrap: Bwrap, *, folder: str, output_limit: int, environ: 
     """Start a runner in a guard, in the command's folder; HostRefused if bwrap cannot be started."""
     hello = greeting(folder, output_limit=output_limit, environ=environ)
     hello |= {"contained": True, "writable": list(writable(view)), "readable": list(view.readable)}
+    hello["blank"] = [place.path for place in view.hides if not place.folder]
     kept = Fds()
     ours, theirs = socket.socketpair()
     ours.setblocking(False)

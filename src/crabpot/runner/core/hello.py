@@ -22,6 +22,7 @@ class Hello:
     """The constants of this runner's lifetime."""
 
     __slots__ = (
+        "blank",
         "contained",
         "env",
         "limits",
@@ -42,15 +43,11 @@ class Hello:
         self.workspace: str = _path(header.get("workspace"), "workspace")
         self.roots: tuple[str, ...] = tuple(_path(root, "roots") for root in _list(header.get("roots"), "roots"))
         # Not on the host, except where git works on a repository of the gateway's own.
-        writable = header.get("writable")
-        self.writable: tuple[str, ...] = (
-            () if writable is None else tuple(_path(one, "writable") for one in _list(writable, "writable"))
-        )
+        self.writable: tuple[str, ...] = _paths(header, "writable") or ()
         # All files, unless some are listed: then the others can be found, but not read.
-        readable = header.get("readable")
-        self.readable: tuple[str, ...] | None = (
-            None if readable is None else tuple(_path(one, "readable") for one in _list(readable, "readable"))
-        )
+        self.readable: tuple[str, ...] | None = _paths(header, "readable")
+        # Hidden behind an empty file each.
+        self.blank: tuple[str, ...] = _paths(header, "blank") or ()
         self.offline = header.get("offline") is True
         self.shell: list[bytes] = [_text(word, "shell") for word in _list(header.get("shell"), "shell")]
         self.env: dict[bytes, bytes] = environment(header.get("env"))
@@ -121,6 +118,11 @@ def _list(value: object, name: str) -> list[object]:
     if type(value) is not list or not value:
         raise FrameError("hello: %s is not a non-empty list" % name)
     return value
+
+
+def _paths(header: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    given = header.get(name)
+    return None if given is None else tuple(_path(one, name) for one in _list(given, name))
 
 
 def _path(value: object, name: str) -> str:

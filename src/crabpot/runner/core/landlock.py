@@ -36,18 +36,20 @@ def version() -> int:
     return max(0, found)
 
 
-def confine(
+def confine(  # noqa: PLR0913  the lists of one wall
     writable: tuple[str, ...],
     *,
     readable: tuple[str, ...] = ("/",),
     walkable: tuple[str, ...] = (),
+    blank: tuple[str, ...] = (),
     run_written: bool = True,
     offline: bool = False,
 ) -> int:
     """Make everything read-only except below `writable`; return the ABI version used, 0 if there is none.
 
     What is below none of the lists is unreachable; below `walkable`, folders can be listed and programs run, but files
-    not read. With `run_written` false, what can be written cannot be run. `offline` also blocks TCP, from version 4 on.
+    not read. A `blank` file can be read while it is empty: by now its path may lead to another one. With `run_written`
+    false, what can be written cannot be run. `offline` also blocks TCP, from version 4 on.
 
     Requires no-new-privileges, and cannot be undone. A failure after it began is an OSError: half a wall is none.
     """
@@ -74,19 +76,24 @@ def confine(
         lists = ((walkable, walk), (readable, read), (writable, write))
         for path, access in ((path, access) for paths, access in lists for path in paths):
             _allow(syscall, made, path, access & handled)
+        for path in blank:
+            _allow(syscall, made, path, _READ_FILE, only_empty=True)
         _checked(syscall(_RESTRICT_SELF, made, 0))
     finally:
         posix.close(made)
     return offered
 
 
-def _allow(syscall: Callable[..., int], ruleset: int, path: str, access: int) -> None:
+def _allow(syscall: Callable[..., int], ruleset: int, path: str, access: int, *, only_empty: bool = False) -> None:
     try:
         descriptor = posix.open(path, _O_PATH | posix.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        if posix.fstat(descriptor).st_mode & _KIND != _FOLDER:
+        found = posix.fstat(descriptor)
+        if only_empty and found.st_size:
+            return
+        if found.st_mode & _KIND != _FOLDER:
             access &= _OF_FILES
         # struct landlock_path_beneath_attr, which is packed: what is allowed, and where.
         rule = access.to_bytes(8, sys.byteorder) + descriptor.to_bytes(4, sys.byteorder)

@@ -95,6 +95,7 @@ class Runner:
                 self.hello.writable,
                 readable=("/",) if listed is None else listed,
                 walkable=() if listed is None else ("/",),
+                blank=self.hello.blank,
                 offline=self.hello.offline,
             )
         self.reaper = Reaper(self.loop, contained=self.hello.contained)

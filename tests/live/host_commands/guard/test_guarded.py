@@ -336,9 +336,25 @@ async def test_git_commits_as_the_operator_without_the_operators_configuration(m
     assert reply.stdout == "The Operator op@example.com The Operator\n"
 
 
+async def test_a_hidden_file_is_empty_rather_than_refused(machine: Any, home: Path) -> None:
+    """Git and npm give up altogether when their configuration in the home cannot be read."""
+    machine.host.environ = {**machine.host.environ, "HOME": str(home)}
+    (machine.workspace / "a.sh").write_text("git init -q . && git status --short && cat ~/.gitconfig && echo read")
+    for words in (("sh", "a.sh"), ("git", "status", "--short")):
+        reply = await machine.run(*words)
+        assert (reply.exit_code, reply.stderr) == (0, ""), reply
+    (machine.workspace / "a.sh").write_text("echo x > ~/.gitconfig || chmod 600 ~/.gitconfig || exit 3")
+    assert (await machine.run("sh", "a.sh")).exit_code == 3
+
+
 async def test_git_in_a_guard_has_no_network(machine: Any) -> None:
     machine.script("git", "#!/bin/sh\ngrep -c : /proc/net/dev\n")
     assert (await machine.run("git", "status")).stdout == "1\n"
+    machine.script("git", "#!/bin/sh\necho 'fatal: Could not read from remote repository.' >&2; exit 1\n")
+    assert (
+        "without a network; push, fetch, pull, clone and ls-remote have one"
+        in (await machine.run("git", "remote", "update")).stderr
+    )
 
 
 async def test_a_folder_swapped_after_it_was_shown_is_refused(machine: Any) -> None:

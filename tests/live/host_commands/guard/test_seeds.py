@@ -69,6 +69,13 @@ async def test_systemctl_and_journalctl_see_what_they_read_of_run_and_nothing_mo
     assert set(seen["other"]) <= {"systemd", "resolvconf"}, "all that may be shown is where names are looked up"
 
 
+async def test_what_only_reads_is_called_dangerous_by_nobody(machine: Any) -> None:
+    for name, rest in (("systemctl", ("status", "x")), ("journalctl", ("-n", "1"))):
+        machine.script(name, "#!/bin/sh\n")
+        pattern = " ".join((name, *rest[:1], "*")) if name == "systemctl" else f"{name} *"
+        assert (await machine.plan(name, *rest, pattern=pattern)).dangers == ()
+
+
 async def test_brew_writes_its_own_installation_where_there_is_one(machine: Any) -> None:
     prefix = machine.home / ".linuxbrew"
     prefix.mkdir()

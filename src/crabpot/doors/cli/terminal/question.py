@@ -60,7 +60,7 @@ def lines(request: Request) -> Iterator[str]:
 
 
 _CONFINED = {
-    "guarded": "in a guard: it sees the host read-only, without credentials and sockets",
+    "guarded": "in a guard: it sees the host read-only, without credentials and sockets but those given",
     "host": "NOT AT ALL: it may do whatever you may",
     "user": "by the other user's own rights alone",
     "git": "git runs as you, in a repository of the gateway's own: nothing of the agent's is executed",

@@ -153,7 +153,7 @@ document.addEventListener("visibilitychange", () => { for (const card of cards.v
 setInterval(() => { if (document.hidden) sweep(); }, 1000);
 
 const CONFINED = {
-  guarded: "in a guard: it sees the host read-only, without credentials and sockets",
+  guarded: "in a guard: it sees the host read-only, without credentials and sockets but those given",
   host: "NOT AT ALL: it may do whatever you may",
   user: "by the other user's own rights alone",
   git: "git runs as you, in a repository of the gateway's own: nothing of the agent's is executed",
