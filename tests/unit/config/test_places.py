@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.config.places import find_config, find_state, planted, usual_config
+from crabpot.config.places import find_config, find_keys, find_state, planted, usual_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,3 +81,20 @@ def test_a_planted_link_is_seen_too(tmp_path: Path) -> None:
     assert planted(str(tmp_path)) is None
     (tmp_path / "crabpot.json5").symlink_to("/nowhere")
     assert planted(str(tmp_path)) == str(tmp_path / "crabpot.json5")
+
+
+def test_places_of_credentials_that_variables_name_are_found() -> None:
+    environ = {
+        "XDG_CONFIG_HOME": "/srv/cfg/",
+        "KUBECONFIG": "/k/one:/k/two:relative",
+        "CARGO_HOME": "/srv/cargo",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GNUPGHOME": "",
+    }
+    cargo = ("/srv/cargo/credentials", "/srv/cargo/credentials.toml")
+    assert find_keys(environ, HOME) == ("/srv/cfg", "/k/one", "/k/two", *cargo)
+
+
+@pytest.mark.parametrize("place", ["/", "/home", HOME, f"{HOME}/"])
+def test_a_place_that_holds_the_home_is_none(place: str) -> None:
+    assert find_keys({"XDG_CONFIG_HOME": place}, HOME) == ()

@@ -17,6 +17,8 @@ _REPOSITORY = (
     "rm -rf .git bare.git; git init -q -b main . && git config user.name x && git config user.email x@x"
     " && echo x > f && git add f && git commit -qm first && git branch unseen"
 )
+# A server may do anything on an option: merge, skip its tests, make a repository public.
+_TELLS_OPTIONS = '#!/bin/sh\n[ -z "$GIT_PUSH_OPTION_0" ] || echo "$GIT_PUSH_OPTION_0" >> "${GIT_DIR:-.}/options"\n'
 _HOOKS = "pre-receive update post-receive post-update reference-transaction"
 # A repository's folder, as a hand-made tree object: whoever checks it out has its hooks and configuration.
 _DOTGIT = (
@@ -30,12 +32,23 @@ _DOTGIT = (
 def _remote(target: Target, name: str) -> str:
     """Make an empty repository of the operator's, by hand: the machine may have git only inside."""
     path = f"{target.bait.folder}/{name}-{target.bait.token}.git"
-    for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+    for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "hooks"):
         os.makedirs(f"{path}/{folder}")
-    for file, text in (("HEAD", "ref: refs/heads/main\n"), ("config", "[core]\n\tbare = true\n")):
+    config = "[core]\n\tbare = true\n[receive]\n\tadvertisePushOptions = true\n"
+    for file, text in (("HEAD", "ref: refs/heads/main\n"), ("config", config), ("hooks/post-receive", _TELLS_OPTIONS)):
         with open(f"{path}/{file}", "x", encoding="ascii") as stream:
             stream.write(text)
+    os.chmod(f"{path}/hooks/post-receive", 0o755)  # noqa: S103  a program
     return path
+
+
+def _options(remote: str) -> list[str]:
+    """Return the push options that a remote of ours received."""
+    try:
+        with open(f"{remote}/options", encoding="utf-8") as stream:
+            return [f"option {line.strip()}" for line in stream]
+    except FileNotFoundError:
+        return []
 
 
 def _branches(remote: str) -> list[str]:
@@ -44,22 +57,24 @@ def _branches(remote: str) -> list[str]:
 
 @claim.about("sandbox", threats=("pushed-unseen", "host-git"))
 async def cannot_push_more_than_was_shown(target: Target) -> Outcome:
-    """A refspec, a legacy remote, another push URL and tags that its configuration adds to `git push origin`."""
+    """A refspec, a legacy remote, another push URL, options and tags that it configures for `git push origin`."""
     remote, other = _remote(target, "shown"), _remote(target, "other")
     await target.must_run(
         f"{_REPOSITORY} && git remote add origin {remote} && git tag unseen-tag"
         " && git config remote.origin.push +refs/heads/unseen:refs/heads/unseen && git config push.followTags true"
         f" && git config --add remote.origin.url {other} && git config url.{other}.pushInsteadOf {remote}/x"
         f" && mkdir -p .git/remotes && printf 'URL: {other}\\nPush: refs/heads/unseen\\n' > .git/remotes/legacy"
+        " && cp .git/remotes/legacy .git/remotes/origin && git config push.pushOption unseen"
     )
     result = await target.leave("git push origin")
+    await target.leave("git push legacy")
     await target.shell("rm -rf .git f")
     if result.place is not Place.HOST:
         raise NotCarriedOut(f"nothing was pushed at all: {result.error}")
-    there = [*_branches(remote), *(f"{name} elsewhere" for name in _branches(other))]
+    there = [*_branches(remote), *_options(remote), *(f"{name} elsewhere" for name in _branches(other))]
     return Outcome(
         held=there in (["main"], []),
-        tried="remote.origin.push, a second URL, a legacy remote and tags, then git push origin",
+        tried="remote.origin.push, a second URL, legacy remotes, a push option and tags, then git push",
         came_back=f"the remotes have {few(there)}",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 from crabpot.approvals.requests import Answer
@@ -42,7 +43,7 @@ def _appeared(target: Target) -> list[str]:
     """Return those that exist now, and remove them."""
     found = [path for path in _traces(target) if os.path.lexists(path)]
     for path in found:
-        os.unlink(path)
+        shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
     return found
 
 
@@ -71,13 +72,21 @@ async def cannot_have_host_git_write_through_a_link_that_it_planted(target: Targ
     plant = (
         f"{_REPOSITORY} && echo x > f && {_COMMIT} && git checkout -qb objects/fix"
         f" && ln -sf {home_trace} .git/logs/refs/heads/objects/fix && ln -sf {open_trace} .git/COMMIT_EDITMSG"
+        " && git remote add origin . && git config core.logAllRefUpdates true"
+        " && mkdir -p .git/logs/refs/remotes/origin/objects/f"
+        f" && ln -sf {home_trace} .git/logs/refs/remotes/origin/objects/f/fix"
         f" && ln -sf /proc/self/cwd/../../../../../..{open_trace} .git/ORIG_HEAD"
         " && echo y >> f && git add f && chmod 0311 .git"
     )
     await target.must_run(plant)
-    results = [await target.leave(command) for command in ("git commit -m planted", "git reset --soft HEAD~1")]
+    commands = (
+        "git commit -m planted",
+        "git update-ref refs/remotes/origin/objects/f/fix HEAD",
+        "git reset --soft HEAD~1",
+    )
+    results = [await target.leave(command) for command in (*commands, "git push origin HEAD:refs/heads/objects/f/fix")]
     await target.shell("chmod 0755 .git; rm -rf .git f")
-    return _outcome(target, "links in .git, then git commit and git reset on the host", results[0])
+    return _outcome(target, f"links in .git, then {few(list(commands))} and git push on the host", results[0])
 
 
 @claim.about("sandbox", threats=("hatch", "host-git", "git-drivers"))
@@ -102,7 +111,7 @@ async def cannot_have_a_repository_that_it_hid_run_programs_beyond_its_folder(ta
 
 @claim.about("sandbox", threats=("hatch", "host-git"))
 async def cannot_have_host_git_write_a_file_that_its_words_name(target: Target) -> Outcome:
-    """`git archive -o`, `format-patch -o`, `config --file` and `init --separate-git-dir` write where they are told."""
+    """`git archive -o`, `format-patch -o`, `config --file` and `bundle create` write where they are told."""
     open_trace, home_trace = _traces(target)
     await target.must_run(f"{_REPOSITORY} && echo x > f && {_COMMIT}")
     commands = [
@@ -110,6 +119,7 @@ async def cannot_have_host_git_write_a_file_that_its_words_name(target: Target) 
         f"git config --file {home_trace} a.b c",
         f"git bundle create {open_trace} HEAD",
         f"git diff --output={home_trace} HEAD",
+        f"git format-patch -1 --root -o {home_trace} HEAD",
     ]
     results = [await target.leave(command) for command in commands]
     await target.shell("rm -rf .git f")
