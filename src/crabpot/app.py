@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crabpot.backends.base import Backend, Clause
     from crabpot.backends.registry import OnOpened, Registry
     from crabpot.decide.scope import Scope
+    from crabpot.egress.authority import Authority
     from crabpot.egress.reaching import EgressContext
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
@@ -131,7 +132,9 @@ class App:
         desk = Desk(self.around.state)
         elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
         connections, commands = self._connections(audit, desk), _commands(elevated)
-        execution.opener.answering = lambda scope: _on_behalf_of(scope, {**connections(scope), **commands(scope)})
+        execution.opener.answering = lambda scope, authority: _on_behalf_of(
+            scope, {**connections(scope, authority), **commands(scope)}
+        )
         gateway = Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
         tracing.trace(gateway, self.environ)
         return gateway
@@ -145,7 +148,7 @@ class App:
 
         return host
 
-    def _connections(self, audit: AuditLog, desk: Desk) -> Callable[[Scope], Answers]:
+    def _connections(self, audit: AuditLog, desk: Desk) -> Callable[[Scope, Authority | None], Answers]:
         """Return what answers the `connect` upcalls of a scope's sandboxes."""
 
         @cache
@@ -159,13 +162,13 @@ class App:
                 resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=self.config
             )
 
-        def answers(scope: Scope) -> Answers:
+        def answers(scope: Scope, authority: Authority | None) -> Answers:
             if not describe(scope.agent.sandbox.network).proxied:
                 return {}
             from crabpot.egress.proxy import serve
             from crabpot.egress.reaching import Egress
 
-            return {"connect": partial(serve, Egress(scope, context()))}
+            return {"connect": partial(serve, Egress(scope, context(), authority))}
 
         return answers
 

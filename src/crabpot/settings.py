@@ -127,11 +127,17 @@ class ValueFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inject:
-    """A header that the gateway adds to plain HTTP requests to one host."""
+    """A header that the gateway adds to requests to one host, the value written as `format` says.
+
+    `tls`: None, to plain HTTP requests. `upgrade`: plain HTTP inside, TLS outside. `terminate`: TLS inside ends at the
+    gateway, under an authority that only this sandbox trusts, and begins there anew.
+    """
 
     host: str
     header: str
     value_from: ValueFrom
+    tls: Literal["upgrade", "terminate"] | None = None
+    format: str = "{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

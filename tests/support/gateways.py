@@ -48,7 +48,8 @@ class Bench:
         host = Host(settings=settings, around=around, environ=ENV)
         elevated = ElevatedCommands(desk=self.desk, audit=self.audit, execution=self.execution, host=lambda: host)
         self.execution.opener.connect = partial(connect, grace_s=grace_s)
-        self.execution.opener.answering = HostCommands(elevated=elevated).answers
+        commands = HostCommands(elevated=elevated)
+        self.execution.opener.answering = lambda scope, _: commands.answers(scope)
         self.gateway = Gateway(settings=settings, execution=self.execution, elevated=elevated, audit=self.audit)
         self.app = App(config=None, around=around, environ=ENV)
 

@@ -104,6 +104,11 @@ def second_wall(version: int) -> tuple[str, State, str]:
     return "landlock", "enforced", f"version {version}: a second wall around files, abstract sockets and signals"
 
 
+def _environment(chosen: network.NetworkSpec) -> dict[str, str]:
+    proxied = network.proxy_environment(chosen) if chosen.proxied else {}
+    return {**proxied, **network.certificate_environment(chosen)}
+
+
 def greeting(spec: SandboxSpec) -> dict[str, Any]:
     """Return the first frame for a confined runner: what its sandbox is."""
     home = [] if spec.home is None else [spec.home_at]
@@ -114,7 +119,7 @@ def greeting(spec: SandboxSpec) -> dict[str, Any]:
         "op": "hello",
         "workspace": spec.workspace_at,
         "roots": [spec.workspace_at, *shown, *extra],
-        "env": {**(network.proxy_environment(spec.network) if spec.network.proxied else {}), **spec.env},
+        "env": {**_environment(spec.network), **spec.env},
         "writable": [spec.workspace_at, *hardening.WRITABLE, *writable],
         "shell": ["/bin/sh"],
         "limits": {

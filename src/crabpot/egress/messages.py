@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LONGEST_HEAD = 64 << 10
 _MOST_HEADERS = 128
-_HTTP_PORT = 80
+_HTTP_PORT, _HTTPS_PORT = 80, 443
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]{1,32768}) HTTP/1\.([01])")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -143,7 +143,9 @@ def write_head(
         gone.update(name.strip(b" \t").lower() for name in listed.split(b","))
     # Whatever a request declares hop-by-hop, its body's length must stay.
     gone -= {b"content-length", b"transfer-encoding"}
-    host = str(destination).removesuffix(f":{_HTTP_PORT}") if destination.port == _HTTP_PORT else str(destination)
+    host = str(destination)
+    if destination.port in (_HTTP_PORT, _HTTPS_PORT):
+        host = host.removesuffix(f":{destination.port}")
     kept = [pair for pair in request.headers if pair[0].lower() not in gone and _folded(pair[0]) not in replaced]
     lines = [
         b"%s %s HTTP/1.%d" % (request.method, path, request.minor),

@@ -6,16 +6,17 @@ The runner only carries bytes. All of them are parsed here, out of reach of what
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from crabpot.egress import messages, socks
+from crabpot.egress import messages, socks, terminating
 from crabpot.egress.destinations import BadDestination, read_authority
 from crabpot.egress.inspection import Disagreement, Speaks, SshCheck, TlsCheck, check_kind, speaks
 from crabpot.egress.messages import BadRequest, Body
 from crabpot.egress.reaching import Failed, Refused
-from crabpot.egress.relay import Counted, Inbox, both_ways, half_close, send
+from crabpot.egress.relay import Counted, Inbox, both_ways, send
 from crabpot.egress.tls import UNRECOGNISED
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class _Connection:
         except Failed:
             await self._stream.write(socks.reply(socks.Reply.UNREACHABLE))
             return
-        with closing(reached.sock):
+        with closing(reached.server):
             await self._stream.write(socks.reply(socks.Reply.DONE))
             await self._tunnel(destination, reached)
 
@@ -120,7 +121,7 @@ class _Connection:
             await self._answer(400, f"not passed on: {error}")
         if request.method == b"CONNECT":
             reached = await self._reach(destination)
-            with closing(reached.sock):
+            with closing(reached.server):
                 await self._stream.write(_ESTABLISHED)
                 await self._tunnel(destination, reached)
         else:
@@ -133,24 +134,24 @@ class _Connection:
         except Failed as error:
             await self._answer(502, str(error))
         reached = await self._reach(destination)
-        with closing(reached.sock):
+        with closing(reached.server):
             head = messages.write_head(request, destination, path, added)
             body = Body(request.size)
-            await send(reached.sock, head, self._counted)
-            await both_ways(self._stream, reached.sock, partial(self._send_body, body, reached), self._counted)
+            await send(reached.server, head, self._counted)
+            await both_ways(self._stream, reached.server, partial(self._send_body, body, reached), self._counted)
 
     async def _send_body(self, body: Body, reached: Reached) -> None:
         """Send a request's body. What comes after it is never read: each request has its own connection."""
         while not body.complete:
             data = await self._inbox.next()
             if not data:
-                half_close(reached.sock)
+                reached.server.half_close()
                 return
             try:
                 passed = body.feed(data)
             except BadRequest:
                 raise _Ended from None
-            await send(reached.sock, passed, self._counted)
+            await send(reached.server, passed, self._counted)
 
     async def _reach(self, destination: Destination) -> Reached:
         try:
@@ -173,7 +174,26 @@ class _Connection:
 
     async def _tunnel(self, destination: Destination, reached: Reached) -> None:
         """Pass a stream on; what the client sends unencrypted must be for the tunnel's host."""
-        await both_ways(self._stream, reached.sock, partial(self._up, destination, reached), self._counted)
+        rule = self._egress.encrypts(destination)
+        if rule is not None and rule.tls == "terminate":
+            await self._terminate(destination, reached)
+            return
+        await both_ways(self._stream, reached.server, partial(self._up, destination, reached), self._counted)
+
+    async def _terminate(self, destination: Destination, reached: Reached) -> None:
+        """Answer a program's TLS in the host's place, and pass on what it says as a request like any other."""
+        try:
+            async with asyncio.timeout(_GREETING_S):
+                inside = await terminating.answer(self._egress.authority, destination.host, self._inbox, self._stream)
+        except (TimeoutError, ssl.SSLError, KeyError) as error:
+            unable = "this sandbox has no authority of its own"
+            why = unable if isinstance(error, KeyError) else "the program inside did not agree on TLS for this host"
+            await self._end(destination, f'{why} (tls: "terminate")', UNRECOGNISED)
+        # One request, as on every other connection.
+        own = _Connection(self._egress, inside)
+        with suppress(_Ended):
+            await both_ways(inside, reached.server, partial(own._http_inside, destination, reached), self._counted)
+        await inside.finish()
 
     async def _up(self, destination: Destination, reached: Reached) -> None:
         check: TlsCheck | SshCheck | None = None
@@ -192,8 +212,8 @@ class _Connection:
                     data = check.feed(data)
                 except Disagreement as error:
                     await self._end(destination, str(error), UNRECOGNISED if isinstance(check, TlsCheck) else b"")
-            await send(reached.sock, data, self._counted)
-        half_close(reached.sock)
+            await send(reached.server, data, self._counted)
+        reached.server.half_close()
 
     async def _classify(self, destination: Destination, reached: Reached) -> Speaks:
         """Wait for enough of the client's first bytes. Meanwhile a server that speaks first is passed on."""
@@ -218,7 +238,7 @@ class _Connection:
         except (BadRequest, Failed) as error:
             await self._end(destination, str(error), b"")
         head = messages.write_head(request, destination, request.target, added)
-        await send(reached.sock, head, self._counted)
+        await send(reached.server, head, self._counted)
         await self._send_body(Body(request.size), reached)
 
     async def _end(self, destination: Destination, why: str, last: bytes) -> NoReturn:

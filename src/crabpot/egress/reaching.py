@@ -10,21 +10,26 @@ from crabpot.audit.records import of_connection
 from crabpot.egress.addresses import special
 from crabpot.egress.approval import Questions, write_down
 from crabpot.egress.dialling import Unreachable, dial
+from crabpot.egress.outside import Encrypted, NotVerified, Plain, encrypt, system_trust
 from crabpot.egress.resolving import Unresolved
 from crabpot.egress.routes import is_own
 from crabpot.egress.rules import Reach, rule_for, rules
 from crabpot.egress.secrets import SecretUnavailable
+from crabpot.spec.network import name_of, ports_of
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
+    import ssl
+    from collections.abc import Callable, Iterator
 
     from crabpot.decide.scope import Scope
     from crabpot.egress.approval import Asker
+    from crabpot.egress.authority import Authority
     from crabpot.egress.destinations import Address, Destination
+    from crabpot.egress.outside import Outside
     from crabpot.egress.resolving import Resolver
     from crabpot.egress.rules import Rules
     from crabpot.egress.secrets import Secrets
+    from crabpot.settings import Inject
 
     Added = tuple[tuple[bytes, bytes], ...]
 
@@ -39,6 +44,7 @@ class EgressContext:
     desk: Asker | None = None
     config: str | None = None
     is_own: Callable[[Address], bool] = is_own
+    trust: Callable[[], ssl.SSLContext] = system_trust
 
 
 class Refused(Exception):
@@ -52,7 +58,7 @@ class Failed(Exception):
 class Reached(NamedTuple):
     """A connection that was made."""
 
-    sock: socket.socket
+    server: Outside
     address: Address
     rules: Rules
     raw: bool
@@ -61,22 +67,47 @@ class Reached(NamedTuple):
 class Egress:
     """The network access of one scope."""
 
-    def __init__(self, scope: Scope, context: EgressContext) -> None:
+    def __init__(self, scope: Scope, context: EgressContext, authority: Authority | None = None) -> None:
         self._scope = scope
+        self.authority = authority
         self._context = context
         self._rules = rules(scope.agent)
         self._questions = None if context.desk is None else Questions(scope, context.desk, context.record)
 
     async def reach(self, destination: Destination) -> Reached:
         """Connect, or raise Refused or Failed; every outcome is recorded."""
+        rule = self.encrypts(destination)
+        dialled = destination if rule is None else replace(destination, port=ports_of(rule)[destination.port])
         try:
-            addresses, because = await self._checked(destination)
-            sock, address = await dial(addresses, destination.port)
+            addresses, because = await self._checked(dialled)
+            sock, address = await dial(addresses, dialled.port)
         except (Unreachable, Unresolved) as error:
+            self._record(dialled, "failed", str(error))
+            raise Failed(f"{dialled} cannot be reached: {error}") from None
+        self._record(dialled, "allowed", because, address=str(address))
+        server = Plain(sock)
+        encrypted = server if rule is None else await self._encrypt(server, dialled)
+        return Reached(encrypted, address, self._rules, rule is None and self._rules.carries_unread(destination))
+
+    def encrypts(self, destination: Destination) -> Inject | None:
+        """Return the rule by which the gateway itself speaks TLS for a program inside, or None."""
+        return next((rule for _, rule in self._injected(destination) if rule.tls is not None), None)
+
+    def _injected(self, destination: Destination) -> Iterator[tuple[int, Inject]]:
+        for index, rule in enumerate(self._scope.agent.sandbox.network.inject):
+            if destination.host == name_of(rule) and destination.port in ports_of(rule):
+                yield index, rule
+
+    async def _encrypt(self, server: Plain, destination: Destination) -> Encrypted:
+        try:
+            return await encrypt(server, destination.host, self._context.trust)
+        except NotVerified as error:
+            server.close()
             self._record(destination, "failed", str(error))
-            raise Failed(f"{destination} cannot be reached: {error}") from None
-        self._record(destination, "allowed", because, address=str(address))
-        return Reached(sock, address, self._rules, self._rules.carries_unread(destination))
+            raise Failed(f"{destination} was not given anything: {error}") from None
+        except BaseException:
+            server.close()
+            raise
 
     async def _checked(self, destination: Destination) -> tuple[tuple[Address, ...], str]:
         verdict = self._rules.decide(destination)
@@ -120,12 +151,9 @@ class Egress:
         raise Refused(f"the connection to {destination} was refused: {why}")
 
     async def added_headers(self, destination: Destination) -> Added:
-        """Return the headers to inject into plain requests to this host; Failed if a value is unavailable."""
+        """Return the headers to inject into requests to this host; Failed if a value is unavailable."""
         made = []
-        for index, rule in enumerate(self._scope.agent.sandbox.network.inject):
-            listed = rule_for(rule.host, "")
-            if destination.port not in listed.ports or not listed.names(destination):
-                continue
+        for index, rule in self._injected(destination):
             try:
                 value = await self._context.secrets.value(rule.value_from)
             except SecretUnavailable as error:
@@ -134,7 +162,8 @@ class Egress:
                 self._record(destination, "failed", f"{rule.header}: {error} ({where})")
                 why = "its value is unavailable; the audit log says why"
                 raise Failed(f"{rule.header} for {destination}: {why}") from None
-            made.append((rule.header.encode("ascii"), value))
+            before, after = rule.format.encode("ascii").split(b"{}")
+            made.append((rule.header.encode("ascii"), before + value + after))
             self._record(destination, "injected", rule.header)
         return tuple(made)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-# A frame this size fits an empty socket buffer whole: what does not fit is copied once more.
-_READ = 128 << 10
+    from crabpot.egress.outside import Outside
+
 # After the server's EOF, a client has this long to send the rest.
 _LINGER_S = 60.0
 
@@ -70,18 +69,18 @@ class Counted:
         self.sent = self.received = 0
 
 
-async def send(sock: socket.socket, data: bytes, counted: Counted) -> None:
+async def send(server: Outside, data: bytes, counted: Counted) -> None:
     """Send all the bytes."""
     counted.sent += len(data)
-    await asyncio.get_running_loop().sock_sendall(sock, data)
+    await server.send(data)
 
 
 async def both_ways(
-    stream: Stream, sock: socket.socket, up: Callable[[], Coroutine[Any, Any, None]], counted: Counted
+    stream: Stream, server: Outside, up: Callable[[], Coroutine[Any, Any, None]], counted: Counted
 ) -> None:
     """Pass all bytes down while `up` passes bytes up, until both end, or the server does and a grace period is over."""
     sending = asyncio.create_task(up())
-    receiving = asyncio.create_task(_down(stream, sock, counted))
+    receiving = asyncio.create_task(_down(stream, server, counted))
     try:
         done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
         if sending in done:
@@ -96,16 +95,9 @@ async def both_ways(
         await asyncio.gather(sending, receiving, return_exceptions=True)
 
 
-async def _down(stream: Stream, sock: socket.socket, counted: Counted) -> None:
-    loop = asyncio.get_running_loop()
+async def _down(stream: Stream, server: Outside, counted: Counted) -> None:
     with suppress(ConnectionError):
-        while data := await loop.sock_recv(sock, _READ):
+        while data := await server.receive():
             counted.received += len(data)
             await stream.write(data)
     stream.write_eof()
-
-
-def half_close(sock: socket.socket) -> None:
-    """Send EOF to the server."""
-    with suppress(OSError):
-        sock.shutdown(socket.SHUT_WR)

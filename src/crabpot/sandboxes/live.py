@@ -13,6 +13,7 @@ from crabpot.model import Place
 if TYPE_CHECKING:
     from crabpot.backends.base import Sandbox
     from crabpot.decide.scope import Scope
+    from crabpot.egress.authority import Authority
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.calls import RunnerWire
@@ -62,6 +63,8 @@ class Live:
     held: Hold | None = None
     # Who answers for its upcalls; neither a place on the host nor a spare has one.
     scope: Scope | None = None
+    # Who vouches inside for the hosts whose TLS ends at the gateway.
+    authority: Authority | None = None
     # Whether the call that it was opened for has it: until then it looks idle, and is not.
     taken: bool = False
     # A process in the background may still run, and no call is in flight for it.

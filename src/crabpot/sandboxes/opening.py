@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crabpot.backends.host.backend import open_on_host
 from crabpot.decide.scope import Scope
 from crabpot.errors import LayerError, SandboxUnavailable
-from crabpot.sandboxes import private_folders
+from crabpot.sandboxes import private_folders, trusted
 from crabpot.sandboxes.live import START_S, Live, Wanted
 from crabpot.sandboxes.spares import Spares
 from crabpot.wire.calls import RunnerWire
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.base import Sandbox
     from crabpot.backends.registry import Registry
+    from crabpot.egress.authority import Authority
     from crabpot.sandboxes.live import Hold
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
@@ -53,7 +54,7 @@ class Opener:
     registry: Registry
     environ: Mapping[str, str]
     # Who answers the upcalls that the sandboxes of a scope begin.
-    answering: Callable[[Scope], Answers] = lambda _scope: NO_ANSWERS
+    answering: Callable[[Scope, Authority | None], Answers] = lambda _scope, _authority: NO_ANSWERS
     connect: Connect = connect
     spares: Spares = field(init=False)
 
@@ -84,8 +85,11 @@ class Opener:
 
     async def _start(self, spec: SandboxSpec, agent: AgentSettings, held: Hold | None) -> Live:
         try:
-            sandbox = await self.registry.open(spec)
-            return await self.connect(Wanted.of(spec, agent), sandbox, held)
+            with trusted.authority_for(spec, self.state) as (shown, authority):
+                sandbox = await self.registry.open(shown)
+            live = await self.connect(Wanted.of(spec, agent), sandbox, held)
+            live.authority = authority
+            return live
         except BaseException:
             if held is not None:
                 held.abandon()
@@ -94,5 +98,5 @@ class Opener:
     def attend(self, live: Live) -> Live:
         """Have the upcalls of a sandbox answered on behalf of its scope."""
         live.scope = Scope(key=live.wanted.key[1], agent=live.wanted.agent)
-        live.wire.upcalls.answers = self.answering(live.scope)
+        live.wire.upcalls.answers = self.answering(live.scope, live.authority)
         return live

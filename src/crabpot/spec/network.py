@@ -11,19 +11,20 @@ from crabpot.wording import closest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crabpot.settings import Network, ValueFrom
+    from crabpot.settings import Inject, Network, ValueFrom
 
 Kind = Literal["none", "internet", "host", "bridge", "named", "allow"]
 
 NAMES: tuple[Kind, ...] = ("none", "internet", "host", "bridge")
 WEB_PORTS = (80, 443)
-HTTPS_PORT = 443
+HTTP_PORT, HTTPS_PORT = WEB_PORTS
 
 # On the sandbox's own loopback, where nothing else listens; an HTTP proxy and SOCKS 5 at once.
 PROXY_PORT = 3128
 
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_PLAIN = re.compile(r"[\x20-\x7e]+", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 
 
@@ -36,7 +37,9 @@ class NetworkSpec:
     allow: tuple[str, ...] = ()
     raw: tuple[str, ...] = ()
     ask: bool = False
-    inject: tuple[tuple[str, str, str], ...] = ()
+    inject: tuple[tuple[str, ...], ...] = ()
+    # The hosts whose TLS ends at the gateway.
+    terminated: tuple[str, ...] = ()
 
     @property
     def proxied(self) -> bool:
@@ -56,15 +59,48 @@ def proxy_environment(network: NetworkSpec) -> dict[str, str]:
     return named | {name.lower(): value for name, value in named.items()} | {"NODE_USE_ENV_PROXY": "1"}
 
 
+AUTHORITY, AUTHORITIES = "/crabpot/authority.pem", "/crabpot/authorities.pem"
+
+
+def certificate_environment(network: NetworkSpec) -> dict[str, str]:
+    """Return the variables by which ordinary programs find the sandbox's own authority, beside those of the machine."""
+    if not network.terminated:
+        return {}
+    names = "SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PIP_CERT GIT_SSL_CAINFO CARGO_HTTP_CAINFO AWS_CA_BUNDLE"
+    return {**dict.fromkeys(names.split(), AUTHORITIES), "NODE_EXTRA_CA_CERTS": AUTHORITY}
+
+
 def describe(network: Network) -> NetworkSpec:
     """Return checked settings in the spec's form."""
     if network.name == "allow":
         allow = tuple(canonical_place(place) for place in network.allow)
-        inject = tuple((canonical_place(rule.host), rule.header, _mark(rule.value_from)) for rule in network.inject)
+        inject = tuple(_described(rule) for rule in network.inject)
+        ended = dict.fromkeys(name_of(rule) for rule in network.inject if rule.tls == "terminate")
         raw = tuple(canonical_place(place) for place in network.raw)
-        return NetworkSpec(kind="allow", allow=allow, raw=raw, ask=network.ask, inject=inject)
+        return NetworkSpec(kind="allow", allow=allow, raw=raw, ask=network.ask, inject=inject, terminated=tuple(ended))
     kind = next((kind for kind in NAMES if kind == network.name.lower()), None)
     return NetworkSpec(kind="named", name=network.name) if kind is None else NetworkSpec(kind=kind)
+
+
+def _described(rule: Inject) -> tuple[str, ...]:
+    more = (rule.tls or "", rule.format) if rule.tls is not None or rule.format != "{}" else ()
+    return (canonical_place(rule.host), rule.header, _mark(rule.value_from), *more)
+
+
+def name_of(rule: Inject) -> str:
+    """Return the one host that a rule is for, an IPv6 address without its brackets."""
+    return split_place(canonical_place(rule.host))[0].strip("[]")
+
+
+def ports_of(rule: Inject) -> dict[int, int]:
+    """Return the ports inside at which a rule holds, each with the port that is dialled for it."""
+    _, ports = split_place(canonical_place(rule.host))
+    web = set(ports) <= set(WEB_PORTS)
+    if rule.tls == "upgrade":
+        return {HTTP_PORT: HTTPS_PORT} if web else {port: port for port in ports}
+    if rule.tls == "terminate":
+        return {HTTPS_PORT: HTTPS_PORT} if web else {port: port for port in ports}
+    return {port: port for port in ports if port != HTTPS_PORT}
 
 
 def _mark(source: ValueFrom) -> str:
@@ -83,17 +119,22 @@ def problems(chosen: Network) -> Iterator[tuple[str, str]]:
             if wrong := _problem_with_place(place):
                 yield f"sandbox.network.{key}[{index}]", wrong
     for index, rule in enumerate(chosen.inject):
-        path = f"sandbox.network.inject[{index}]"
-        given = [name for name in (rule.value_from.env, rule.value_from.file, rule.value_from.keyring) if name]
-        if len(given) != 1:
-            yield f"{path}.valueFrom", "needs exactly one of env, file and keyring"
-        if wrong := problem_with_header(rule.header):
-            yield f"{path}.header", wrong
-        if wrong := _problem_with_place(rule.host) or problem_with_injection(rule.host, chosen):
-            yield f"{path}.host", wrong
-        file = rule.value_from.file
-        if file is not None and not file.startswith(("/", "~/")):
-            yield f"{path}.valueFrom.file", f'"{file}" must be an absolute path or start with ~/'
+        yield from ((f"sandbox.network.inject[{index}]{key}", wrong) for key, wrong in _problems_with(rule, chosen))
+
+
+def _problems_with(rule: Inject, chosen: Network) -> Iterator[tuple[str, str]]:
+    given = [name for name in (rule.value_from.env, rule.value_from.file, rule.value_from.keyring) if name]
+    if len(given) != 1:
+        yield ".valueFrom", "needs exactly one of env, file and keyring"
+    if wrong := problem_with_header(rule.header):
+        yield ".header", wrong
+    if wrong := _problem_with_place(rule.host) or problem_with_injection(rule, chosen):
+        yield ".host", wrong
+    if rule.format.count("{}") != 1 or not _PLAIN.fullmatch(rule.format):
+        yield ".format", 'must be plain text with {} once, where the value goes, such as "Bearer {}"'
+    file = rule.value_from.file
+    if file is not None and not file.startswith(("/", "~/")):
+        yield ".valueFrom.file", f'"{file}" must be an absolute path or start with ~/'
 
 
 def _problem_with_place(text: str) -> str | None:
@@ -128,22 +169,25 @@ def problem_with_header(header: str) -> str | None:
     return None if _HEADER.fullmatch(header) else f"{header!r} cannot be the name of a header"
 
 
-def problem_with_injection(host: str, network: Network) -> str | None:
-    """Return why no plain HTTP request to a host could get its header, or None. Encrypted requests are not changed."""
-    wanted, ports = split_place(canonical_place(host))
+def problem_with_injection(rule: Inject, network: Network) -> str | None:
+    """Return why no request to a host could get its header, or None."""
+    wanted, _ = split_place(canonical_place(rule.host))
     if wanted.startswith("*."):
-        return f'"{host}": a secret is for one host, not for whatever a wildcard stands for'
-    plain = [port for port in ports if port != HTTPS_PORT]
+        return f'"{rule.host}": a secret is for one host, not for whatever a wildcard stands for'
+    dialled = ports_of(rule).values()
     for place in network.allow:
         try:
             listed, open_ports = split_place(canonical_place(place))
         except ValueError:
             continue  # Reported where it is written.
         below = listed.startswith("*.") and wanted.endswith(listed[1:])
-        if (listed == wanted or below) and any(port in open_ports for port in plain):
+        if (listed == wanted or below) and any(port in open_ports for port in dialled):
             return None
-    fix = f'list it for plain HTTP ("{wanted}:80" in network.allow)'
-    return f'"{host}" is not listed for plain HTTP, and HTTPS requests cannot be given a header yet: {fix}'
+    if rule.tls is not None:
+        port = next(iter(dialled))
+        return f'"{rule.host}" is not listed for port {port}: add "{wanted}:{port}" to network.allow'
+    fix = f'list it for plain HTTP ("{wanted}:80" in network.allow), or set tls: "upgrade" or "terminate"'
+    return f'"{rule.host}" is not listed for plain HTTP, and an encrypted request is not changed without tls: {fix}'
 
 
 def canonical_place(text: str) -> str:

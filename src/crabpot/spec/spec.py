@@ -67,6 +67,8 @@ class SandboxSpec:
     workspace_at: str = hardening.WORKSPACE
     home: str | None = None
     layer: str | None = None
+    # Of one sandbox's own authority, made while it opens; no part of what it is known by.
+    certificates: tuple[Mount, ...] = ()
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -93,7 +95,8 @@ class SandboxSpec:
     @cached_property
     def family(self) -> str:
         """Return the digest of everything but its owner: sandboxes that share it are interchangeable."""
-        return _digest(replace(self, scope_key="", name="", workspace="" if self.private else self.workspace))
+        workspace = "" if self.private else self.workspace
+        return _digest(replace(self, scope_key="", name="", workspace=workspace, certificates=()))
 
     @cached_property
     def hash(self) -> str:

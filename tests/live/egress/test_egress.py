@@ -50,7 +50,9 @@ def opened(backend):
                 ground = EgressContext(
                     resolver=names, secrets=Secrets({"TOKEN": SECRET}, folder), record=gateway.audit.record
                 )
-                gateway.execution.opener.answering = lambda scope: {"connect": partial(serve, Egress(scope, ground))}
+                gateway.execution.opener.answering = lambda scope, authority: {
+                    "connect": partial(serve, Egress(scope, ground, authority))
+                }
 
             async def run(command, **args):
                 return await gateway.call(SESSION, "exec", command=command, **args)

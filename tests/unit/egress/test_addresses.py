@@ -14,7 +14,7 @@ PUBLIC = ("8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700::1111", "2a00:1450::
 SPECIAL = {
     "127.0.0.1": "loopback",
     "127.255.255.254": "loopback",
-    "0.0.0.0": "no address",
+    "0.0.0.0": "not a machine's address",
     "10.1.2.3": "private",
     "172.16.0.1": "private",
     "172.31.255.255": "private",
@@ -28,7 +28,7 @@ SPECIAL = {
     "255.255.255.255": "reserved",
     "198.18.0.1": "benchmarks",
     "203.0.113.7": "documentation",
-    "::": "no address",
+    "::": "not a machine's address",
     "::1": "loopback",
     "::ffff:127.0.0.1": "loopback",
     "::ffff:169.254.169.254": "credentials",

@@ -72,7 +72,7 @@ class Operator:
 class Out:
     """A sandbox's way out over a configuration, with every seam in a test's hands."""
 
-    def __init__(self, tmp_path, network, names=None, desk=None):
+    def __init__(self, tmp_path, network, names=None, desk=None, *, trust=None, authority=None):  # noqa: PLR0913
         self.config = tmp_path / "crabpot.json5"
         text = json.dumps({"agents": {"defaults": {"sandbox": {"network": network}}}})
         self.config.write_text(text)
@@ -88,8 +88,9 @@ class Out:
             record=self.records.append,
             desk=desk,
             config=str(self.config),
+            **({} if trust is None else {"trust": trust}),
         )
-        self._way = Egress(self.scope, context)
+        self._way = Egress(self.scope, context, authority)
         self._tasks = []
 
     def connect(self, *said):

@@ -285,8 +285,8 @@ def test_an_ordinary_header_is_no_problem(header: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "allow", "told"),
     [
-        ({"host": "a.example"}, ["a.example:443"], "HTTPS requests cannot be given a header yet"),
-        ({"host": "a.example:443"}, ["a.example"], "HTTPS requests cannot be given a header yet"),
+        ({"host": "a.example"}, ["a.example:443"], "an encrypted request is not changed without tls"),
+        ({"host": "a.example:443"}, ["a.example"], "an encrypted request is not changed without tls"),
         ({"host": "b.example"}, ["a.example"], "not listed for plain HTTP"),
         ({"host": "*.example"}, ["*.example"], "a secret is for one host"),
         ({"host": "a.example", "valueFrom": {"file": "token"}}, ["a.example"], "must be an absolute path"),

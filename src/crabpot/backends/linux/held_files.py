@@ -106,7 +106,7 @@ def _hold_others(spec: SandboxSpec, user: User, fds: Fds) -> list[Held]:
         found.append(_kept(own_home(spec.home, user), hardening.HOME, user, fds))
     if spec.agent_workspace is not None:
         found.append(hold(spec.agent_workspace, hardening.AGENT_WORKSPACE, "ro", fds))
-    found.extend(hold(one.source, one.target, one.access, fds) for one in spec.mounts)
+    found.extend(hold(one.source, one.target, one.access, fds) for one in (*spec.mounts, *spec.certificates))
     return found
 
 
