@@ -9,6 +9,7 @@ import getpass
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import tempfile
 import zipfile
@@ -19,6 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crabpot.egress.outside import system_trust
 from crabpot.egress.proxy import serve
 from crabpot.egress.reaching import Egress, EgressContext
 from crabpot.egress.secrets import Secrets
@@ -41,14 +43,17 @@ def opened(backend):
     """Give a sandbox over a network's settings, for as long as a block lasts."""
 
     @asynccontextmanager
-    async def make(network, names=None):
+    async def make(network, names=None, trust=system_trust):
         with tempfile.TemporaryDirectory(prefix="crabpot-egress-") as folder:
             Path(folder).chmod(0o711)
             sandbox = {"backend": backend, "network": network, "limits": {"pids": 400}}
             gateway = open_gateway(json.dumps({"agents": {"defaults": {"sandbox": sandbox}}}), f"{folder}/state")
             if names is not None:
                 ground = EgressContext(
-                    resolver=names, secrets=Secrets({"TOKEN": SECRET}, folder), record=gateway.audit.record
+                    resolver=names,
+                    secrets=Secrets({"TOKEN": SECRET}, folder),
+                    record=gateway.audit.record,
+                    trust=trust,
                 )
                 gateway.execution.opener.answering = lambda scope, authority: {
                     "connect": partial(serve, Egress(scope, ground, authority))
@@ -226,6 +231,47 @@ async def test_a_secret_is_added_on_the_way_and_is_nowhere_inside(opened):
             await box.gateway.audit.durable()
         for path in Path(box.folder).rglob("*"):
             assert not path.is_file() or SECRET.encode() not in path.read_bytes()
+
+
+class Quiet(Server):
+    """A server that repeats nothing of what it is told."""
+
+    async def _answer(self, reader, writer):
+        self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        await writer.drain()
+
+
+FETCHES = {
+    "upgrade": ("curl -sS http://{place}/", "python3 -c 'import urllib.request as r; r.urlopen(\"http://{place}/\")'"),
+    "terminate": (
+        "curl -sS https://{place}/",
+        "python3 -c 'import urllib.request as r; r.urlopen(\"https://{place}/\")'",
+        "git ls-remote https://{place}/x 2>&1 | grep -v certificate",
+    ),
+}
+
+
+@pytest.mark.parametrize("tls", ["upgrade", "terminate"])
+async def test_ordinary_programs_get_a_key_through_tls_that_is_nowhere_inside(opened, tls):
+    with tempfile.TemporaryDirectory() as folder:
+        own = Path(folder)
+        async with serving(Quiet(), certified(own, "api.example")) as web:
+            place = f"api.example:{web.port}"
+            source = {"header": "Authorization", "valueFrom": {"env": "TOKEN"}, "format": "Bearer {}"}
+            network = {"allow": [f"127.0.0.1:{web.port}", place], "inject": [{"host": place, "tls": tls, **source}]}
+            trust = partial(ssl.create_default_context, cafile=str(own / "cert.pem"))
+            async with opened(network, Names(api_example="127.0.0.1"), trust) as box:
+                for number, fetch in enumerate(FETCHES[tls], 1):
+                    done = await box.run(fetch.format(place=place))
+                    assert len(web.heads) >= number, (fetch, done)
+                    assert f"Authorization: Bearer {SECRET}".encode() in web.heads[-1]
+                pattern = f"'[{SECRET[0]}]{SECRET[1:]}'"
+                apart = " ".join(f"--exclude-dir={name}" for name in ("usr", "sys", "proc", "dev"))
+                inside = f"cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n' | grep -c {pattern}"
+                found = await box.run(f"grep -rsl {apart} {pattern} /; {inside}; grep -rsl 'PRIVATE KEY' /crabpot")
+                assert [line for line in found.stdout.split() if line != "0"] == [], found.stdout
+                assert list(Path(box.folder, "state/authorities").glob("*")) == [], "nothing of it is left on the host"
 
 
 @asynccontextmanager
