@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
     Watcher = Callable[[ToolCall, ToolResult, Verdict[Any]], None]
 
-# Decisions that depend on nothing but the settings are cached, for this many sessions and tools.
-_MOST_CACHED = 4096
+# Decisions that depend on nothing but the settings are cached, for this many sessions and tools; not for long keys,
+# which an agent could invent to fill our memory.
+_MOST_CACHED, _LONGEST_CACHED = 4096, 256
+# An agent may call whatever it invents, and the name is in the answer, in the log and in traces.
+_LONGEST_NAME = 256
 
 
 class Gateway:
@@ -52,7 +55,7 @@ class Gateway:
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
-        self._decided = lru_cache(maxsize=_MOST_CACHED)(self._decide)
+        self._cached = lru_cache(maxsize=_MOST_CACHED)(self._decide)
         # Unlike those of every other gateway that writes to the same log.
         self._name, self._numbers = os.urandom(8).hex(), count(1)
 
@@ -149,6 +152,8 @@ class Gateway:
             denied
         """
         name = policy.canonical(tool)
+        # Longer than any tool's, and so denied, whatever was cut off.
+        name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         call_id = f"{self._name}-{next(self._numbers)}"
         call = ToolCall(id=call_id, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
         streamed: dict[str, int] = {}
@@ -178,6 +183,15 @@ class Gateway:
             self._recorded(call, agent.id, result, placed, streamed)
             raise
         return self._recorded(call, agent.id, result, decided or placed, streamed)
+
+    def _decided(
+        self,
+        session: str,
+        tool: str,
+        host_allowed: bool,  # noqa: FBT001  a cache key is positional
+    ) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
+        decide = self._cached if len(session) <= _LONGEST_CACHED else self._decide
+        return decide(session, tool, host_allowed)
 
     def _decide(
         self,

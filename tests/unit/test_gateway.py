@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sqlite3
+import tracemalloc
 
 import pytest
 
@@ -128,6 +129,23 @@ async def test_a_key_that_names_no_session_runs_nothing_anywhere(bench, key):
         assert AuditReader(made.state).last(1)[0]["error"] == "invalid_arguments"
         # `explain` asks about every session that was seen; a key that names none must not make it fail.
         assert made.app.sessions_seen() == []
+
+
+@pytest.mark.parametrize("session", [S, "agent:main:{n}" + "x" * 4000, "agent:main:{n}" + "x" * 2**20])
+async def test_names_that_an_agent_invents_do_not_stay_in_memory(bench, session):
+    async with bench(settings('{profile: "minimal"}')) as made:
+        tracemalloc.start()
+        try:
+            before = 0
+            for number in range(64):
+                before = before or tracemalloc.get_traced_memory()[0]
+                key = session.replace("{n}", str(number))
+                result = await made.gateway.call(key, f"tool{number}" + "x" * 2**20)
+                assert not result.success
+                assert len(result.error.message) < 2000
+            assert tracemalloc.get_traced_memory()[0] - before < 8 * 2**20
+        finally:
+            tracemalloc.stop()
 
 
 async def test_who_was_never_given_the_host_is_not_placed_there(bench):

@@ -13,6 +13,9 @@ MAIN = "main"
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
+# In characters. A key is kept in memory, names folders and is in every record, and a door takes it from anybody.
+LONGEST = 4096
+
 _BOX = "agent:main:box-"
 _AGENTS = "agent:"
 
@@ -51,13 +54,15 @@ def names_a_session(key: str) -> bool:
 
 
 def parse(key: str, *, default_agent: str = MAIN) -> Session:
-    """Parse a key without trimming it. SessionError if it is empty, or begins with `agent:` and names no session.
+    """Parse a key without trimming it. SessionError if it is empty, too long, or begins with `agent:` and names none.
 
     Such a key must not fall back to the default agent: `agent:ops:` matches, as text, a grant for `agent:ops:*`,
     and would run with another agent's settings.
     """
     if not key:
         raise SessionError('the session key is empty; give one such as "agent:main:main"')
+    if len(key) > LONGEST:
+        raise SessionError(f"a session key is text of at most {LONGEST} characters")
     if key.startswith(_AGENTS):
         agent, _, rest = key.removeprefix(_AGENTS).partition(":")
         if not rest or not is_agent_id(agent):

@@ -107,7 +107,7 @@ class TlsCheck:
 
     @property
     def done(self) -> bool:
-        """Whether the rest of the stream is encrypted."""
+        """Whether no further hello can come."""
         return self._reader.done
 
     def feed(self, data: bytes) -> bytes:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HANDSHAKE, CHANGE_CIPHER = 22, 20
+HANDSHAKE = 22
+# The records that may come between two hellos: change_cipher_spec, alert, application_data (early data), heartbeat.
+_BETWEEN = frozenset({20, 21, 23, 24})
 # RFC 8446, 5.1: the most a record may hold; and more than any ClientHello with today's largest keys.
 _LONGEST_RECORD, _LONGEST_HELLO = 1 << 14, 64 << 10
+# RFC 5246, 6.2.3: what encryption and compression may add to it.
+_LONGEST_ENCRYPTED = _LONGEST_RECORD + 2048
 _CLIENT_HELLO = 1
+_HEADER = 5
 _SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
 _HOST_NAME = 0
 
@@ -28,14 +33,18 @@ class Hello:
 
 
 class HelloReader:
-    """Watches the client's side of a stream until the rest is encrypted.
+    """Watches the client's side of a stream for every hello in it.
 
-    A server may ask for the hello once more, so the first may not be the last that names a host.
+    A server may ask for the hello once more, so the first may not be the last that names a host. Nor is the stream
+    encrypted once a record of another kind was seen: OpenSSL ignores an alert before the second hello, and any server
+    skips early data that it did not take. So the records are followed to the end, unless a message shows that there
+    is no TLS 1.3 here, in which alone a server asks again.
     """
 
     def __init__(self) -> None:
         self._records = bytearray()
         self._message = bytearray()
+        self._skipping = 0
         self._seen = 0
         self.done = False
 
@@ -47,27 +56,37 @@ class HelloReader:
     def feed(self, data: bytes) -> list[Hello]:
         """Return the hellos that `data` completes; BadHello if it is not TLS or malformed."""
         found: list[Hello] = []
-        if self.done:
-            return found
         self._records += data
         while not self.done and self._records:
-            if self._seen and self._records[0] not in (HANDSHAKE, CHANGE_CIPHER):
-                self.done = True
+            if self._skipping:
+                self._skip()
+                continue
+            if len(self._records) < _HEADER:
                 break
-            if len(self._records) < 5:  # noqa: PLR2004  a record's header
+            kind, size = self._records[0], int.from_bytes(self._records[3:_HEADER], "big")
+            self._check_record(kind, size)
+            if kind in _BETWEEN:
+                self._skipping = _HEADER + size
+                continue
+            if len(self._records) < _HEADER + size:
                 break
-            kind, size = self._records[0], int.from_bytes(self._records[3:5], "big")
-            if self._records[1] != 3 or not 0 < size <= _LONGEST_RECORD:  # noqa: PLR2004  every version of TLS is 3.x
-                raise BadHello("not a TLS record")
-            if kind != HANDSHAKE and not self._seen:
-                raise BadHello("a TLS stream that does not begin with a hello")
-            if len(self._records) < 5 + size:
-                break
-            content = bytes(self._records[5 : 5 + size])
-            del self._records[: 5 + size]
-            if kind == HANDSHAKE:
-                found += self._handshake(content)
+            content = bytes(self._records[_HEADER : _HEADER + size])
+            del self._records[: _HEADER + size]
+            found += self._handshake(content)
         return found
+
+    def _skip(self) -> None:
+        """Pass over a record without holding it: the rest of most streams consists of these."""
+        size = min(self._skipping, len(self._records))
+        del self._records[:size]
+        self._skipping -= size
+
+    def _check_record(self, kind: int, size: int) -> None:
+        largest = _LONGEST_RECORD if kind == HANDSHAKE else _LONGEST_ENCRYPTED
+        if self._records[1] != 3 or not 0 < size <= largest:  # noqa: PLR2004  every version of TLS is 3.x
+            raise BadHello("not a TLS record")
+        if kind != HANDSHAKE and not (self._seen and kind in _BETWEEN):
+            raise BadHello("a TLS stream that does not begin with a hello" if not self._seen else "not a TLS record")
 
     def _handshake(self, content: bytes) -> list[Hello]:
         self._message += content

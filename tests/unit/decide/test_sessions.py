@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.decide.sessions import is_agent_id, parse
+from crabpot.decide.sessions import LONGEST, is_agent_id, parse
 from crabpot.errors import SessionError
 
 KEYS = [
@@ -106,6 +106,12 @@ def test_a_key_that_begins_as_an_agents_and_names_none_is_an_error(key: str) -> 
 def test_an_empty_key_is_an_error_that_says_what_to_give() -> None:
     with pytest.raises(SessionError, match="agent:main:main"):
         parse("")
+
+
+def test_a_key_is_bounded_whichever_door_it_came_through() -> None:
+    assert parse("x" * LONGEST).key == "x" * LONGEST
+    with pytest.raises(SessionError, match="at most 4096 characters"):
+        parse("agent:ops:" + "x" * LONGEST)
 
 
 def test_main_alone_is_the_default_agents() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from crabpot.egress.destinations import read_authority
 from crabpot.egress.inspection import Disagreement, Speaks, TlsCheck, check_kind, speaks
 from crabpot.egress.tls import BadHello, HelloReader, read_hello
+from tests.support.places import certified
 
 PLACE = read_authority("example.com:443")
 
@@ -120,21 +122,78 @@ def test_a_stream_for_the_host_of_its_tunnel_passes_in_any_letter_case():
         assert check.feed(said[9:]) == said
 
 
-def test_a_second_hello_cannot_name_another_host():
-    check = TlsCheck(PLACE, everything=False)
-    check.feed(hello(naming(b"example.com")))
-    check.feed(record(b"\1", kind=20))
-    with pytest.raises(Disagreement):
-        check.feed(hello(naming(b"evil.example")))
+BETWEEN = {
+    "nothing": b"",
+    "a change of ciphers": record(b"\1", kind=20),
+    "an alert that servers ignore": record(b"\1\x5a", kind=21),
+    "early data": record(b"x" * 100, kind=23) * 3,
+    "a heartbeat": record(b"\1", kind=24),
+    "a hello for the right host": hello(naming(b"example.com")),
+}
 
 
-def test_nothing_is_looked_at_once_the_stream_is_encrypted():
-    for then in (record(b"x" * 100, kind=23), record(b"\x10" + vector(b"key", 3))):
+@pytest.mark.parametrize("name", BETWEEN)
+def test_a_second_hello_cannot_name_another_host(name):
+    for cut in (1, 3, 10_000):
         check = TlsCheck(PLACE, everything=False)
         check.feed(hello(naming(b"example.com")))
-        check.feed(then)
-        assert check.done
-        check.feed(hello(naming(b"evil.example")))
+        rest = BETWEEN[name] + hello(naming(b"evil.example"))
+        with pytest.raises(Disagreement):
+            for start in range(0, len(rest), cut):
+                check.feed(rest[start : start + cut])
+
+
+@pytest.mark.parametrize("between", [b"", record(b"\1\x5a", kind=21)], ids=["nothing", "an alert"])
+def test_a_real_server_that_asks_again_is_told_no_other_name(tmp_path, between):
+    """Without the check OpenSSL takes the second name: it ignores the alert in between."""
+    for checked in (True, False):
+        heard = []
+        server = certified(tmp_path, "example.com")
+        server.sni_callback = lambda _tls, name, _context, heard=heard: heard.append(name)
+        server.set_ecdh_curve("secp384r1")  # Not the client's first choice, so the server asks again.
+        check = TlsCheck(PLACE, everything=False)
+        pass_on = check.feed if checked else bytes
+        with pytest.raises(Disagreement) if checked else nullcontext():
+            _ask_twice(server, lambda second, send=pass_on: send(between + second), first=pass_on)
+        assert heard == ["example.com"] if checked else ["example.com", "exampl3.com"]
+
+
+def _ask_twice(server, then, *, first):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    to_server, from_server, to_client, from_client = (ssl.MemoryBIO() for _ in range(4))
+    inside = context.wrap_bio(to_client, from_client, server_hostname="example.com")
+    outside = server.wrap_bio(to_server, from_server, server_side=True)
+    _step(inside)
+    to_server.write(first(from_client.read()))
+    _step(outside)
+    to_client.write(from_server.read())
+    _step(inside)
+    to_server.write(then(from_client.read().replace(b"example.com", b"exampl3.com")))
+    _step(outside)
+
+
+def _step(side):
+    with pytest.raises(ssl.SSLWantReadError):
+        side.do_handshake()
+
+
+def test_records_are_followed_without_being_held():
+    check = TlsCheck(PLACE, everything=False)
+    check.feed(hello(naming(b"example.com")))
+    data = record(b"x" * 16_000, kind=23) * 20
+    for start in range(0, len(data), 4099):
+        assert check.feed(data[start : start + 4099]) == data[start : start + 4099]
+    with pytest.raises(Disagreement):
+        check.feed(b"GET / HTTP/1.1\r\n")
+
+
+def test_nothing_is_looked_at_once_no_further_hello_can_come():
+    check = TlsCheck(PLACE, everything=False)
+    check.feed(hello(naming(b"example.com")))
+    check.feed(record(b"\x10" + vector(b"key", 3)))
+    assert check.done
+    check.feed(hello(naming(b"evil.example")))
 
 
 def test_by_address_a_stream_names_nobody_unless_everything_public_may_be_reached():

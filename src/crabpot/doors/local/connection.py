@@ -11,6 +11,7 @@ import binascii
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.sessions import LONGEST
 from crabpot.doors.local.questions import Asker
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
@@ -29,7 +30,6 @@ _READ = 256 * 1024
 _TEXT_IN_RESULT = 128 * 1024
 _MOST_CALLS = 256
 _LONGEST_ID = 64
-_LONGEST_SESSION = 4096
 
 
 class Connection:
@@ -116,10 +116,10 @@ class Connection:
             answer = await self._inquiries(str(header["inquiry"]), args)
             self.send({"id": call.id, "success": True, "data": {"answer": answer}})
             return
-        if not isinstance(session, str) or len(session) > _LONGEST_SESSION:
-            raise SessionError(f"a session key is text of at most {_LONGEST_SESSION} characters")
-        if sender is not None and (not isinstance(sender, str) or len(sender) > _LONGEST_SESSION):
-            raise SessionError(f"a sender is text of at most {_LONGEST_SESSION} characters")
+        if not isinstance(session, str):
+            raise SessionError("a session key is text")
+        if sender is not None and (not isinstance(sender, str) or len(sender) > LONGEST):
+            raise SessionError(f"a sender is text of at most {LONGEST} characters")
         # What is not plainly allowed is kept off the host.
         host_allowed = header.get("host_allowed", True) is True
         result = await self._gateway.call(
