@@ -9,13 +9,14 @@ import logging
 import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from crabpot.doors.http.access.admission import Admission
+from crabpot.doors.http.access.bodies import Bodies
 from crabpot.doors.http.access.connections import Connections
 from crabpot.doors.http.access.limits import Limits
 from crabpot.doors.http.access.peers import uid_of
@@ -67,18 +68,16 @@ async def listen(
     """Serve for the block, and yield the addresses. At its end, calls end before connections do."""
     _be_quiet()
     async with AsyncExitStack() as stack:
-        strangers, connections = Limits(per_s=10, burst=50), Connections()
+        strangers, connections, bodies = Limits(per_s=10, burst=50), Connections(), Bodies()
         path = os.path.join(context.state, SOCKET_NAME)
         unix = stack.enter_context(listening(path))
-        admission = Admission(app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=None)
+        admission = Admission(app=app, tokens=tokens, limits=limits, bodies=bodies, strangers=strangers, hosts=None)
         servers = [await _start(admission, unix, _OwnUser, connections)]
         where = [path]
         if at is not None:
             tcp = stack.enter_context(_bound(at))
             port = tcp.getsockname()[1]
-            admission = Admission(
-                app=app, tokens=tokens, limits=limits, strangers=strangers, hosts=_names(at.host, port)
-            )
+            admission = replace(admission, hosts=_names(at.host, port))
             servers.append(await _start(admission, tcp, _Timely, connections))
             where.append(f"http://{_bracketed(at.host)}:{port}")
         try:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from crabpot.doors.http.access.bodies import MOST_VALUES
 from crabpot.doors.http.access.connections import MOST_EACH, STRANGERS, Connections
 from crabpot.doors.http.access.limits import Limits
 from crabpot.doors.http.access.peers import uid_of
@@ -139,6 +140,42 @@ async def test_an_upload_may_take_longer_than_a_request_as_long_as_it_goes_on(do
     async with door(limits=Limits(request_s=1.0)) as made:
         answer = await made.operator.put(f"/v1/sessions/{S}/files/slow", content=slowly())
         assert (answer.status_code, answer.json()["data"]["size"]) == (201, 8)
+
+
+@pytest.mark.parametrize("path", [LS, "/mcp"])
+async def test_bodies_that_never_end_take_one_principals_memory_and_no_more(door, path):
+    """Each holds all but the last byte of what it promised; before, a token held four gigabytes so."""
+    async with door() as made:
+        token = made.tokens.rotate("operator")
+        port, size = int(made.url.rpartition(":")[2]), 16 * 2**20
+        lines = f"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {size}\r\n"
+        host = made.url.removeprefix("http://")
+        head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{lines}\r\n".encode()
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for _, writer in opened:
+            writer.write(head + b'"' + b"x" * (size - 2))
+        done, waiting = await asyncio.wait(
+            {asyncio.create_task(reader.readline()) for reader, _ in opened},
+            return_when=asyncio.FIRST_COMPLETED,
+            timeout=PATIENCE_S,
+        )
+        assert [task.result() for task in done][0].startswith(b"HTTP/1.1 429 ")
+        # Its own later ones wait for it, others' do not.
+        other = made.client(made.tokens.add("other", Role.AGENT, sessions=(S,)))
+        assert (await other.post(LS)).status_code == 200
+        for task in waiting:
+            task.cancel()
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("path", [LS, "/mcp"])
+@pytest.mark.parametrize("value", ["{}", "[]", "0", '""', '{"a":1}', '"\\\\"'])
+async def test_a_body_of_many_values_is_refused_before_it_is_parsed(door, path, value):
+    async with door() as made:
+        body = f"[{','.join([value] * (MOST_VALUES + 1))}]"
+        answer = await made.operator.post(path, content=body, headers={**ACCEPT, "Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large"), answer.text
 
 
 async def test_one_tokens_sessions_of_mcp_leave_room_for_everybody_elses(door):

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crabpot.doors.http.access.bodies import MOST_VALUES, Body, TooManyValues
 from crabpot.doors.http.access.limits import MOST_JSON, MOST_UPLOAD, TooMany
 from crabpot.doors.http.access.principals import SAME_USER
 from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
@@ -15,6 +16,7 @@ from crabpot.doors.http.routes import dashboard
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from crabpot.doors.http.access.bodies import Bodies
     from crabpot.doors.http.access.limits import Limits
     from crabpot.doors.http.access.principals import Principal
     from crabpot.doors.http.access.tokens import Tokens
@@ -38,6 +40,7 @@ class Admission:
     app: ASGIApp
     tokens: Tokens
     limits: Limits
+    bodies: Bodies
     strangers: Limits
     hosts: frozenset[str] | None
 
@@ -63,25 +66,28 @@ class Admission:
         except TokenError as error:
             await Refusal(500, "internal", str(error)).response()(scope, receive, send)
         except TooMany as error:
-            slower = Refusal(429, "too_many", str(error), retry_after=str(max(1, round(error.after_s))))
-            await slower.response()(scope, receive, send)
+            await _slower(error).response()(scope, receive, send)
 
     async def _pass(
         self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: dict[str, str]
     ) -> None:
-        path = _path(scope)
-        most = MOST_UPLOAD if scope["method"] == "PUT" else MOST_JSON
+        uploads = scope["method"] == "PUT"
+        most = MOST_UPLOAD if uploads else MOST_JSON
         if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > most:
             raise _too_large(most)
         gone = asyncio.Event()
+        # An upload is passed on as it comes, and nothing of it is parsed.
+        body = None if uploads else Body(self.bodies, principal.name)
         seen, whole = 0, False
         loop = asyncio.get_running_loop()
         by = loop.time() + self.limits.request_s
 
         async def counted() -> Message:
             nonlocal seen, whole
+            if body is not None and not whole:
+                await body.turn()
             # An upload may take long as a whole; once the body is complete, this only waits for a disconnect.
-            until = None if whole else loop.time() + self.limits.request_s if scope["method"] == "PUT" else by
+            until = None if whole else loop.time() + self.limits.request_s if uploads else by
             try:
                 async with asyncio.timeout_at(until):
                     message = await receive()
@@ -90,13 +96,20 @@ class Admission:
             whole = not message.get("more_body", False)
             if message["type"] == "http.disconnect":
                 gone.set()
-            seen += len(message.get("body", b""))
+            data = message.get("body", b"")
+            seen += len(data)
             if seen > most:
                 raise _too_large(most)
+            if body is not None:
+                _take(body, data)
             return message
 
         state = {**scope.get("state", {}), "principal": principal, "gone": gone}
-        await self.app({**scope, "path": path, "state": state}, counted, send)
+        try:
+            await self.app({**scope, "path": _path(scope), "state": state}, counted, send)
+        finally:
+            if body is not None:
+                body.end()
 
     def _check_origin(self, headers: dict[str, str]) -> None:
         """Refuse pages of other sites: DNS rebinding gives them our address, but neither our name nor our origin."""
@@ -140,6 +153,19 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _too_large(most: int) -> Refusal:
     return Refusal(413, "too_large", f"the body exceeds {most} bytes")
+
+
+def _slower(error: TooMany) -> Refusal:
+    return Refusal(429, "too_many", str(error), retry_after=str(max(1, round(error.after_s))))
+
+
+def _take(body: Body, data: bytes) -> None:
+    try:
+        body.take(data)
+    except TooMany as error:
+        raise _slower(error) from None
+    except TooManyValues:
+        raise Refusal(413, "too_large", f"the body has more than {MOST_VALUES} values") from None
 
 
 def _too_slow(request_s: float) -> Refusal:

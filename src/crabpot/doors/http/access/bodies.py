@@ -1,0 +1,100 @@
+"""The JSON bodies of a principal's requests: how much of them is held at once, how fast they arrive, how many values."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crabpot.doors.http.access.limits import TooMany
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MIB = 1024**2
+# The parser makes an object of each, in one go and with everybody waiting: `{},` for 16 MiB would take it seconds and
+# 400 MiB. No tool takes this many.
+MOST_VALUES = 100_000
+
+
+class TooManyValues(Exception):
+    """A body that would take the parser too long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Bodies:
+    """What each principal has sent. Whoever sends faster than its rate waits; whoever holds too much is refused.
+
+    Two hundred requests of which all but the last byte has come would otherwise hold gigabytes, and a stream of large
+    ones would keep the gateway busy with nothing but reading them.
+    """
+
+    held_bytes: int = 64 * _MIB
+    burst_bytes: int = 64 * _MIB
+    bytes_per_s: float = 16.0 * _MIB
+    now: Callable[[], float] = time.monotonic
+    _held: Counter[str] = field(default_factory=Counter)
+    # When a principal that sent nothing more would have its whole burst again.
+    _full_at: dict[str, float] = field(default_factory=dict)
+
+    def wait_s(self, name: str) -> float:
+        """Return how long to wait before more is read from this principal."""
+        return self._full_at.get(name, 0.0) - self.now() - self.burst_bytes / self.bytes_per_s
+
+    def add(self, name: str, size: int) -> None:
+        """Count what arrived; TooMany if the principal has too much in memory."""
+        self._full_at[name] = max(self.now(), self._full_at.get(name, 0.0)) + size / self.bytes_per_s
+        self._held[name] += size
+        if self._held[name] > self.held_bytes:
+            raise TooMany(f"more than {self.held_bytes} bytes in requests at once", 1.0)
+
+    def release(self, name: str, size: int) -> None:
+        """Forget a request that has its answer."""
+        self._held[name] -= size
+
+
+class Body:
+    """One body on its way in."""
+
+    def __init__(self, bodies: Bodies, name: str) -> None:
+        self._bodies = bodies
+        self._name = name
+        self._size = 0
+        self._values = 0
+        self._in_string = False
+        self._escape = b""
+
+    async def turn(self) -> None:
+        """Wait until this principal may send more."""
+        wait_s = self._bodies.wait_s(self._name)
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    def take(self, data: bytes) -> None:
+        """Count a piece; TooMany or TooManyValues if it is one too many."""
+        self._size += len(data)
+        self._bodies.add(self._name, len(data))
+        self._count(data)
+
+    def _count(self, data: bytes) -> None:
+        """Count what begins or separates values outside of strings, without a loop over the bytes.
+
+        On what is not JSON it may be wrong, but only after the byte at which the parser gives up.
+        """
+        data = self._escape + data
+        backslashes = len(data) - len(data.rstrip(b"\\"))
+        # A backslash at the end escapes the first byte of the next piece.
+        self._escape = b"\\" if backslashes % 2 else b""
+        plain = data[: len(data) - len(self._escape)].replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = plain.split(b'"')
+        for part in parts[self._in_string :: 2]:
+            self._values += part.count(b",") + part.count(b"[") + part.count(b"{")
+        self._in_string ^= len(parts) % 2 == 0
+        if self._values > MOST_VALUES:
+            raise TooManyValues
+
+    def end(self) -> None:
+        """Forget it: its request has been answered."""
+        self._bodies.release(self._name, self._size)
