@@ -10,7 +10,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from crabpot.config.places import find_config, find_keys, find_state
-from crabpot.decide.scope import acting_for
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.network import describe
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from crabpot.proof.doctor.examination import Doctor
     from crabpot.settings import Settings
     from crabpot.spec.spec import SandboxSpec
-    from crabpot.wire.upcalls import Answer, Answers, Upcall
+    from crabpot.wire.upcalls import Answers
 
 _FIRST_PERSON, _NOBODY = 1000, 65534
 
@@ -112,6 +111,7 @@ class App:
         from crabpot.config.load import from_text
         from crabpot.gateway import Gateway
         from crabpot.host_commands.elevated import ElevatedCommands
+        from crabpot.sandboxes.answering import Answering
         from crabpot.sandboxes.execution import Execution
         from crabpot.sandboxes.fleet import Fleet
         from crabpot.state.ownership import take
@@ -132,7 +132,8 @@ class App:
         desk = Desk(self.around.state)
         elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
         connections, commands = self._connections(audit, desk), _commands(elevated)
-        execution.opener.answering = lambda scope, authority: _on_behalf_of(
+        answering = Answering()
+        execution.opener.answering = lambda scope, authority: answering.on_behalf_of(
             scope, {**connections(scope, authority), **commands(scope)}
         )
         gateway = Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
@@ -217,19 +218,6 @@ def _commands(elevated: ElevatedCommands) -> Callable[[Scope], Answers]:
         return HostCommands(elevated=elevated)
 
     return lambda scope: commands().answers(scope) if scope.agent.sandbox.host_commands else {}
-
-
-def _on_behalf_of(scope: Scope, answers: Answers) -> Answers:
-    """Charge the work of answering a sandbox to its scope."""
-
-    def counted(answer: Answer) -> Answer:
-        async def answering(upcall: Upcall) -> None:
-            with acting_for(scope.agent.id, scope.key):
-                await answer(upcall)
-
-        return answering
-
-    return {kind: counted(answer) for kind, answer in answers.items()}
 
 
 def _allow_many_files() -> None:

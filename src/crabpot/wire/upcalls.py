@@ -42,7 +42,7 @@ class Upcall:
         self._intake = Intake(lambda size: self._send({"op": "ack", "up": up, "n": size}), most=UPCALL_WINDOW)
         # One buffer, not a queue: single bytes would take a hundred times their size.
         self._buffer = bytearray()
-        self._ended = False
+        self._ended = self._discards = False
         self._arrived = asyncio.Event()
         self._signals: asyncio.Queue[str] = asyncio.Queue(_MANY_SIGNALS)
         self._reply: dict[str, Any] | None = None
@@ -99,8 +99,14 @@ class Upcall:
             self._arrived.set()
         else:
             self._intake.arrived(len(payload))
-            self._buffer += payload
-            self._arrived.set()
+            if not self._discards:
+                self._buffer += payload
+                self._arrived.set()
+
+    def discard(self) -> None:
+        """Drop what came, and what still comes: nobody reads it any more."""
+        self._discards = True
+        self._buffer.clear()
 
     def _signalled(self, name: Any) -> None:
         if type(name) is not str or not (name.isascii() and name.isalnum() and len(name) <= _LONGEST_NAME):
@@ -189,6 +195,7 @@ class Upcalls:
         except Exception as error:  # noqa: BLE001  a fault of one answer must cost neither the wire nor the others
             upcall.fail("internal", "the gateway could not answer this")
             self._stream.loop.call_exception_handler({"message": "an upcall failed", "exception": error})
+        upcall.discard()
         # It counts until its reply is sent: a runner that begins many and reads none gets no more of them.
         await self._stream.writable.wait()
         try:

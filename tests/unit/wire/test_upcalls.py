@@ -361,3 +361,29 @@ async def test_signals_are_heard_in_order():
     async with talking(runner, hearing):
         await until(lambda: runner.got("reply"))
         assert runner.got("reply")[0][0]["names"] == ["INT", "TERM"]
+
+
+async def test_what_was_sent_to_one_that_ended_is_not_kept_for_a_runner_that_reads_no_replies():
+    count, piece = 100, b"x" * 65_536
+    begins = [{**BEGIN, "up": str(number + 1)} for number in range(count)]
+    pieces = [({**DATA, "up": str(number + 1)}, piece) for number in range(count)] * 3
+    wires = []
+
+    async def refuse(upcall):
+        wires[0].writable.clear()  # As the kernel says where nobody reads.
+        await upcall.read()
+
+    async with connected(Double(Runner(*begins, *pieces))) as wire:
+        wires.append(wire)
+        wire.upcalls.answers = {"talk": refuse}
+        tracemalloc.start()
+        try:
+            assert (await wire.call("exec", {}, timeout_s=20)).success
+            await until(lambda: len(wire.upcalls) == count)
+            # Behind everything that was sent before it.
+            assert (await wire.call("exec", {}, timeout_s=20)).success
+            assert tracemalloc.get_traced_memory()[0] < 8 * 2**20
+        finally:
+            tracemalloc.stop()
+        wire.writable.set()
+        await until(lambda: not wire.upcalls)
