@@ -157,7 +157,7 @@ class Desk:
                 await asyncio.gather(*waiting.asking, return_exceptions=True)
         except asyncio.CancelledError:
             # The caller is gone: nobody may agree any more to what nobody waits for.
-            self.store.settle(request.id, denied(NOBODY, "the caller ended the call"))
+            self.store.withdraw(request.id)
             raise
         # An answer that came in time wins, even one not noticed yet.
         await asyncio.to_thread(self.store.settle, request.id, denied(DEADLINE, "nobody answered by the deadline"))

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crabpot.approvals.liveness import Liveness
-from crabpot.approvals.requests import GONE, Answer, Request, denied, new_id
+from crabpot.approvals.requests import GONE, NOBODY, Answer, Request, denied, new_id
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import make_own
 from crabpot.state.sqlite import connect
@@ -40,6 +40,8 @@ CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
 """
 # The audit log keeps answers for good; here they stay a while for those who look later.
 _KEPT_S = 7 * 24 * 3600.0
+# And only so many: an agent could ask and withdraw without end. Looked at once in so many requests.
+_MOST_KEPT, _LOOK_EVERY = 500, 100
 
 
 class StoreUnavailable(CrabpotError):
@@ -54,6 +56,7 @@ class Store:
         self.gateway: int | None = None
         self._turn = threading.RLock()
         self._seen: int | None = None
+        self._added = 0
         try:
             make_own(state)
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -122,6 +125,10 @@ class Store:
         row = (request.id, gateway, json.dumps(request.as_json()), request.deadline)
         with self.transaction() as db:
             db.execute("INSERT INTO requests (id, gateway, body, deadline) VALUES (?, ?, ?, ?)", row)
+            self._added += 1
+            if self._added % _LOOK_EVERY == 0:
+                newest = "(SELECT max(rowid) FROM requests)"
+                db.execute(f"DELETE FROM requests WHERE rowid <= {newest} - ? AND state = 'used'", (_MOST_KEPT,))  # noqa: S608  no value in it
 
     def pending(self) -> list[Request]:
         """List the requests that may still be answered, oldest first. Those that nobody waits for are denied."""
@@ -163,6 +170,12 @@ class Store:
                 (json.dumps(answer.as_json()), time.time(), request_id),
             )
             return changed.rowcount == 1
+
+    def withdraw(self, request_id: str) -> None:
+        """Deny a request that nobody waits for any more; an answer that came before is never used."""
+        self.settle(request_id, denied(NOBODY, "the caller ended the call"))
+        with self.transaction() as db:
+            db.execute("UPDATE requests SET state = 'used' WHERE id = ? AND state = 'answered'", (request_id,))
 
     def answered(self, request_ids: Iterable[str]) -> list[str]:
         """Return which of these are no longer pending."""

@@ -40,7 +40,8 @@ def to_evict(agent: str, live: Sequence[One], opening: Iterable[str], limits: Ga
     `opening` has the agent of each sandbox that is being opened: those count, and cannot go.
 
     An agent at its limit loses its own least recently used idle one. Where all agents together are at theirs,
-    whoever has the most does: an agent cannot keep others out by opening sessions.
+    whoever has the most does, and never one that has fewer than the agent that asks: an agent cannot keep others out
+    by opening sessions, nor by keeping all of its own busy.
     """
     counts = Counter([*(one.agent for one in live), *opening])
     if counts[agent] >= limits.max_sandboxes_per_agent:
@@ -52,11 +53,11 @@ def to_evict(agent: str, live: Sequence[One], opening: Iterable[str], limits: Ga
             )
         return min(own, key=lambda one: one.used)
     if counts.total() >= limits.max_sandboxes:
-        idle = [one for one in live if one.idle]
+        idle = [one for one in live if one.idle and (one.agent == agent or counts[one.agent] > counts[agent])]
         if not idle:
             raise SandboxUnavailable(
-                f"there are {counts.total()} sandboxes with something running in each, and there may be "
-                f"{limits.max_sandboxes} (gateway.maxSandboxes); {_FREE}"
+                f"there are {counts.total()} sandboxes, and there may be {limits.max_sandboxes} (gateway.maxSandboxes); "
+                f"something runs in each of the agent {agent} and of those with more than its {counts[agent]}; {_FREE}"
             )
         return min(idle, key=lambda one: (-counts[one.agent], one.used))
     return None

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from crabpot.approvals import desk as desks
+from crabpot.approvals import store as stores
 from crabpot.approvals.desk import Desk
 from crabpot.approvals.requests import Answer, denied
 from crabpot.approvals.store import FILE_NAME, Store, StoreUnavailable
@@ -204,6 +205,27 @@ async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_re
         for one in made.pending():
             made.answer(one.id, NO)
         await asyncio.gather(*waiting)
+
+
+async def test_asking_and_withdrawing_without_end_does_not_fill_the_disk(desk, a_request, monkeypatch):
+    monkeypatch.setattr(stores, "_MOST_KEPT", 10)
+    monkeypatch.setattr(stores, "_LOOK_EVERY", 5)
+    async with desk(Waits()) as made:
+        others = a_request(agent="other", scope_key="other")
+        staying = asyncio.create_task(made.decide(others))
+        await until(made.pending)
+        for _ in range(60):
+            request = a_request()
+            asking = asyncio.create_task(made.decide(request))
+            await until(lambda request=request: made.store.find(request.id))
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        assert not made.answer(request.id, YES)
+        assert made.store.find(request.id) is not None, "whoever looks later is told that it is no longer pending"
+        ((kept,),) = made.store.read("SELECT count(*) FROM requests")
+        assert kept <= 20
+        assert made.answer(others.id, YES)
+        assert (await staying).allowed
 
 
 async def test_many_scopes_of_one_agent_cannot_fill_the_desk(desk, a_request, monkeypatch):

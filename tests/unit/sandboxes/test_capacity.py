@@ -58,6 +58,13 @@ def test_where_none_is_idle_the_refusal_names_the_setting_and_the_way_out(there,
         to_evict("a", crowd(there), [], LIMITS)
 
 
+def test_an_agent_that_keeps_its_own_busy_takes_none_of_one_that_has_no_more():
+    with pytest.raises(SandboxUnavailable, match="maxSandboxes"):
+        to_evict("a", crowd("a1! a2! b3 b4 c5 d6"), [], LIMITS)
+    assert to_evict("a", crowd("a1! a2! b3 b4 b5 d6"), [], LIMITS).used == 3
+    assert to_evict("d", crowd("a1! a2! b3 b4 c5 c6"), [], LIMITS).used == 3
+
+
 FEW = """{agents: {defaults: {workspace: "WS", sandbox: {mode: "all"}}},
           gateway: {maxSandboxes: 4, maxSandboxesPerAgent: 3}}"""
 
