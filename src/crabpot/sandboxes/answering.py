@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crabpot.decide.scope import Principal, acting_for
+from crabpot.decide.scope import Account, acting_for
 from crabpot.scheduling.fairness import Allowance, Line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Answering:
         return {kind: self._counted(scope, answer) for kind, answer in answers.items()}
 
     def _counted(self, scope: Scope, answer: Answer) -> Answer:
-        whose = Principal(scope.agent.id, scope.key)
+        whose = Account(scope.agent.id, scope.key)
 
         async def answering(upcall: Upcall) -> None:
             taken = self._underway.full(whose)

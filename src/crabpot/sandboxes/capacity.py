@@ -56,7 +56,7 @@ def to_evict(agent: str, live: Sequence[One], opening: Iterable[str], limits: Ga
         idle = [one for one in live if one.idle and (one.agent == agent or counts[one.agent] > counts[agent])]
         if not idle:
             raise SandboxUnavailable(
-                f"there are {counts.total()} sandboxes, and there may be {limits.max_sandboxes} (gateway.maxSandboxes); "
+                f"there are {counts.total()} sandboxes, as many as there may be (gateway.maxSandboxes), and "
                 f"something runs in each of the agent {agent} and of those with more than its {counts[agent]}; {_FREE}"
             )
         return min(idle, key=lambda one: (-counts[one.agent], one.used))

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -217,7 +218,7 @@ async def test_asking_and_withdrawing_without_end_does_not_fill_the_disk(desk, a
         for _ in range(60):
             request = a_request()
             asking = asyncio.create_task(made.decide(request))
-            await until(lambda request=request: made.store.find(request.id))
+            await until(partial(made.store.find, request.id))
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         assert not made.answer(request.id, YES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -139,23 +140,31 @@ def test_a_second_hello_cannot_name_another_host(name):
         check.feed(hello(naming(b"example.com")))
         rest = BETWEEN[name] + hello(naming(b"evil.example"))
         with pytest.raises(Disagreement):
-            for start in range(0, len(rest), cut):
-                check.feed(rest[start : start + cut])
+            _feed(check, rest, cut)
+
+
+def _feed(check, data, cut):
+    for start in range(0, len(data), cut):
+        check.feed(data[start : start + cut])
 
 
 @pytest.mark.parametrize("between", [b"", record(b"\1\x5a", kind=21)], ids=["nothing", "an alert"])
 def test_a_real_server_that_asks_again_is_told_no_other_name(tmp_path, between):
     """Without the check OpenSSL takes the second name: it ignores the alert in between."""
     for checked in (True, False):
-        heard = []
+        heard: list[str] = []
         server = certified(tmp_path, "example.com")
-        server.sni_callback = lambda _tls, name, _context, heard=heard: heard.append(name)
+        server.sni_callback = partial(_hear, heard)
         server.set_ecdh_curve("secp384r1")  # Not the client's first choice, so the server asks again.
         check = TlsCheck(PLACE, everything=False)
         pass_on = check.feed if checked else bytes
         with pytest.raises(Disagreement) if checked else nullcontext():
             _ask_twice(server, lambda second, send=pass_on: send(between + second), first=pass_on)
         assert heard == ["example.com"] if checked else ["example.com", "exampl3.com"]
+
+
+def _hear(heard, _tls, name, _context):
+    heard.append(name)
 
 
 def _ask_twice(server, then, *, first):

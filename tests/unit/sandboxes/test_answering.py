@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from crabpot.decide.scope import ACTING_FOR, Principal, Scope
+from crabpot.decide.scope import ACTING_FOR, Account, Scope
 from crabpot.sandboxes.answering import Answering
 from crabpot.scheduling.fairness import Allowance
 from crabpot.settings import AgentSettings
@@ -32,13 +33,14 @@ async def test_only_so_many_of_a_scope_and_of_an_agent_are_answered_at_once():
         acting.append(ACTING_FOR.get())
         await go_on.wait()
 
-    tasks = []
+    tasks: list[Any] = []
 
     async def ask(agent, name):
-        asked, of = Asked(), scope(agent, name)
+        asked: Any = Asked()
+        of = scope(agent, name)
         call = of.begin(of.key)
         answers = answering.on_behalf_of(of, {"connect": connect})
-        tasks.append(asyncio.create_task(answers["connect"](asked)))
+        tasks.append(asyncio.ensure_future(answers["connect"](asked)))
         await asyncio.sleep(0)
         assert call.hints == ([] if asked.failed is None else [asked.failed[1]])
         return asked.failed
@@ -51,9 +53,9 @@ async def test_only_so_many_of_a_scope_and_of_an_agent_are_answered_at_once():
     assert (await ask("bad", "three"))[1].startswith("the agent bad has as many")
     assert await ask("good", "one") is None
     assert (await ask("other", "one"))[1].startswith("all agents together has as many")
-    assert acting == [Principal("bad", "agent:bad:one")] * 2 + [
-        Principal("bad", "agent:bad:two"),
-        Principal("good", "agent:good:one"),
+    assert acting == [Account("bad", "agent:bad:one")] * 2 + [
+        Account("bad", "agent:bad:two"),
+        Account("good", "agent:good:one"),
     ]
     go_on.set()
     await asyncio.gather(*tasks)

@@ -367,7 +367,7 @@ async def test_what_was_sent_to_one_that_ended_is_not_kept_for_a_runner_that_rea
     count, piece = 100, b"x" * 65_536
     begins = [{**BEGIN, "up": str(number + 1)} for number in range(count)]
     pieces = [({**DATA, "up": str(number + 1)}, piece) for number in range(count)] * 3
-    wires = []
+    wires: list[Any] = []
 
     async def refuse(upcall):
         wires[0].writable.clear()  # As the kernel says where nobody reads.

@@ -159,7 +159,7 @@ async def test_bodies_that_never_end_take_one_principals_memory_and_no_more(door
             return_when=asyncio.FIRST_COMPLETED,
             timeout=PATIENCE_S,
         )
-        assert [task.result() for task in done][0].startswith(b"HTTP/1.1 429 ")
+        assert next(task.result() for task in done).startswith(b"HTTP/1.1 429 ")
         # Its own later ones wait for it, others' do not.
         other = made.client(made.tokens.add("other", Role.AGENT, sessions=(S,)))
         assert (await other.post(LS)).status_code == 200

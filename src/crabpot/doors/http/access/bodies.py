@@ -1,4 +1,4 @@
-"""The JSON bodies of a principal's requests: how much of them is held at once, how fast they arrive, how many values."""
+"""The JSON bodies of a principal's requests: how much is held at once, how fast it arrives, and how many values."""
 
 from __future__ import annotations
 
