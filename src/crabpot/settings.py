@@ -173,6 +173,7 @@ class Sandbox:
     binds: tuple[str, ...] = ()
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    tmp_exec: bool = False
     limits: Limits = Limits()
     docker: Docker = Docker()
     socket: str | None = None

@@ -25,6 +25,7 @@ def make_spec(state: str = "/state", name: str = "crabpot-test", **changes: Any)
         user=None,
         network=NetworkSpec(kind="none"),
         env=ENV,
+        tmp_exec=False,
         limits=Limits(),
         docker=Docker(),
         socket=None,

@@ -7,6 +7,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.commands import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,7 @@ _LARGEST = 10**15
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 # Arguments recorded as text. Of all others only the size is: they hold contents, input and environment.
-_SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background"})
+_SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background", "detach"})
 
 # Arguments recorded with a digest. Never input or environment: a short secret could be guessed from its digest.
 _PROVED = frozenset({"content", "patch"})
@@ -150,6 +152,8 @@ def _argument(name: str, value: Any) -> Any:
     if name in _SHOWN:
         if isinstance(value, str):
             return readable(value)
+        if name == "command" and isinstance(value, list):
+            return readable(text_of(value))
         # JSON has no NaN and no infinity.
         return value if isinstance(value, int | float) and -_LARGEST < value < _LARGEST else None
     if isinstance(value, dict):

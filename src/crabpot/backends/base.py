@@ -109,6 +109,17 @@ def _environment(chosen: network.NetworkSpec) -> dict[str, str]:
     return {**proxied, **network.certificate_environment(chosen)}
 
 
+def tmp(spec: SandboxSpec) -> Row:
+    """Return the clause for the temporary folders of a backend that makes them as the spec says."""
+    if spec.tmp_exec:
+        return (
+            "tmp",
+            "degraded",
+            "private, nosuid, nodev, sized, but programs in it can be run, as configured (tmpExec)",
+        )
+    return "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
+
+
 def greeting(spec: SandboxSpec) -> dict[str, Any]:
     """Return the first frame for a confined runner: what its sandbox is."""
     home = [] if spec.home is None else [spec.home_at]

@@ -94,7 +94,7 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
     if given:
         return _stays(f"a call with {' and '.join(given)} is never elevated", "exec arguments")
     try:
-        command = commands.parse(str(args.get("command", "")))
+        command = commands.parse(commands.text_of(args.get("command", "")))
     except commands.NotSimple as why:
         return _stays(f"not one simple command: {why}", "command")
     rule = next((rule for rule in enabled if patterns.matches(rule.pattern, command.argv)), None)

@@ -101,7 +101,7 @@ class Execution:
         self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _Asked
     ) -> ToolResult:
         live = await self.acquire(agent, placed, call)
-        live.left_running = live.left_running or bool(asked.args.get("background"))
+        live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
         underway = None if live.scope is None else live.scope.begin(call.session)
         try:
             reply = await live.wire.call(
@@ -111,6 +111,7 @@ class Execution:
                 source=given.source or asked.source,
                 sink=given.sink,
                 resizes=given.resizes,
+                more=given.header,
             )
         except SandboxLost as error:
             # Asked first: ending it may take the answer away.

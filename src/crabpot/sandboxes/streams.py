@@ -13,12 +13,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """What a door connects to a call: its input, who takes its output, its terminal's sizes, and whom to ask."""
+    """What a door connects to a call: its input, who takes its output, its terminal's sizes, and whom to ask.
+
+    `paced`: the sink gets all output, however much, at its own pace. `merged`: standard error comes as standard
+    output, in the order in which it was written.
+    """
 
     source: Source | None = None
     sink: Sink | None = None
     resizes: Resizes | None = None
     approver: Approver | None = None
+    paced: bool = False
+    merged: bool = False
+
+    @property
+    def header(self) -> dict[str, bool] | None:
+        """Return what of it goes into the header of the call's frame."""
+        wanted = {name: True for name in ("paced", "merged") if getattr(self, name)}
+        return wanted or None
 
     def counted(self, sizes: dict[str, int]) -> Streams:
         """Return the same, adding the bytes of each stream to `sizes`: what a sink took is in no result."""

@@ -48,6 +48,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         user=None if sandbox.user is None else parse_user(sandbox.user),
         network=network.describe(sandbox.network),
         env=environment(sandbox, home=hardening.HOME if sandbox.home else inside),
+        tmp_exec=sandbox.tmp_exec,
         limits=sandbox.limits,
         docker=sandbox.docker,
         socket=sandbox.socket,

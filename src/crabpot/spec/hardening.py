@@ -16,7 +16,10 @@ LAYER = f"{RUNNER}/layer"
 USER = "agent"
 NOBODY = 65534
 
-PATH = "/usr/local/bin:/usr/bin:/bin"
+# Programs that are found only where the system has none of their name: `python`, for one, beside python3.
+FALLBACKS = f"{RUNNER}/fallback"
+
+PATH = f"/usr/local/bin:/usr/bin:/bin:{FALLBACKS}"
 LANG = "C.UTF-8"
 
 # A mount here would replace what the sandbox relies on, or what its promises are about.
@@ -28,6 +31,7 @@ RESERVED_TARGETS = (
     "/sys",
     "/dev",
     "/tmp",  # noqa: S108  a name inside the sandbox
+    "/var/tmp",  # noqa: S108  as above
     "/etc",
     "/usr",
     "/bin",
@@ -45,7 +49,7 @@ OVER_WHICH_NOTHING = (
 )
 
 # Writable, beside the workspace and rw binds. Of /proc and /dev little is, by their own rules.
-WRITABLE = ("/tmp", "/dev", "/proc")  # noqa: S108  names inside the sandbox
+WRITABLE = ("/tmp", "/var/tmp", "/dev", "/proc")  # noqa: S108  names inside the sandbox
 
 # Masked or read-only in /proc: what reveals or changes the host's kernel.
 MASKED_PROC = (

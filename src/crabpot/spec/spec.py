@@ -60,6 +60,7 @@ class SandboxSpec:
     user: User | None
     network: NetworkSpec
     env: Mapping[str, str]
+    tmp_exec: bool
     limits: Limits
     docker: Docker
     socket: str | None

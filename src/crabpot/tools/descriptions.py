@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer"}
 _FLAG: Schema = {"type": "boolean"}
+_WORD: Schema = {"type": "string", "pattern": "^[^\\u0000]*$"}
 
 
 def _path(description: str) -> Schema:
@@ -158,14 +159,18 @@ _ALL = (
     Tool(
         name="exec",
         title="Run a command",
-        description="Run shell text in the workspace and wait for its end, or keep it running in the background.",
+        description="Run a command in the workspace and wait for its end, or keep it running in the background.",
         properties={
-            "command": _said(_TEXT, "shell text", pattern="^[^\\u0000]*$"),
+            "command": {
+                "description": "shell text; or a program and its arguments as a list, without a shell",
+                "anyOf": [_WORD, {"type": "array", "items": _WORD, "minItems": 1}],
+            },
             "cwd": _path("the folder to start in; default: the workspace"),
             "timeout": _said({"type": "number"}, "the time limit in seconds", exclusiveMinimum=0),
             "env": _said({"type": "object", "additionalProperties": _TEXT}, "environment variables to add"),
             "stdin": _said(_TEXT, "its standard input"),
             "background": _said(_FLAG, "return at once with a process for the tool `process`"),
+            "detach": _said(_FLAG, "what it leaves running lives until the sandbox ends, under the tool `process`"),
             "tty": {
                 "description": "give it a terminal",
                 "anyOf": [

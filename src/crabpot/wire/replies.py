@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from crabpot.model import Place
 
 CODES = frozenset(
-    "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_file exists "
-    "permission_denied read_only no_match ambiguous_match conflict outside timeout cancelled output_limit memory_limit "
-    "process_limit disk_limit sandbox_lost sandbox_unavailable internal".split()
+    "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_directory not_a_file "
+    "exists permission_denied read_only no_match ambiguous_match conflict outside timeout cancelled output_limit "
+    "memory_limit process_limit disk_limit sandbox_lost sandbox_unavailable internal".split()
 )
 
 # What a runner may claim of its own calls. Only the gateway knows who decided, and whether the sandbox lives.

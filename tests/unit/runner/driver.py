@@ -143,7 +143,7 @@ class RunnerProcess:
         """One call from its start to its result."""
         return self.result(self.begin(tool, args, **fields))
 
-    def run(self, command: str, **args: Any) -> dict[str, Any]:
+    def run(self, command: Any, **args: Any) -> dict[str, Any]:
         """An exec in the foreground."""
         timeout = args.pop("timeout", None)
         return self.call("exec", {"command": command, **args}, timeout=timeout)

@@ -152,7 +152,7 @@ def test_what_cannot_be_found_is_told_apart_from_what_is_no_file(ctx, ws) -> Non
     os.close(here)
     expected = {
         "none": "not_found",
-        "f/x": "not_found",
+        "f/x": "not_a_directory",
         "loop": "not_found",
         "dangling": "not_found",
         "d": "is_directory",
@@ -170,7 +170,7 @@ def test_what_cannot_be_found_is_told_apart_from_what_is_no_file(ctx, ws) -> Non
         assert code(file_tools.edit, {"path": path, "old": "a", "new": "b"}, ctx) == wanted, path
     sock.close()
     assert stat.S_ISFIFO(os.stat(ws / "fifo").st_mode)
-    assert code(file_tools.ls, {"path": "f"}, ctx) == "not_found"
+    assert code(file_tools.ls, {"path": "f"}, ctx) == "not_a_directory"
     assert code(file_tools.ls, {"path": "none"}, ctx) == "not_found"
 
 

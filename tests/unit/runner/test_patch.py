@@ -226,7 +226,7 @@ GOOD = ["*** Update File: f", "@@", "-a", "+changed", "*** Add File: fresh/folde
         (["*** Update File: d", "@@", "-a", "+x"], "is_directory"),
         (["*** Delete File: d"], "is_directory"),
         (["*** Add File: fifo", "+x"], "not_a_file"),
-        (["*** Add File: g/below-a-file", "+x"], "not_found"),
+        (["*** Add File: g/below-a-file", "+x"], "not_a_directory"),
         (["*** Add File: x", "+x", "*** Add File: x/y", "+y"], "is_directory"),
     ],
 )

@@ -38,6 +38,7 @@ SPEC = SandboxSpec(
     user=User(uid=1000, gid=1000),
     network=NetworkSpec(kind="allow", allow=("a.b:1", "c.d:2")),
     env={"A": "1", "B": "2"},
+    tmp_exec=False,
     limits=Limits(),
     docker=Docker(),
     socket=None,

@@ -174,7 +174,7 @@ class Bubblewrap:
         return OpeningContext(
             mark=leftovers.Mark(self._home),
             bundle=ready,
-            layout=layout.look(*(() if prefix is None else (prefix,))),
+            layout=layout.look(ready.interpreter.path, *(() if prefix is None else (prefix,))),
             hierarchy=place,
         )
 
@@ -238,6 +238,7 @@ def _throwaway(folder: str) -> SandboxSpec:
         user=None,
         network=NetworkSpec(kind="none"),
         env={},
+        tmp_exec=False,
         limits=Limits(),
         docker=Docker(),
         socket=None,

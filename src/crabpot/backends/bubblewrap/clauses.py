@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall
+from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall, tmp
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.linux.limits import amount, sized
 
@@ -66,7 +66,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield "namespaces", "enforced", "user, mount, pid, ipc, uts and cgroup of its own"
     state, how = _NETWORKS[spec.network.kind]
     yield "network", "refused" if state == "refused" else "enforced", how
-    yield from _walls(found.program)
+    yield from _walls(spec, found.program)
     yield second_wall(found.landlock)
     if found.review is not None:
         yield "workspace", "enforced", found.review.how
@@ -75,14 +75,14 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield from sized(spec.limits)
 
 
-def _walls(program: Program) -> Iterator[Row]:
+def _walls(spec: SandboxSpec, program: Program) -> Iterator[Row]:
     by = "applied from inside before the runner starts, and checked from outside" if program.seals else "by bwrap"
     yield "capabilities", "enforced", f"none, in no set ({by})"
     yield "no-new-privileges", "enforced", "set by bwrap"
     yield "seccomp", "enforced", f"allow-list ({by})"
     yield "filesystem", "enforced", "read-only root, /usr and /dev; an /etc of its own; /proc masked"
-    if program.seals:
-        yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
+    if program.seals or spec.tmp_exec:
+        yield tmp(spec)
     else:
         yield (
             "tmp",

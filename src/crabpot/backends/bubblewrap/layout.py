@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from crabpot.backends.linux import etc
 from crabpot.spec import hardening
 
+_PYTHONS = ("/usr/local/bin/python3", "/usr/bin/python3")
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 
@@ -24,7 +25,7 @@ class Layout:
     fixed: tuple[str, ...]
 
 
-def look(*more: str) -> Layout:
+def look(interpreter: str, *more: str) -> Layout:
     """Find out how this host is laid out; `more` is mounted too, where the interpreter is not under /usr."""
     mounts, links = ["/usr", *more], []
     for path in (*_PROGRAMS, etc.ALTERNATIVES, *etc.AUTHORITIES):
@@ -34,11 +35,14 @@ def look(*more: str) -> Layout:
         elif os.path.exists(path):
             mounts.append(path)
     copies = [etc.LINKER_CACHE] if os.path.isfile(etc.LINKER_CACHE) else []
-    zone = os.path.realpath(etc.LOCALTIME)
-    if zone.startswith("/usr/"):
-        links.append((zone, etc.LOCALTIME))
-    elif os.path.isfile(zone):
-        copies.append(etc.LOCALTIME)
+    for path in (etc.LOCALTIME, etc.OS_RELEASE):
+        real = os.path.realpath(path)
+        if real.startswith("/usr/"):
+            links.append((real, path))
+        elif os.path.isfile(real):
+            copies.append(path)
+    python = next((path for path in _PYTHONS if os.path.exists(path)), interpreter)
+    links += [(python, f"{hardening.FALLBACKS}/{name}") for name in ("python", "python3")]
     masked = [(path, _kind(path)) for path in hardening.MASKED_PROC]
     return Layout(
         mounts=tuple(mounts),

@@ -31,8 +31,8 @@ Mounting = Literal["attach", "fd", "path"]
 RUNNER = f"{hardening.RUNNER}/runner"
 SEAL = f"{hardening.RUNNER}/seal.pyc"
 FILTER = f"{hardening.RUNNER}/seccomp.bpf"
-TMP, SHM, TERMINALS = "/tmp", "/dev/shm", "/dev/pts"  # noqa: S108  names inside the sandbox
-_MEMORY = (TMP, SHM)
+TMP, VAR_TMP, SHM, TERMINALS = "/tmp", "/var/tmp", "/dev/shm", "/dev/pts"  # noqa: S108  names inside the sandbox
+_MEMORY = (TMP, VAR_TMP, SHM)
 # Where bwrap mounts what the seal moves to its place.
 _ASIDE = f"{hardening.RUNNER}/aside"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -86,18 +86,20 @@ def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
         *("--remount-ro", "/"),
         *_privileges(plan),
     ]
-    runner = [plan.interpreter, "-I", "-S", SEAL, str(plan.wire_fd), *orders(plan, spec.limits)]
+    runner = [plan.interpreter, "-I", "-S", SEAL, str(plan.wire_fd), *orders(spec, plan)]
     return [*made, "--", *runner]
 
 
-def orders(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
+def orders(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
     """Yield what `seal` must do inside, in order: the filter last, since little is allowed after it."""
     yield f"mark={plan.mark}"
     yield from (f"join={fd}" for fd in plan.join_fds)
     yield f"oom-score={_OOM_SCORE}"
     if plan.program.seals:
         # Before the folders of the host, which may lie below.
-        yield from (f"tmpfs={limits.tmp}:{path}" for path in _MEMORY)
+        mounting = "tmpfs-exec" if spec.tmp_exec else "tmpfs"
+        yield from (f"{mounting}={spec.limits.tmp}:{path}" for path in (TMP, VAR_TMP))
+        yield f"tmpfs={spec.limits.tmp}:{SHM}"
         yield from (f"folder={step}" for step in _made_in_memory(plan))
     if plan.program.mounting == "attach":
         yield from (f"attach={one.fd}:{one.target}" for one in _outer_first(plan.held))
@@ -174,7 +176,8 @@ def _system(plan: LaunchPlan) -> Iterator[str]:
 
 def _own_mounts(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
     if not plan.program.seals:
-        yield from ("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", TMP)
+        for path in (TMP, VAR_TMP):
+            yield from ("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", path)
     for one in _outer_first(plan.held):
         kind = "ro-bind" if one.access == "ro" else "bind"
         if plan.program.mounting == "fd":

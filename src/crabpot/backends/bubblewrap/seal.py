@@ -98,10 +98,18 @@ def _detach(path: str) -> None:
 
 
 def _tmpfs(order: str) -> None:
+    _mount_tmpfs(order, _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def _tmpfs_exec(order: str) -> None:
+    _mount_tmpfs(order, _MS_NOSUID | _MS_NODEV)
+
+
+def _mount_tmpfs(order: str, flags: int) -> None:
     size, _, path = order.partition(":")
     inodes = max(int(size) // _BYTES_PER_INODE, _FEWEST_INODES)
     options = f"mode=1777,size={size},nr_inodes={inodes}"
-    _call("mount", b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, options.encode())
+    _call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, options.encode())
 
 
 def _terminals(path: str) -> None:
@@ -195,6 +203,7 @@ _ORDERS: dict[str, Callable[[str], None]] = {
     "tmpfs": _tmpfs,
     "folder": _folder,
     "move": _move,
+    "tmpfs-exec": _tmpfs_exec,
     "terminals": _terminals,
     "mask-file": _mask_file,
     "mask-folder": _mask_folder,

@@ -105,6 +105,7 @@ class Docker:
                 runner,
                 *bundle.names(self._home, user, home_inside=spec.home_at),
                 *bundle.commands(self._home, spec.host_commands, interpreter),
+                bundle.fallbacks(self._home, interpreter),
             ]
             if spec.network.proxied:
                 own.append(bundle.ssh(self._home, interpreter))

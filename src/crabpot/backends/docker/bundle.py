@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import shutil
 import time
 from typing import TYPE_CHECKING
@@ -58,6 +59,13 @@ def commands(home: str, hosts: tuple[str, ...], interpreter: str) -> tuple[Bind,
     written = shims.written(hosts, interpreter=interpreter, runner=render.RUNNER)
     made = _store(home, "bin", {os.path.basename(path): text for path, text in written.items()}, mode=0o755)
     return (Bind(source=made, target=hardening.SHIMS, access="ro"),)
+
+
+def fallbacks(home: str, interpreter: str) -> Bind:
+    """Return the bind of programs for images that have none of their name."""
+    text = f'#!/bin/sh\nexec {shlex.quote(interpreter)} "$@"\n'.encode()
+    made = _store(home, "fallback", {"python": text, "python3": text}, mode=0o755)
+    return Bind(source=made, target=hardening.FALLBACKS, access="ro")
 
 
 def _store(home: str, kind: str, files: Mapping[str, bytes], mode: int = 0o644) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall
+from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall, tmp
 from crabpot.backends.docker.image import Image
 from crabpot.backends.docker.render import gvisor_threads
 from crabpot.backends.linux.limits import amount, sized
@@ -115,10 +115,11 @@ def _walls(spec: SandboxSpec, facts: Facts, found: Findings) -> Iterator[Row]:
         yield "apparmor", "refused", f"this engine has no AppArmor for the profile {profile}: remove docker.apparmor"
     if gvisor:
         yield "filesystem", "degraded", "the image read-only; passwd and group of its own; gVisor's /proc, not masked"
-        yield "tmp", "degraded", "private, noexec, sized; gVisor knows no nosuid or nodev"
+        how = "programs in it can be run, as configured (tmpExec)" if spec.tmp_exec else "noexec"
+        yield "tmp", "degraded", f"private, sized, {how}; gVisor knows no nosuid or nodev"
     else:
         yield "filesystem", "enforced", "the image read-only; passwd and group of its own; /proc masked"
-        yield "tmp", "enforced", "private, noexec, nosuid, nodev, sized"
+        yield tmp(spec)
     # Another kernel may lie in between, and a filter of one's own may not let the runner set it up.
     ours = spec.docker.runtime is None and spec.docker.seccomp == "default"
     yield second_wall(facts.landlock if ours else 0)

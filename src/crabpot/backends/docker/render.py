@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HOSTNAME = "crabpot"
 RUNNER = f"{hardening.RUNNER}/runner"
-TMP = "/tmp"  # noqa: S108  a name inside the sandbox
+TMP, VAR_TMP = "/tmp", "/var/tmp"  # noqa: S108  names inside the sandbox
 
 # Beyond /proc: what the engine hides by itself, named because our list replaces its own; and the cgroups, whose v1
 # hierarchy is mounted on a writable tmpfs.
@@ -126,7 +126,7 @@ def _host_config(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
         # The runner is pid 1 and reaps orphans itself. An init before it would hold the same pipes and be dumpable:
         # whatever runs inside could write to /proc/1/fd/1, which is the wire.
         "Init": False,
-        "Tmpfs": {**_in_place_of_volumes(plan), **walled["Tmpfs"]},
+        "Tmpfs": {**_in_place_of_volumes(plan), **walled["Tmpfs"], VAR_TMP: walled["Tmpfs"][TMP]},
         # Room for gVisor's own threads, which the engine counts as the container's.
         **({"PidsLimit": gvisor_threads(spec)} if plan.gvisor else {}),
     }
@@ -151,7 +151,7 @@ def walls(spec: SandboxSpec, *, seccomp: str, apparmor: str | None) -> dict[str,
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "Init": True,
-        "Tmpfs": {TMP: tmpfs(spec.limits.tmp)},
+        "Tmpfs": {TMP: tmpfs(spec.limits.tmp, runs=spec.tmp_exec)},
         "ShmSize": int(spec.limits.tmp),
     }
     if spec.docker.runtime is not None:
@@ -159,10 +159,13 @@ def walls(spec: SandboxSpec, *, seccomp: str, apparmor: str | None) -> dict[str,
     return made
 
 
-def tmpfs(size: Size) -> str:
-    """Return the options of a folder in memory, writable by all and bounded in bytes and in files."""
+def tmpfs(size: Size, *, runs: bool = False) -> str:
+    """Return the options of a folder in memory, writable by all and bounded in bytes and in files.
+
+    `runs`: programs in it can be run.
+    """
     inodes = max(size // _BYTES_PER_INODE, _FEWEST_INODES)
-    return f"rw,noexec,nosuid,nodev,size={size.written()},nr_inodes={inodes},mode=1777"
+    return f"rw,{'exec' if runs else 'noexec'},nosuid,nodev,size={size.written()},nr_inodes={inodes},mode=1777"
 
 
 def _in_place_of_volumes(plan: ContainerPlan) -> dict[str, str]:

@@ -23,6 +23,7 @@ AUTHORITIES = (
     "/etc/ca-certificates/extracted",
 )
 ALTERNATIVES = "/etc/alternatives"
+OS_RELEASE = "/etc/os-release"
 LINKER_CACHE = "/etc/ld.so.cache"
 LOCALTIME = "/etc/localtime"
 RESOLVER = "/etc/resolv.conf"

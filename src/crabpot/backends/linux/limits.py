@@ -105,7 +105,7 @@ def sized(limits: Limits) -> Iterator[Row]:
     """Yield the clauses of the limits that the runner and the mounts keep, whichever backend made them."""
     yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
     yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
-    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /dev/shm"
+    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /var/tmp and in /dev/shm"
     yield (
         "limits.disk",
         "degraded",

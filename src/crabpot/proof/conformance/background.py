@@ -94,6 +94,29 @@ async def a_background_process_may_print_without_end(harness: Harness) -> None:
 
 
 @promise
+async def what_a_detached_command_leaves_outlives_its_call(harness: Harness) -> None:
+    async with harness.open() as box:
+        nap = unique_nap()
+        left = await box.run(f"(echo late; exec {nap}) & echo started", detach=True)
+        process = good(left)["process"]
+        same("its own end", left.exit_code, 0)
+        true("another call ends, it does not", (await box.run("true")).success and await box.running(nap) > 0)
+        listed = good(await box.call("process", action="list"))["processes"]
+        same("listed", [(one["id"], one["running"]) for one in listed], [(process, True)])
+        good(await box.call("process", action="kill", id=process))
+        same("killed", await box.running(nap), 0)
+        same("nothing left, nothing listed", (await box.run("echo done", detach=True)).data, None)
+
+
+@promise
+async def a_detached_command_is_bound_by_its_time_limit(harness: Harness) -> None:
+    async with harness.open() as box:
+        nap = unique_nap()
+        bad(await box.run(f"{nap} & {nap}", detach=True, timeout=0.5), "timeout")
+        same("left", await box.running(nap), 0)
+
+
+@promise
 async def a_command_gets_a_terminal_of_its_size(harness: Harness) -> None:
     async with harness.open() as box:
         result = await box.run(

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
 promise = Chapter()
 
+
+@promise
+async def an_argv_runs_without_a_shell(harness: Harness) -> None:
+    async with harness.open() as box:
+        same("words", (await box.run(["printf", "%s|", "a b", "$HOME", "*", ""])).stdout, "a b|$HOME|*||")
+        same("its own exit code", (await box.run(["sh", "-c", "exit 3"])).exit_code, 3)
+        bad(await box.run(["no-such-program"]), "not_found")
+        bad(await box.run(["/etc/passwd"]), "permission_denied")
+        for wrong in ([], [""], ["a\0b"], ["echo", 1]):
+            bad(await box.run(wrong), "invalid_arguments")
+
 _SHAPE = ["data", "duration_ms", "error", "exit_code", "id", "place", "stderr", "stdout", "success", "truncated"]
 
 

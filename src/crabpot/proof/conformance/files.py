@@ -147,7 +147,9 @@ async def what_cannot_be_written_says_why(harness: Harness) -> None:
     async with harness.open() as box:
         await box.run("mkdir folder; echo x > file")
         bad(await box.call("write", path="folder", content="x"), "is_directory")
-        bad(await box.call("write", path="file/below", content="x"), "not_found", "not_a_file")
+        bad(await box.call("write", path="file/below", content="x"), "not_a_directory")
+        bad(await box.call("read", path="file/below"), "not_a_directory")
+        bad(await box.call("ls", path="file"), "not_a_directory")
         bad(await box.call("write", path="../outside", content="x"), "outside")
 
 

@@ -55,8 +55,8 @@ class Box:
         """Call a tool."""
         return await self.gateway.call(self.session, tool, args, streams=streams)
 
-    async def run(self, command: str, **args: Any) -> ToolResult:
-        """Run shell text."""
+    async def run(self, command: str | list[Any], **args: Any) -> ToolResult:
+        """Run shell text, or an argv."""
         return await self.call("exec", command=command, **args)
 
     async def out(self, command: str, **args: Any) -> str:

@@ -138,10 +138,32 @@ async def a_bind_that_is_not_there_opens_nothing(harness: Harness) -> None:
 async def the_environment_is_what_was_promised(harness: Harness) -> None:
     async with harness.open(env={"PROJECT": "crab pot", "LANG": "C"}) as box:
         printed = await box.out("tr '\\0' '\\n' < /proc/$$/environ")
-        expected = ["HOME=/workspace", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin", "PROJECT=crab pot", "USER=agent"]
+        path = "PATH=/usr/local/bin:/usr/bin:/bin:/crabpot/fallback"
+        expected = ["HOME=/workspace", "LANG=C", path, "PROJECT=crab pot", "USER=agent"]
         same("variables", sorted(printed.splitlines()), expected)
         same("home", await box.out("cd ~ && pwd"), "/workspace\n")
         same("user", await box.out("id -un"), "agent\n")
+
+
+@promise
+async def ordinary_programs_find_what_they_expect(harness: Harness) -> None:
+    async with harness.open() as box:
+        same("python", await box.out("python -c 'print(6 * 7)'"), "42\n")
+        true("os-release", "ID=" in await box.out("cat /etc/os-release"))
+        await box.run("echo kept > /var/tmp/kept")
+        same("/var/tmp", good(await box.call("read", path="/var/tmp/kept"))["content"], "kept\n")  # noqa: S108  inside
+        same("not /tmp", (await box.run("test -e /tmp/kept")).exit_code, 1)
+        other = box.beside("agent:main:another")
+        bad(await other.call("read", path="/var/tmp/kept"), "not_found")  # noqa: S108  inside
+
+
+_COPY_AND_RUN = "for at in /tmp /var/tmp; do cp /bin/true $at/try && $at/try; echo $?; done"
+
+
+@promise
+async def programs_run_from_tmp_only_where_configured(harness: Harness) -> None:
+    async with harness.open(tmpExec=True) as box:
+        same("as configured", await box.out(_COPY_AND_RUN), "0\n0\n")
 
 
 @promise

@@ -60,7 +60,7 @@ print(json.dumps({
     "interfaces": [line.split(":")[0].strip() for line in text("/proc/net/dev").splitlines() if ":" in line],
     "environment": sorted(os.environ),
     "limits": {name: resource.getrlimit(getattr(resource, "RLIMIT_" + name))[1] for name in kinds},
-    "sizes": {path: size(path) for path in ("/tmp", "/dev/shm")},
+    "sizes": {path: size(path) for path in ("/tmp", "/var/tmp", "/dev/shm")},
     "apparmor": text("/proc/self/attr/current").strip("\0\n"),
 }))
 """

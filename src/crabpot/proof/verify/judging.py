@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["enforced", "degraded", "violated"]
 
-_OWN = (hardening.WORKSPACE, "/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue", "/proc")  # noqa: S108  names inside
+_OWN = (hardening.WORKSPACE, "/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue", "/proc")  # noqa: S108  names inside
 _CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _NO_CAPABILITY = "0" * 16
 
@@ -128,7 +128,7 @@ def _filesystem(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
     yield "filesystem", "mounts that are not its own", "read-only", " ".join(loose) or "all read-only", not loose
     root = mounts["/"][0]
     yield "filesystem", "/", "ro", ",".join(root), "ro" in root
-    for place in ("/tmp", "/dev/shm"):  # noqa: S108  names inside
+    for place in ("/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108  names inside
         flags = mounts.get(place, ([], ""))[0]
         wanted = ("nosuid", "nodev", "noexec")
         yield "tmp", place, " ".join(wanted), ",".join(flags) or "no mount", set(wanted) <= set(flags)

@@ -53,6 +53,9 @@ class Call:
         self.cwd = header.get("cwd")
         self.stream = header.get("stream") is True
         self.input = header.get("input") is True
+        # All output is sent, as fast as it is taken; both outputs as one.
+        self.paced = header.get("paced") is True
+        self.merged = header.get("merged") is True
         self.timeout_s: float | None = header.get("timeout")
         self.job: Job | None = None
         self._wire = wire

@@ -6,7 +6,7 @@ import errno
 
 _CODES = {
     errno.ENOENT: "not_found",
-    errno.ENOTDIR: "not_found",
+    errno.ENOTDIR: "not_a_directory",
     errno.EISDIR: "is_directory",
     errno.EEXIST: "exists",
     errno.EACCES: "permission_denied",

@@ -24,7 +24,7 @@ _END_OF_FILE = b"\x04"
 class Child:
     """Calls `on_output(stream, data)` with what it writes and `on_gone()` when nothing is left of it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it reports, each to its own listener
         self,
         reaper: Reaper,
         start: Callable[[], Spawned],
@@ -32,6 +32,7 @@ class Child:
         on_output: Callable[[str, bytes], None],
         on_gone: Callable[[], None],
         on_consumed: Callable[[int], None],
+        on_left: Callable[[], None] | None = None,
     ) -> None:
         spawned = start()
         self._loop = reaper.loop
@@ -50,7 +51,7 @@ class Child:
         for fd in (spawned.stdin, spawned.stdout, spawned.stderr, spawned.keep):
             if fd >= 0:
                 self._loop.own(fd)
-        self.tree = Tree(reaper, spawned.pid, on_exit=self._drain, on_gone=self._close)
+        self.tree = Tree(reaper, spawned.pid, on_exit=self._drain, on_gone=self._close, on_left=on_left)
         self.resume()
 
     @property
@@ -62,6 +63,14 @@ class Child:
     def unread_input(self) -> int:
         """Return how much input waits for the command to read it."""
         return self._pending_size
+
+    def pass_on(self, on_output: Callable[[str, bytes], None], on_gone: Callable[[], None]) -> None:
+        """Report to somebody else from now on: what a detached command left running outlives its call."""
+        self._on_output = on_output
+        self._on_gone = on_gone
+        self._on_consumed = lambda _size: None
+        if self.paused:
+            self.resume()
 
     # --- output -------------------------------------------------------------------------------------------------
 

@@ -59,8 +59,7 @@ class Processes:
 
     def start(self, command: str, launch: Callable[[], Spawned], stdin: bytes | None) -> str:
         """Start a command and return its id; `stdin` is all of its input, None leaves it open for `write`."""
-        if sum(process.running for process in self._all.values()) >= _MAX_LIVE:
-            raise ToolError("process_limit", "%d background processes are running: end one first" % _MAX_LIVE)
+        self.check_room()
         process = Background("p%d" % (self._last + 1), command, self._output_limit)
         process.child = Child(
             self._reaper,
@@ -74,6 +73,20 @@ class Processes:
         if stdin is not None:
             process.child.feed(stdin)
             process.child.end_input()
+        return process.id
+
+    def check_room(self) -> None:
+        """Refuse one more than may run at once."""
+        if sum(process.running for process in self._all.values()) >= _MAX_LIVE:
+            raise ToolError("process_limit", "%d background processes are running: end one first" % _MAX_LIVE)
+
+    def adopt(self, command: str, child: Child) -> str:
+        """Take over what a detached command left running; return the id under which it is listed."""
+        self._last += 1
+        process = Background("p%d" % self._last, command, self._output_limit)
+        process.child = child
+        self._all[process.id] = process
+        child.pass_on(process.output, lambda: self._ended(process))
         return process.id
 
     def _ended(self, process: Background) -> None:

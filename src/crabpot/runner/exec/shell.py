@@ -1,4 +1,4 @@
-"""The tool `exec`: shell text becomes a process tree with a time limit, bounded output and one true exit code."""
+"""The tool `exec`: shell text or an argv becomes a process tree with a time limit and one true exit code."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ _DEFAULT_TERM = b"xterm-256color"
 _MAX_SIDE = 1000
 
 
-_ARGUMENTS = ("command", "cwd", "timeout", "env", "stdin", "background", "tty")
-_TAKES = "command, cwd?, timeout?, env?, stdin?, background?, tty?"
+_ARGUMENTS = ("command", "cwd", "timeout", "env", "stdin", "background", "detach", "tty")
+_TAKES = "command, cwd?, timeout?, env?, stdin?, background?, detach?, tty?"
 
 
 def start(call: Call, runner: Runner) -> None:
     """Start the command of an `exec` call, in the foreground or as a background process."""
     stdin, launch = prepare(call, runner)
     if call.args.get("background"):
-        call.finish(data={"process": runner.processes.start(call.args["command"], launch, stdin)})
+        call.finish(data={"process": runner.processes.start(_shown(call), launch, stdin)})
         return
+    if call.args.get("detach"):
+        runner.processes.check_room()
     # A person reads a terminal as it comes, and paces it; hours of an interactive shell are no flood.
-    paced = call.stream and bool(call.args.get("tty"))
-    call.job = Foreground(call, runner, launch, stdin=stdin, paced=paced)
+    paced = call.stream and (call.paced or bool(call.args.get("tty")))
+    call.job = Foreground(call, runner, launch, stdin=stdin, paced=paced, detach=call.args.get("detach") is True)
 
 
 def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
@@ -51,14 +53,14 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
             raise ToolError("invalid_arguments", "exec has no argument %.80r; it takes %s" % (name, _TAKES))
     if args.get("command") is None:
         raise ToolError("invalid_arguments", "exec needs the argument command; it takes %s" % _TAKES)
-    command = _text(args.get("command"), "command")
-    if b"\0" in command:
-        raise ToolError("invalid_arguments", "command has a NUL byte")
-    if type(args.get("background")) not in (bool, type(None)):
-        raise ToolError("invalid_arguments", "background is neither true nor false")
+    argv = _argv(args["command"], runner)
+    for name in ("background", "detach"):
+        if type(args.get(name)) not in (bool, type(None)):
+            raise ToolError("invalid_arguments", "%s is neither true nor false" % name)
+    if args.get("background") and args.get("detach"):
+        raise ToolError("invalid_arguments", "background and detach exclude each other: one waits, the other does not")
     stdin = None if args.get("stdin") is None else _text(args["stdin"], "stdin")
     size = _terminal_size(args.get("tty"))
-    argv = [*runner.hello.shell, b"-c", command]
     try:
         env = {**runner.hello.env, **environment(args["env"])} if args.get("env") is not None else runner.hello.env
     except FrameError as error:
@@ -67,19 +69,27 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
     if cwd == "":
         raise ToolError("invalid_arguments", 'cwd is empty; the workspace itself is "."')
     enter(call.cwd if cwd is None else cwd, runner)
+    program = spawn.find(argv[0], env)
     if size is None:
         piped = stdin is not None or call.input or bool(args.get("background"))
-        return stdin, lambda: spawn.spawn(argv, env, stdin=piped)
+        return stdin, lambda: spawn.spawn(argv, env, stdin=piped, program=program, merged=call.merged)
     env = {b"TERM": _DEFAULT_TERM, **env}
     rows, cols = size
-    return stdin, lambda: spawn.spawn_on_terminal(argv, env, rows, cols)
+    return stdin, lambda: spawn.spawn_on_terminal(argv, env, rows, cols, program=program)
 
 
 class Foreground(Job):
     """A command whose end is the end of the call. `paced`: all its output is sent, as fast as it is taken."""
 
-    def __init__(
-        self, call: Call, runner: Runner, launch: Callable[[], Spawned], *, stdin: bytes | None, paced: bool
+    def __init__(  # noqa: PLR0913  each way to run is the caller's choice
+        self,
+        call: Call,
+        runner: Runner,
+        launch: Callable[[], Spawned],
+        *,
+        stdin: bytes | None,
+        paced: bool,
+        detach: bool = False,
     ) -> None:
         # Started before anything else is set up: the shell loads in the meantime.
         self._child = Child(
@@ -88,8 +98,10 @@ class Foreground(Job):
             on_output=self._output,
             on_gone=self._gone,
             on_consumed=call.consumed if call.input else _ignore,
+            on_left=self._left if detach else None,
         )
         self._call = call
+        self._runner = runner
         self._loop = runner.loop
         self._error: ToolError | None = None
         self._seen = 0
@@ -162,20 +174,48 @@ class Foreground(Job):
         else:
             self._child.tree.terminate()
 
+    def _left(self) -> None:
+        """Answer, now that the command itself has ended; what it left running is a background process from here on."""
+        process = self._runner.processes.adopt(_shown(self._call), self._child)
+        self._child.end_input()
+        self._finish(None, {"process": process})
+
     def _gone(self) -> None:
-        self._loop.clear_timer(self)
         tree = self._child.tree
         error = self._error
         if tree.stuck and error is None:
             error = ToolError("internal", "processes of this command could not be ended")
+        self._finish(error, {"signal": name_of(tree.signal)} if tree.signal and not error else None)
+
+    def _finish(self, error: ToolError | None, data: dict[str, Any] | None) -> None:
+        self._loop.clear_timer(self)
         self._call.finish(
             stdout=self._kept["stdout"].rest(),
             stderr=self._kept["stderr"].rest(),
-            exit_code=None if error else tree.exit_code,
+            exit_code=None if error else self._child.tree.exit_code,
             error=error,
             truncated=any(kept.truncated for kept in self._kept.values()),
-            data={"signal": name_of(tree.signal)} if tree.signal and not error else None,
+            data=data,
         )
+
+
+def _argv(command: Any, runner: Runner) -> list[bytes]:
+    words = [_text(word, "command") for word in command] if type(command) is list else [_text(command, "command")]
+    if not words or not (words[0] or type(command) is str):
+        raise ToolError("invalid_arguments", "command as a list begins with the name of a program")
+    if any(b"\0" in word for word in words):
+        raise ToolError("invalid_arguments", "command has a NUL byte")
+    return words if type(command) is list else [*runner.hello.shell, b"-c", *words]
+
+
+def _shown(call: Call) -> str:
+    """Return the command as `process` lists it."""
+    command = call.args["command"]
+    if type(command) is str:
+        return command
+    from shlex import quote  # noqa: PLC0415  only what runs in the background is ever listed
+
+    return " ".join(quote(word) for word in command)
 
 
 def _text(value: object, name: str) -> bytes:

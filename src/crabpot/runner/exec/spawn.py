@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import posix
+from _stat import S_ISREG
 
 from ..core.failure import ToolError, from_os_error
 from ..core.signals import signal
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
 _FAILURES = {errno.EAGAIN: "process_limit"}
 _COULD_NOT_START = 126
+_SHELL = b"/bin/sh"
 
 
 class Spawned:
@@ -31,16 +33,39 @@ class Spawned:
         self.keep = keep
 
 
-def spawn(argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: bytes | None = None) -> Spawned:
+def find(name: bytes, env: dict[bytes, bytes]) -> bytes:
+    """Return the file that a command's first word names: itself if it has a slash, else the first one on its PATH."""
+    if b"/" in name:
+        return name
+    found = denied = b""
+    for folder in env.get(b"PATH", b"").split(b":"):
+        path = (folder or b".") + b"/" + name
+        try:
+            if S_ISREG(posix.stat(path).st_mode):
+                if posix.access(path, posix.X_OK):
+                    found = path
+                    break
+                denied = denied or path
+        except OSError:
+            pass
+    if not found and not denied:
+        raise ToolError("not_found", "no program on PATH is called %s" % name.decode("utf-8", "replace"))
+    return found or denied
+
+
+def spawn(
+    argv: list[bytes], env: dict[bytes, bytes], *, stdin: bool, program: bytes | None = None, merged: bool = False
+) -> Spawned:
     """Start `argv` in the current folder, its output into pipes; `stdin` is a pipe too, or /dev/null.
 
-    `program` is the file to start if that is not what `argv` begins with.
+    `program` is the file to start if that is not what `argv` begins with. `merged`: both outputs go into one pipe, so
+    that their order is kept.
     """
 
     def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
         actions: list[Any] = [
             (posix.POSIX_SPAWN_DUP2, child_stdout, 1),
-            (posix.POSIX_SPAWN_DUP2, child_stderr, 2),
+            (posix.POSIX_SPAWN_DUP2, child_stdout if merged else child_stderr, 2),
         ]
         if child_stdin >= 0:
             actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
@@ -104,7 +129,9 @@ def _on_pipes(begin: Callable[[int, int, int], int], *, stdin: bool) -> Spawned:
     return Spawned(pid=pid, stdin=ours, stdout=stdout, stderr=stderr, keep=-1)
 
 
-def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, cols: int) -> Spawned:
+def spawn_on_terminal(
+    argv: list[bytes], env: dict[bytes, bytes], rows: int, cols: int, *, program: bytes | None = None
+) -> Spawned:
     """Start `argv` on a pseudo-terminal of its own, as the leader of its session."""
     fds: list[int] = []
     try:
@@ -124,7 +151,7 @@ def spawn_on_terminal(argv: list[bytes], env: dict[bytes, bytes], rows: int, col
             (posix.POSIX_SPAWN_DUP2, 0, 1),
             (posix.POSIX_SPAWN_DUP2, 0, 2),
         ]
-        pid = _start(argv[0], argv, env, actions)
+        pid = _start(program or argv[0], argv, env, actions)
     except BaseException:
         for fd in fds:
             posix.close(fd)
@@ -157,5 +184,8 @@ def _start(program: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: 
         # vfork underneath: no page table is copied, and exec failures come back as errors, not as exit codes.
         return posix.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=_DEFAULT_AGAIN)
     except OSError as error:
+        if error.errno == errno.ENOEXEC and program != _SHELL:
+            # A script without a first line that names its interpreter, which every shell takes for its own.
+            return _start(_SHELL, [_SHELL, program, *argv[1:]], env, actions)
         failure = from_os_error(error, "cannot start %s" % argv[0].decode("utf-8", "replace"))
         raise ToolError(_FAILURES.get(error.errno or 0, failure.code), failure.message) from error

@@ -23,7 +23,16 @@ _AGAIN_S = 0.01
 class Tree:
     """A root process and all its descendants."""
 
-    def __init__(self, reaper: Reaper, pid: int, *, on_exit: Callable[[], None], on_gone: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        reaper: Reaper,
+        pid: int,
+        *,
+        on_exit: Callable[[], None],
+        on_gone: Callable[[], None],
+        on_left: Callable[[], None] | None = None,
+    ) -> None:
+        """Watch a process; with `on_left` what its root leaves behind lives on, and `on_left` is called once."""
         self.mark = reaper.mark
         self.pid = pid
         self.exit_code: int | None = None
@@ -32,6 +41,8 @@ class Tree:
         self._reaper = reaper
         self._on_exit = on_exit
         self._on_gone = on_gone
+        self._on_left = on_left
+        self._detached = on_left is not None
         self._exited = False
         self._gone = False
         self._kill_at: float | None = None
@@ -70,9 +81,10 @@ class Tree:
             return
         now = monotonic()
         if self._kill_at is None:
-            if not self._exited:
+            if not self._exited or self._detached:
+                self._leave()
                 return
-            self._kill_at = now  # `background` is the way to outlive a call.
+            self._kill_at = now  # `background` and `detach` are the ways to outlive a call.
         if now < self._kill_at:
             return
         if self._give_up_at is None:
@@ -83,6 +95,11 @@ class Tree:
             return
         self._reaper.kill(self)
         self._reaper.loop.set_timer(self, _AGAIN_S, self.settle)
+
+    def _leave(self) -> None:
+        if self._exited and self._on_left is not None:
+            on_left, self._on_left = self._on_left, None
+            on_left()
 
     def _finish(self) -> None:
         self._gone = True

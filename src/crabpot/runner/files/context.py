@@ -169,7 +169,7 @@ def failed(error: OSError, place: Location) -> ToolError:
     if number == errno.ELOOP:
         return ToolError("not_found", f"{place.shown}: too many links, one leading to the next")
     if number == errno.ENOTDIR:
-        return ToolError("not_found", f"{place.shown}: it, or a part on the way to it, is not a folder")
+        return ToolError("not_a_directory", f"{place.shown}: it, or a part on the way to it, is not a folder")
     if number in (errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP):
         return ToolError("not_a_file", f"{place.shown} is not a regular file (a pipe, device or socket)")
     if number == errno.EBADF and place.anchor.fd < 0:

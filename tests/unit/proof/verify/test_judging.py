@@ -45,12 +45,13 @@ INSIDE: dict[str, Any] = {
         {"place": "/usr", "flags": "ro", "kind": "ext4"},
         {"place": "/workspace", "flags": "rw", "kind": "ext4"},
         {"place": "/tmp", "flags": "rw,nosuid,nodev,noexec", "kind": "tmpfs"},
+        {"place": "/var/tmp", "flags": "rw,nosuid,nodev,noexec", "kind": "tmpfs"},
         {"place": "/dev/shm", "flags": "rw,nosuid,nodev,noexec", "kind": "tmpfs"},
     ],
     "interfaces": ["lo"],
     "environment": ["HOME", "LANG", "PATH", "PWD", "USER"],
     "limits": {"NOFILE": 1024, "FSIZE": 1024 * MIB, "NPROC": 100, "CORE": 0, "DATA": -1},
-    "sizes": {"/tmp": 100 * MIB, "/dev/shm": 100 * MIB},
+    "sizes": {"/tmp": 100 * MIB, "/var/tmp": 100 * MIB, "/dev/shm": 100 * MIB},
     "apparmor": "unconfined",
 }
 OUTSIDE = {**INSIDE["status"], "user namespace": "its own"}
@@ -93,7 +94,7 @@ def test_a_sandbox_as_described_violates_nothing() -> None:
         ("mounts/1/flags", "rw", "filesystem"),
         ("mounts/0/flags", "rw", "filesystem"),
         ("mounts/3/flags", "rw,nosuid,nodev", "tmp"),
-        ("sizes", {"/tmp": 1 << 40, "/dev/shm": 1}, "limits.tmp"),
+        ("sizes", {"/tmp": 1 << 40, "/var/tmp": 1, "/dev/shm": 1}, "limits.tmp"),
         ("interfaces", ["lo", "eth0"], "network"),
         ("environment", ["AWS_SECRET", "HOME", "LANG", "PATH", "USER"], "sandbox"),
         ("environment", ["HOME"], "sandbox"),

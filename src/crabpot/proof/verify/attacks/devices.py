@@ -97,7 +97,7 @@ async def cannot_make_a_device_node(target: Target) -> Outcome:
     return await target.attack("""
 import stat
 nodes = (("mem", stat.S_IFCHR, (1, 1)), ("disk", stat.S_IFBLK, (8, 0)), ("kmsg", stat.S_IFCHR, (1, 11)))
-for folder in ("/workspace", "/tmp", "/dev/shm", "/dev"):
+for folder in ("/workspace", "/tmp", "/var/tmp", "/dev/shm", "/dev"):
     for name, kind, number in nodes:
         path = os.path.join(folder, ".node-" + name)
         attempt("make %s in %s" % (name, folder), lambda: os.mknod(path, kind | 0o600, os.makedev(*number)) or "made")
@@ -124,7 +124,7 @@ async def cannot_run_a_program_from_the_temporary_folder(target: Target) -> Outc
     """Downloading to /tmp and running it there is the oldest trick; calling the loader by name is the second oldest."""
     return await target.attack("""
 import glob, mmap, shutil, subprocess
-for folder in ("/tmp", "/dev/shm"):
+for folder in ("/tmp", "/var/tmp", "/dev/shm"):
     if not os.path.isdir(folder):
         continue
     copy = os.path.join(folder, "true")
@@ -146,8 +146,9 @@ for folder in ("/tmp", "/dev/shm"):
 async def has_a_private_temporary_folder_without_programs_or_devices(target: Target) -> Outcome:
     """Flags of the mounts, as the kernel has them, not as anybody claims."""
     return await target.attack("""
-found = {place: (flags, kind) for place, flags, kind in mounts() if place in ("/tmp", "/dev/shm")}
-expect("/tmp is a mount", "/tmp" in found, " ".join(sorted(found)))
+found = {place: (flags, kind) for place, flags, kind in mounts() if place in ("/tmp", "/var/tmp", "/dev/shm")}
+for place in ("/tmp", "/var/tmp"):
+    expect("%s is a mount" % place, place in found, " ".join(sorted(found)))
 for place, (flags, kind) in found.items():
     for flag in ("nosuid", "nodev", "noexec"):
         expect("%s is %s" % (place, flag), flag in flags, "%s %s" % (kind, ",".join(flags)))
@@ -160,7 +161,7 @@ async def cannot_fill_the_temporary_folder_beyond_its_size(target: Target) -> Ou
     return await target.attack(
         """
 limit, chunk = given["limit"], bytes(1 << 20)
-for folder in ("/tmp", "/dev/shm"):
+for folder in ("/tmp", "/var/tmp", "/dev/shm"):
     if not os.path.isdir(folder):
         continue
     size, paths, stopped = 0, [], None
