@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-from crabpot.decide.commands import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +152,7 @@ def _argument(name: str, value: Any) -> Any:
         if isinstance(value, str):
             return readable(value)
         if name == "command" and isinstance(value, list):
-            return readable(text_of(value))
+            return readable(shlex.join(word if isinstance(word, str) else type(word).__name__ for word in value))
         # JSON has no NaN and no infinity.
         return value if isinstance(value, int | float) and -_LARGEST < value < _LARGEST else None
     if isinstance(value, dict):

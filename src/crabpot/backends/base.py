@@ -126,11 +126,14 @@ def greeting(spec: SandboxSpec) -> dict[str, Any]:
     extra = [*home, *(mount.target for mount in spec.mounts)]
     writable = [*home, *(mount.target for mount in spec.mounts if mount.access == "rw")]
     shown = [hardening.AGENT_WORKSPACE] if spec.agent_workspace else []
+    env = {**_environment(spec.network), **spec.env}
+    # Last, so that it hides no program of the system or of the configuration.
+    env["PATH"] = f"{env.get('PATH', hardening.PATH)}:{hardening.FALLBACKS}"
     return {
         "op": "hello",
         "workspace": spec.workspace_at,
         "roots": [spec.workspace_at, *shown, *extra],
-        "env": {**_environment(spec.network), **spec.env},
+        "env": env,
         "writable": [spec.workspace_at, *hardening.WRITABLE, *writable],
         "shell": ["/bin/sh"],
         "limits": {

@@ -6,7 +6,6 @@ expansions, redirections, comments, assignments) makes the text "not one simple 
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
 # Unquoted, each of these means something to some shell. `~` also expands after `=` and `:`.
@@ -41,13 +40,6 @@ class SimpleCommand:
 
     argv: tuple[str, ...]
     plain_name: bool
-
-
-def text_of(command: object) -> str:
-    """Return the text of a command; an argv becomes the text that a shell would split into the same words."""
-    if isinstance(command, list) and all(isinstance(word, str) for word in command):
-        return shlex.join(command)
-    return str(command)
 
 
 def parse(text: str) -> SimpleCommand:

@@ -93,8 +93,10 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
     given = [name for name in _NEVER_WITH if args.get(name) not in (None, False)]
     if given:
         return _stays(f"a call with {' and '.join(given)} is never elevated", "exec arguments")
+    if isinstance(args.get("command"), list):
+        return _stays("a command given as a list is never elevated", "exec arguments")
     try:
-        command = commands.parse(commands.text_of(args.get("command", "")))
+        command = commands.parse(str(args.get("command", "")))
     except commands.NotSimple as why:
         return _stays(f"not one simple command: {why}", "command")
     rule = next((rule for rule in enabled if patterns.matches(rule.pattern, command.argv)), None)

@@ -19,7 +19,7 @@ NOBODY = 65534
 # Programs that are found only where the system has none of their name: `python`, for one, beside python3.
 FALLBACKS = f"{RUNNER}/fallback"
 
-PATH = f"/usr/local/bin:/usr/bin:/bin:{FALLBACKS}"
+PATH = "/usr/local/bin:/usr/bin:/bin"
 LANG = "C.UTF-8"
 
 # A mount here would replace what the sandbox relies on, or what its promises are about.

@@ -71,13 +71,17 @@ def test_an_end_says_where_it_ran_and_how_it_ended():
         {"command": "env", "env": {"TOKEN": SECRET}},
         {"action": "write", "id": "p1", "data": SECRET},
         {"anything": [SECRET], "else": {"a": {"b": SECRET}}, "more": SECRET.encode()},
-        {"path": {"nested": SECRET}, "command": [SECRET], "id": SECRET.encode()},
+        {"path": {"nested": SECRET}, "command": [{"not": SECRET}], "id": SECRET.encode()},
     ],
 )
 def test_contents_inputs_and_values_of_the_environment_are_never_written(args):
     result = ToolResult(id="id-1", success=True, stdout=SECRET, stderr=SECRET, data={"content": SECRET})
     for record in (of_intent(call(**args), "main", BY), of_call(call(**args), "main", result, BY)):
         assert "hunter2" not in text_of(record)
+
+
+def test_an_argv_is_recorded_as_the_text_of_the_same_words():
+    assert of_intent(call(command=["echo", "a b", 3]), "main", BY)["args"] == {"command": "echo 'a b' int"}
 
 
 def test_sizes_and_names_stand_for_what_is_not_shown():

@@ -112,7 +112,7 @@ def test_the_greeting_says_to_a_runner_what_its_sandbox_is(agent_of, around, tmp
     assert hello["op"] == "hello"
     assert hello["roots"] == ["/workspace", "/agent", "/ref"]
     assert hello["env"] == {
-        "PATH": "/crabpot/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": "/crabpot/bin:/usr/local/bin:/usr/bin:/bin:/crabpot/fallback",
         "HOME": "/workspace",
         "USER": "agent",
         "LANG": "C.UTF-8",

@@ -66,6 +66,7 @@ CHANGES: list[dict[str, Any]] = [
     {"network": NetworkSpec(kind="allow", allow=("a.b:1", "c.d:2"), inject=(("a.b:1", "X", "env:TOKEN"),))},
     {"network": NetworkSpec(kind="named", name="x")},
     {"env": {"A": "1"}},
+    {"tmp_exec": True},
     {"env": {"A": "2", "B": "1"}},
     {"env": {"A": "1", "B": "2", "C": ""}},
     {"limits": Limits(memory=Size(1))},

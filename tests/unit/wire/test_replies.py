@@ -19,8 +19,8 @@ DONE = {"success": True}
 
 # Blueprint §9, to the letter.
 PUBLISHED = (
-    "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_file exists permission_denied "
-    "read_only no_match ambiguous_match conflict outside timeout cancelled output_limit memory_limit process_limit "
+    "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_directory not_a_file exists "
+    "permission_denied read_only no_match ambiguous_match conflict outside timeout cancelled output_limit memory_limit process_limit "
     "disk_limit sandbox_lost sandbox_unavailable internal"
 )
 

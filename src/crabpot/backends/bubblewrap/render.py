@@ -160,6 +160,8 @@ def _places(plan: LaunchPlan) -> Iterator[str]:
         folders += [one.target for one in plan.held if one.folder and not _inside(one, plan) and not _in_memory(one)]
     if plan.program.seals:
         folders += [*_MEMORY, TERMINALS]
+    else:
+        folders.append(os.path.dirname(VAR_TMP))
     for step in dict.fromkeys(step for path in folders for step in _steps(path)):
         yield from ("--perms", "0755", "--dir", step)
 

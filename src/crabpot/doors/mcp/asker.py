@@ -59,6 +59,6 @@ class PendingQuestion:
 
 def _argv(command: Any) -> tuple[str, ...] | None:
     try:
-        return commands.parse(commands.text_of(command)).argv if isinstance(command, str | list) else None
+        return commands.parse(command).argv if isinstance(command, str) else None
     except commands.NotSimple:
         return None

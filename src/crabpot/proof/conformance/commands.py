@@ -29,6 +29,7 @@ async def an_argv_runs_without_a_shell(harness: Harness) -> None:
         for wrong in ([], [""], ["a\0b"], ["echo", 1]):
             bad(await box.run(wrong), "invalid_arguments")
 
+
 _SHAPE = ["data", "duration_ms", "error", "exit_code", "id", "place", "stderr", "stdout", "success", "truncated"]
 
 
@@ -126,7 +127,7 @@ async def wrong_arguments_run_nothing(harness: Harness) -> None:
         bad(await box.run("echo x > ran", timeout="soon"), "invalid_arguments")
         bad(await box.run("echo x > ran\0"), "invalid_arguments")
         bad(await box.call("exec"), "invalid_arguments")
-        bad(await box.call("exec", command=["echo", "x"]), "invalid_arguments")
+        bad(await box.call("exec", command={"echo": "x"}), "invalid_arguments")
         bad(await box.run("echo x > ran", tty={"rows": 0, "cols": 80}), "invalid_arguments")
         bad(await box.call("read", path="ran"), "not_found")
 

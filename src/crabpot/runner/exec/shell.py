@@ -211,11 +211,12 @@ def _argv(command: Any, runner: Runner) -> list[bytes]:
 def _shown(call: Call) -> str:
     """Return the command as `process` lists it."""
     command = call.args["command"]
-    if type(command) is str:
-        return command
-    from shlex import quote  # noqa: PLC0415  only what runs in the background is ever listed
+    return command if type(command) is str else " ".join(_quoted(word) for word in command)
 
-    return " ".join(quote(word) for word in command)
+
+def _quoted(word: str) -> str:
+    plain = word.isascii() and word.replace("-", "").replace("_", "").replace("/", "").replace(".", "").isalnum()
+    return word if plain else "'%s'" % word.replace("'", "'\"'\"'")
 
 
 def _text(value: object, name: str) -> bytes:
