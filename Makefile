@@ -27,7 +27,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 	.venv/bin/lint-imports
 
 quick: setup ## the decisions, the runner and one real sandbox: without root, without an engine, within a minute
-	$(PYTEST) $(QUICK:%=tests/unit/%) tests/live/test_smoke.py
+	$(PYTEST) -m 'not slow' $(QUICK:%=tests/unit/%) tests/live/test_smoke.py
 
 test: setup ## every test that this machine can run, with coverage
 	scripts/test-machine $(BACKENDS)

@@ -234,6 +234,7 @@ def test_ls_lists_by_name_and_hides_what_begins_with_a_dot(ctx, ws) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_folder_with_very_many_entries_is_cut_to_the_first_by_name(tmp_path) -> None:
     for number in range(file_tools.MAX_ENTRIES * 4 + 10):
         os.close(os.open(tmp_path / f"{number:06}", os.O_CREAT))

@@ -68,6 +68,7 @@ RULES = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @settings(max_examples=120, deadline=None)
 @given(

@@ -492,6 +492,7 @@ def test_a_request_that_would_take_long_to_check_is_refused_at_once(listener, ar
     assert answer["error"]["code"] in ("invalid_arguments", "permission_denied")
 
 
+@pytest.mark.slow
 def test_a_folder_with_very_many_files_is_listed_beside_other_requests(listener):
     crowd = listener.root / "crowd"
     crowd.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ def test_a_stream_that_is_given_up_lets_go_of_its_file(ctx, ws) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.slow
 def test_a_sparse_file_of_a_gigabyte_is_read_in_constant_memory(ctx, ws) -> None:
     with open(ws / "big", "wb") as file:
         file.write(b"first\n")

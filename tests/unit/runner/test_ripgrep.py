@@ -89,6 +89,7 @@ def outcome(args, context, *, ripgrep: bool) -> object:
         return error.code
 
 
+@pytest.mark.slow
 @needs_ripgrep
 @settings(max_examples=150, deadline=None)
 @given(

@@ -212,11 +212,13 @@ def deep(ws):
     subprocess.run(["rm", "-rf", ws / "dd"], check=True)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_deep_tree_does_not_exhaust_a_search(ripgrep, ctx, deep) -> None:
     assert found(ctx, ripgrep, pattern="x") == [(path, 1) for path in deep]
 
 
+@pytest.mark.slow
 def test_a_deep_tree_does_not_exhaust_a_listing(ctx, deep) -> None:
     assert sorted(search_tools.glob({"pattern": "**/f"}, ctx)["data"]["paths"]) == deep
 

@@ -110,6 +110,7 @@ def test_ten_thousand_file_operations_stay_inside(kernel, swapped) -> None:
     assert codes.get("outside", 0) > 0, codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_searches_report_nothing_from_outside(ripgrep, swapped) -> None:
     ws, _, _ = swapped
