@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import crabpot.runner
 from crabpot.approvals.desk import Desk
 from crabpot.approvals.requests import Answer
 from crabpot.config.places import FILE_NAME
@@ -135,6 +140,16 @@ class NaiveTarget(Target):
             return await super().plan(*argv, cwd=cwd)
         own = os.path.join(self.spec.workspace, os.path.basename(argv[0]))
         return replace(plan, binary=replace(plan.binary, path=own)) if argv[0] != "true" else plan
+
+    def listener(self) -> list[str]:
+        """Start one that looks for no link, and has no second wall."""
+        copy = Path(tempfile.mkdtemp(dir=self.bait.folder), "runner")
+        shutil.copytree(Path(crabpot.runner.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        checks = copy / "socket" / "gitfolder.py"
+        text = checks.read_text(encoding="utf-8")
+        assert text.count("if entry.is_symlink():") == 1
+        checks.write_text(text.replace("if entry.is_symlink():", "if False:"), encoding="utf-8")
+        return [sys.executable, "-I", "-S", str(copy / "__main__.py"), "--without-landlock"]
 
     async def look_again(self, plan: Plan) -> None:
         """Once was enough."""

@@ -426,6 +426,7 @@ WALLS = (
         cannot_have_a_program_of_its_own_run_on_the_host cannot_have_the_host_run_what_it_planted_for_git
         cannot_have_another_build_run_by_what_was_allowed_for_longer cannot_push_more_than_was_shown
         cannot_have_the_hooks_of_a_remote_that_it_wrote_run cannot_push_what_attacks_a_git_folder
+        cannot_have_a_listening_runner_write_beyond_its_roots
         """,
     ),
     Wall(

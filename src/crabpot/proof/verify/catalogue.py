@@ -18,6 +18,7 @@ from crabpot.proof.verify.attacks import (
     git,
     guard,
     listed,
+    listening,
     memory,
     neighbours,
     network,
@@ -59,6 +60,7 @@ MODULES = (
     planting,
     guard,
     git,
+    listening,
     runners,
 )
 

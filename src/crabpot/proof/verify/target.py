@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.approvals.desk import Desk
 from crabpot.approvals.requests import Answer
+from crabpot.backends import runner_source
 from crabpot.backends.base import greeting
 from crabpot.config.load import from_text
 from crabpot.config.places import find_config
@@ -137,6 +139,10 @@ class Target:
     def desk(self) -> Desk:
         """Open a desk over the gateway's own approvals, as another process of the operator would; the caller closes."""
         return Desk(self.gateway.execution.around.state)
+
+    def listener(self) -> list[str]:
+        """Return the words that start a runner on a socket of its own."""
+        return [sys.executable, "-I", "-S", runner_source.PROGRAM]
 
     async def plan(self, *argv: str, cwd: str | None = None) -> Plan:
         """Plan a host command as a request of this session would; HostRefused says why not."""
