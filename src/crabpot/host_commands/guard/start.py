@@ -32,7 +32,7 @@ _LONGEST_REASON = 400
 _APART = ("mnt", "pid", "ipc")
 # The nodes in a guard are the host's own: root could change their owner and mode, unless they are mounted read-only.
 _LOCK_DEVICES = (
-    'for one in null zero full random urandom tty; do "$0" -o bind,ro /dev/$one /dev/$one || exit 1; done; exec "$@"'
+    'for one in null zero full random urandom tty; do "$0" -n -o bind,ro /dev/$one /dev/$one || exit 1; done; exec "$@"'
 )
 _CAPABILITIES = {"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3}
 
