@@ -225,7 +225,7 @@ def test_a_bind_that_is_a_link_says_where_it_leads(
 
 
 @pytest.mark.parametrize(
-    "name", [".git/hooks", ".git/config", ".envrc", ".vscode/tasks.json", "Makefile", "package.json", ".mcp.json"]
+    "name", [".git/hooks", ".git/config", ".envrc", ".vscode", "Makefile", "package.json", ".mcp.json"]
 )
 def test_a_writable_folder_that_holds_what_the_host_executes_is_told(
     name: str, agent_of: Callable[..., AgentSettings], around: Surroundings, tmp_path: Path

@@ -22,7 +22,7 @@ def test_write_makes_parents_and_says_whether_it_created(ctx, ws) -> None:
     file_tools.write({"path": "bin", "content": binary[:100] + "\n" + binary[100:], "encoding": "base64"}, ctx)
     assert (ws / "bin").read_bytes() == bytes(range(256))
     assert leftovers(ws) == []
-    assert code(file_tools.write, {"path": "bin/x", "content": ""}, ctx) == "not_found"
+    assert code(file_tools.write, {"path": "bin/x", "content": ""}, ctx) == "not_a_directory"
     assert code(file_tools.write, {"path": "new/", "content": ""}, ctx) == "is_directory"
 
 
