@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+from crabpot.backends.bubblewrap import seal
+
 Argv = list[str]
 Op = tuple[str, ...]
 
@@ -64,6 +66,7 @@ def drop(argv: Argv, *names: str) -> Argv:
 
 def unordered(argv: Argv, *orders: str) -> Argv:
     """Leave orders for the seal out."""
+    assert set(orders) <= set(seal._ORDERS), "an order of another name would leave its wall standing"
     found, rest = ops(argv)
     gone = tuple(f"{name}=" for name in orders)
     return [word for op in found for word in op] + [word for word in rest if not word.startswith(gone)]
@@ -97,7 +100,7 @@ def without_orders(*names: str) -> Edit:
 
 
 no_filter = without_orders("filter")
-no_masks = without_orders("mask-file", "mask-folder", "fix")
+no_masks = without_orders("mask-file", "mask-folder", "lock")
 
 
 def capabilities_kept(argv: Argv, _scene: Scene) -> Argv:
@@ -131,7 +134,7 @@ def hosts_devices(argv: Argv, _scene: Scene) -> Argv:
     told = kept(argv, lambda _name, target: target != "/dev" and not target.startswith("/dev/"))
     end = told.index("--")
     orders = [word for word in told[end:] if not word.endswith(":/dev/shm")]
-    return unordered([*before_the_end(told[:end], "--dev-bind", "/dev", "/dev"), *orders], "terminals", "still")
+    return unordered([*before_the_end(told[:end], "--dev-bind", "/dev", "/dev"), *orders], "terminals", "lock-device")
 
 
 def plain_tmp(argv: Argv, _scene: Scene) -> Argv:

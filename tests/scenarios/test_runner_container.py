@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crabpot.artefacts.runner import COPIED
 from tests.support.program import REPOSITORY
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def test_the_files_say_what_the_document_says(crabpot: Program, seeds: Path) -> 
 
 
 def test_a_folder_with_other_programs_is_not_written_to(crabpot: Program, tmp_path: Path) -> None:
-    (tmp_path / "evil.py").write_text("")
+    (tmp_path / COPIED).mkdir()
+    (tmp_path / COPIED / "evil.py").write_text("")
     ended = crabpot("render", "runner-dockerfile", "--out", str(tmp_path))
     assert ended.code == 2
     assert "evil.py" in ended.said()

@@ -166,7 +166,7 @@ def test_an_output_that_nobody_reads_does_not_stop_the_gateway(crabpot):
 STUCK = """
 import asyncio, os, sys
 from crabpot import app
-from crabpot.doors.cli import ending
+from crabpot.doors.cli import shutdown
 from crabpot.doors.cli.commands import serve as serving
 
 class Stuck(app.App):
@@ -179,7 +179,7 @@ class Stuck(app.App):
         made.register("message", wait_for_ever)
         return made
 
-ending.GRACE_S = 3.0
+shutdown.GRACE_S = 3.0
 wired = app.start(config=None, state=None, environ=os.environ)
 asyncio.run(serving._serve(Stuck(config=wired.config, around=wired.around, environ=os.environ), None))
 """

@@ -190,7 +190,7 @@ ATTACKS = {
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_a_runner_that_breaks_the_wire_loses_its_sandbox_and_the_next_one_goes_on(name):
     attack, reason = ATTACKS[name]
-    limit_s = LIMIT_S if name == "silence" else 20
+    limit_s = LIMIT_S if name == "silence" else 120
     double = Double(attacking(attack))
     async with connected(Double(answering)) as other, connected(double, grace_s=GRACE_S) as wire:
         with pytest.raises(SandboxLost, match=reason):
