@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.decide.placement import Placement
     from crabpot.host_commands.elevated import ElevatedCommands
+    from crabpot.host_commands.review.review import Review
     from crabpot.host_tools import HostTool
     from crabpot.model import ToolResult
     from crabpot.sandboxes.execution import Execution
@@ -63,6 +64,14 @@ class Gateway:
     def desk(self) -> Desk:
         """The desk where operators are asked."""
         return self.elevated.desk
+
+    def review(self, by: str = "python") -> Review:
+        """Return what a person does with the changes of sessions under review; `by` is who, for the audit log."""
+        from crabpot.host_commands.review.holding import OwnSandboxes  # noqa: PLC0415  no call needs it
+        from crabpot.host_commands.review.review import Review  # noqa: PLC0415
+
+        own = OwnSandboxes(settings=self.settings, execution=self.execution)
+        return Review(settings=self.settings, state=self.execution.around.state, audit=self.audit, holder=own, by=by)
 
     def register(self, name: str, tool: HostTool) -> None:
         """Register a host tool, which then passes the same policy and audit as every other tool.

@@ -123,6 +123,39 @@ def of_connection(session: str, agent: str, destination: str, answer: str, **mor
     }
 
 
+def of_review(  # noqa: PLR0913  who did what to whose changes
+    session: str,
+    agent: str,
+    action: str,
+    by: str,
+    *,
+    folder: str,
+    asked: Mapping[str, Any] | None = None,
+    done: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Describe what a person does with the changes of a session: about to be done, or done; never a file's content."""
+    who = {"session": readable(session), "agent": agent, "action": action, "by": readable(by)}
+    return {
+        "kind": "review",
+        **who,
+        "folder": readable(folder),
+        **({} if asked is None else {"asked": _shortened(asked)}),
+        **({} if done is None else {"done": _shortened(done)}),
+    }
+
+
+def _shortened(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return lists with their length, and the first of what is in them."""
+    short: dict[str, Any] = {}
+    for name, value in told.items():
+        if isinstance(value, list):
+            rows = [one["path"] if isinstance(one, dict) else one for one in value[:_MOST_NAMES]]
+            short[name] = {"count": len(value), "first": [readable(row) for row in rows]}
+        else:
+            short[name] = value
+    return short
+
+
 def _came_back(result: ToolResult) -> dict[str, bytes]:
     """Return the size and digests of a result, which prove its content without storing it."""
     content = None if result.data is None else result.data.get("content")

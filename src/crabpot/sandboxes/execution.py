@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.decide.scope import Account
-from crabpot.errors import SandboxLost, SandboxUnavailable
+from crabpot.errors import LayerBusy, SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
@@ -160,6 +160,14 @@ class Execution:
             return Wanted.of(build(agent, scope_key, self.around), agent)
         except ValueError as error:
             raise SandboxUnavailable(f"the sandbox cannot be made as configured: {error}") from None
+
+    async def release_layer(self, scope_key: str) -> None:
+        """End the sandbox that has the layer of a scope mounted; LayerBusy if something runs in it."""
+        key = (Place.SANDBOX, scope_key)
+        live = next((one for one in self.fleet.listed() if one.key == key), None)
+        if live is not None and not live.idle:
+            raise LayerBusy(f"something runs in the sandbox of {scope_key}; try again when it ended, or stop it first")
+        await self.fleet.stop(key)
 
     async def reap(self, now: float) -> None:
         """End the places that are idle or old beyond what their agent's settings allow."""

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
-from crabpot.doors.cli import parsers
+from crabpot.doors.cli import parsers, review_parsers
 from crabpot.doors.cli.frame import Frame, command_of, hoisted, run
 from crabpot.doors.cli.parsing import EPILOG, Parser, add, group, positive, session
 
@@ -195,6 +195,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _approving: ("approvals", "leases"),
     _configuring: ("init", "config"),
     _operating: ("sandboxes", "audit", "serve", "tokens", "mcp"),
+    review_parsers.describe: ("changes",),
     _listening: ("runner",),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }

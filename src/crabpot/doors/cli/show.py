@@ -35,7 +35,10 @@ class Pen:
 
     def __call__(self, style: str, text: str) -> str:
         """Return the text, in colour if wanted."""
-        shown = visible(text)
+        return self.painted(style, visible(text))
+
+    def painted(self, style: str, shown: str) -> str:
+        """Return text that is safe to show already, in colour if wanted."""
         return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self.colour else shown
 
 

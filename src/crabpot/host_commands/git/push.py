@@ -41,7 +41,7 @@ async def prepare(operation: Operation, context: GitContext, at: Remote, known: 
         store.held(context.state, store.name(context.root, at.url), context.clock, largest=context.bounds.disk) as own,
         outside.local(context.git, own, context.clock, context.bounds) as local,
     ):
-        await _bring(context.inside, local, tips)
+        await bring(context.inside, local, tips)
         await asyncio.to_thread(store.check, own, largest=context.bounds.disk)
         lines = [await _line(local, update) for update in updates]
 
@@ -66,7 +66,7 @@ async def prepare(operation: Operation, context: GitContext, at: Remote, known: 
     )
 
 
-async def _bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
+async def bring(inside: Inside, local: Outside, tips: Sequence[str]) -> None:
     """Make git inside push the tips into the gateway's repository, where they are checked."""
     if not tips:
         return

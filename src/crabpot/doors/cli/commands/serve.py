@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors import sandboxes
+from crabpot.doors import review, sandboxes
 from crabpot.doors.cli.commands.approvals import Queue
 from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.doors.cli.shutdown import Shutdown
@@ -79,4 +79,6 @@ async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
         return await sandboxes.stop(gateway, str(args.get("scope_key")))
     if name == "prune":
         return await sandboxes.sweep(gateway)
+    if name in review.INQUIRIES:
+        return await review.answer(gateway, name, str(args.get("scope_key")))
     raise CrabpotError(f"unknown inquiry {name!r}")
