@@ -68,7 +68,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def around(tmp_path_factory: pytest.TempPathFactory) -> Surroundings:
-    """Give a home of its own, with Crabpot's files where they usually are."""
+    """Return a home of its own, with Crabpot's files where they usually are."""
     home = str(tmp_path_factory.mktemp("home"))
     return Surroundings(home=home, state=f"{home}/.local/state/crabpot", config=f"{home}/.config/crabpot/crabpot.json5")
 
@@ -95,7 +95,7 @@ def agent_of(load_text: Callable[..., Settings]) -> Callable[..., AgentSettings]
 
 @pytest.fixture(scope="session")
 def refused(load_text: Callable[..., Settings]) -> Callable[..., str]:
-    """Load a text that must not load, and give what is said about it."""
+    """Load a text that must not load, and return what is said about it."""
 
     def refuse(text: str, **environ: str) -> str:
         with pytest.raises(ConfigError) as caught:
@@ -134,7 +134,7 @@ def door(bench: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def machine_with(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
-    """Give a host for elevated commands, of an agent with these sandbox settings."""
+    """Return a host for elevated commands, of an agent with these sandbox settings."""
     made: list[Machine] = []
 
     def make(**sandbox: Any) -> Machine:
@@ -148,5 +148,5 @@ def machine_with(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
 
 @pytest.fixture
 def machine(machine_with: Callable[..., Machine]) -> Machine:
-    """Give one whose agent has its workspace rw."""
+    """Return one whose agent has its workspace rw."""
     return machine_with()

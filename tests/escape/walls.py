@@ -33,7 +33,7 @@ from crabpot.sandboxes.fleet import Fleet
 from crabpot.sandboxes.opening import connect
 from crabpot.settings import Limits, Network, Settings, Size
 from crabpot.spec.spec import SandboxSpec, User
-from tests.escape import naive, told
+from tests.escape import bwrap_argv, naive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -58,7 +58,7 @@ class Wall:
     """One wall, and how it is removed."""
 
     name: str
-    told: told.Edit = lambda argv, _scene: argv
+    edit: bwrap_argv.Edit = lambda argv, _scene: argv
     spec: Callable[[SandboxSpec], SandboxSpec] = same
     settings: Callable[[Settings, Bait], Settings] = lambda settings, _bait: settings
     greeting: Mapping[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Weakened(Bubblewrap):
     def __init__(self, *, state: str, wall: Wall, bait: Bait) -> None:
         super().__init__(state=state)
         self._wall, self._weak_home = wall, f"{state}/weakened"
-        self._scene = told.Scene(bait=bait.folder, state=state)
+        self._scene = bwrap_argv.Scene(bait=bait.folder, state=state)
 
     def _recall(self) -> None:
         """Take nothing over from the backend that has all of them."""
@@ -91,7 +91,7 @@ class Weakened(Bubblewrap):
         machine = await super()._survey()
         assert machine.context is not None
         wall, scene, rendered = self._wall, self._scene, machine.context.walls.arguments
-        walls = Walls(arguments=lambda spec, plan: wall.told(rendered(spec, plan), scene), confined={})
+        walls = Walls(arguments=lambda spec, plan: wall.edit(rendered(spec, plan), scene), confined={})
         context = replace(machine.context, walls=walls)
         if wall.runner:
             with tempfile.TemporaryDirectory() as folder:
@@ -235,7 +235,7 @@ WALLS = (
     Wall(name="second wall", falls="stands_within_a_second_wall"),
     Wall(
         name="system call filter",
-        told=told.no_filter,
+        edit=bwrap_argv.no_filter,
         falls="""
         cannot_trace_the_runner is_not_root_on_the_host_either makes_every_system_call_through_a_filter
         cannot_make_a_namespace_of_its_own cannot_join_another_namespace cannot_map_users_anew cannot_mount_anything
@@ -257,10 +257,10 @@ WALLS = (
         target=naive.UnreadTarget,
         falls="cannot_send_a_listed_place_a_request_for_another_host",
     ),
-    Wall(name="capabilities dropped", told=told.capabilities_kept, falls="holds_no_capability"),
+    Wall(name="capabilities dropped", edit=bwrap_argv.capabilities_kept, falls="holds_no_capability"),
     Wall(
         name="pid namespace",
-        told=told.shared_pids,
+        edit=bwrap_argv.shared_pids,
         spec=alone,
         greeting=_TRUSTING,
         falls="""
@@ -270,7 +270,7 @@ WALLS = (
     ),
     Wall(
         name="network namespace",
-        told=told.without("--unshare-net"),
+        edit=bwrap_argv.without("--unshare-net"),
         falls="""
         shares_no_namespace_with_the_host has_no_network_interface_but_loopback cannot_connect_to_the_hosts_loopback
         has_no_way_to_the_world cannot_reach_an_abstract_socket_of_the_host cannot_be_heard_on_the_host
@@ -278,38 +278,38 @@ WALLS = (
     ),
     Wall(
         name="ipc namespace",
-        told=told.without("--unshare-ipc"),
+        edit=bwrap_argv.without("--unshare-ipc"),
         falls="cannot_reach_the_hosts_shared_memory cannot_meet_another_sandbox_in_shared_memory_or_sockets",
     ),
     Wall(
         name="uts namespace",
-        told=told.without("--unshare-uts", "--hostname"),
+        edit=bwrap_argv.without("--unshare-uts", "--hostname"),
         falls="is_told_nothing_of_another_sandbox_by_its_own_name",
     ),
     Wall(
         name="read-only root",
-        told=told.without("--remount-ro"),
+        edit=bwrap_argv.without("--remount-ro"),
         falls="cannot_write_to_the_system has_no_writable_mount_but_its_own cannot_change_the_runner",
     ),
     Wall(
         name="host's folders out of sight",
-        told=told.hosts_folders,
+        edit=bwrap_argv.hosts_folders,
         falls="""
         cannot_read_a_file_of_the_host cannot_see_the_homes_of_the_host cannot_see_the_hosts_own_folders
         cannot_reach_a_socket_file_of_the_host cannot_read_a_file_of_the_host_by_a_path cannot_search_the_host
         cannot_write_a_file_of_the_host_by_a_path
         """,
     ),
-    Wall(name="small /etc", told=told.hosts_etc, falls="sees_only_a_small_etc_of_its_own cannot_resolve_a_name"),
-    Wall(name="small /dev", told=told.hosts_devices, falls="finds_no_device_of_the_host"),
+    Wall(name="small /etc", edit=bwrap_argv.hosts_etc, falls="sees_only_a_small_etc_of_its_own cannot_resolve_a_name"),
+    Wall(name="small /dev", edit=bwrap_argv.hosts_devices, falls="finds_no_device_of_the_host"),
     Wall(
         name="masks in /proc",
-        told=told.no_masks,
+        edit=bwrap_argv.no_masks,
         falls="cannot_read_what_proc_tells_of_the_kernel cannot_change_a_setting_of_the_kernel",
     ),
     Wall(
         name="noexec and size of /tmp",
-        told=told.plain_tmp,
+        edit=bwrap_argv.plain_tmp,
         falls="""
         cannot_run_a_program_from_the_temporary_folder has_a_private_temporary_folder_without_programs_or_devices
         cannot_fill_the_temporary_folder_beyond_its_size
@@ -331,7 +331,7 @@ WALLS = (
     ),
     Wall(
         name="limits and own terminals",
-        told=told.hosts_devices,
+        edit=bwrap_argv.hosts_devices,
         spec=unlimited,
         settings=_wanting,
         greeting=_NO_RLIMITS,
@@ -377,7 +377,7 @@ WALLS = (
     ),
     Wall(
         name="file tools that stay inside",
-        told=told.hosts_folders,
+        edit=bwrap_argv.hosts_folders,
         runner=(("files/context.py", "_hold(path), confined=True)", "_hold(path), confined=False)"),),
         falls="""
         cannot_patch_a_file_of_the_host cannot_reach_the_host_through_a_link_in_the_workspace
@@ -386,7 +386,7 @@ WALLS = (
     ),
     Wall(
         name="all of them, as root",
-        told=told.privileged,
+        edit=bwrap_argv.privileged,
         as_root=True,
         greeting=_TRUSTING,
         spares=("resources", "system calls", "gateway under a hostile runner"),
@@ -459,7 +459,7 @@ WALLS = (
     ),
     Wall(
         name="deadline of runners",
-        told=told.shared_pids,
+        edit=bwrap_argv.shared_pids,
         spec=alone,
         greeting=_TRUSTING,
         connect=partial(connect, grace_s=14.0),

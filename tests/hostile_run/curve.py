@@ -55,7 +55,7 @@ def _prepare(folder: str) -> None:
 
 
 def summary(report: Report) -> dict[str, object]:
-    """Give the figures of a run."""
+    """Return the figures of a run."""
     return {
         "medians_ms": {
             phase.name: {what: round(phase.series(what).median * 1000, 2) for what in (CALL, REACH, ASK, PAGE)}

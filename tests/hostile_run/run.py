@@ -46,7 +46,7 @@ class Phase:
     waits: dict[str, list[float]] = field(default_factory=dict)
 
     def series(self, what: str) -> Series:
-        """Give what was measured of one thing."""
+        """Return what was measured of one thing."""
         return Series(name=f"{what}, {self.name}", values=tuple(self.waits[what]))
 
 
@@ -66,13 +66,13 @@ class Report:
         return max(size for _, size in self.memory)
 
     def ratio(self, what: str) -> float:
-        """Say how much longer one thing took beside the hostile agent than in quiet, by medians."""
+        """Return how much longer one thing took beside the hostile agent than in quiet, by medians."""
         quiet, hostile = (self.phases[index].series(what).median for index in (0, 1))
         return hostile / quiet
 
 
 def configuration(port: int) -> dict[str, Any]:
-    """Give two agents that differ in what they are let to do, and neither has more than a person would give it."""
+    """Return two agents that differ in what they are let to do, and neither has more than a person would give it."""
     elevated = {"enabled": True, "patterns": ["uname *"]}
     hostile = {
         "network": {"allow": ["*.silent.example:443"]},

@@ -42,7 +42,7 @@ EXAMPLES = examples()
 
 @pytest.fixture(scope="module", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory):
-    """Give a home without a configuration, and skip, or fail where it is required, if no sandbox opens."""
+    """Return a home without a configuration, and skip, or fail where it is required, if no sandbox opens."""
     made = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(made))

@@ -14,7 +14,7 @@ from tests.support.suites import open_gateway
 
 
 def required(backend: str) -> bool:
-    """Tell whether $CRABPOT_REQUIRE_BACKENDS names a backend."""
+    """Return whether $CRABPOT_REQUIRE_BACKENDS names a backend."""
     return backend in os.environ.get("CRABPOT_REQUIRE_BACKENDS", "").replace(",", " ").split()
 
 
@@ -43,7 +43,7 @@ def need(backend: str) -> None:
 
 @cache
 def unavailable(backend: str) -> str:
-    """Say why this machine cannot make a sandbox, or nothing."""
+    """Return why this machine cannot make a sandbox, or nothing."""
     with tempfile.TemporaryDirectory() as folder:
         if os.geteuid() == 0:
             os.chmod(folder, 0o711)

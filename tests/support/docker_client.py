@@ -29,7 +29,7 @@ class Docker:
         return json.loads(said.stdout)[0]
 
     def name(self) -> str:
-        """Give a name that no other container has, and that is cleared away."""
+        """Return a name that no other container has, and that is cleared away."""
         made = f"crabpot-test-{os.urandom(4).hex()}"
         self.containers.append(made)
         return made

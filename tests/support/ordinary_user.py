@@ -91,12 +91,12 @@ def run_program(program: str, *words: str, environ: dict[str, str], home: str, b
 
 
 def engine_environ() -> dict[str, str]:
-    """Say which engine the tests are about."""
+    """Return which engine the tests are about."""
     return {name: value for name, value in os.environ.items() if name == "DOCKER_HOST"}
 
 
 def engine_groups() -> list[int]:
-    """Give the group whose members may use the engine: somebody without it has no docker at all."""
+    """Return the group whose members may use the engine: somebody without it has no docker at all."""
     path = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
     return [os.stat(path).st_gid] if os.path.exists(path) else []
 

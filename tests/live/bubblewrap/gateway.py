@@ -29,7 +29,7 @@ class Stream:
         self._frames: list[dict[str, Any]] = []
 
     async def greet(self, box: Sandbox) -> dict[str, Any]:
-        """Say hello, and give the runner's answer."""
+        """Say hello, and return the runner's answer."""
         await self.send(dict(box.hello))
         return await self.receive()
 
@@ -57,7 +57,7 @@ class Stream:
         return await self.receive()
 
     async def shell(self, command: str) -> str:
-        """Run a command, and give what it printed on both streams."""
+        """Run a command, and return what it printed on both streams."""
         result = await self.run(command)
         return f"{result['stdout']}{result['stderr']}"
 
@@ -76,7 +76,7 @@ async def sandbox(backend: Bubblewrap, spec: SandboxSpec) -> AsyncIterator[tuple
 
 
 def children() -> set[int]:
-    """Give the processes whose parent is this one, zombies included."""
+    """Return the processes whose parent is this one, zombies included."""
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -87,7 +87,7 @@ def children() -> set[int]:
 
 
 def open_files() -> dict[int, str]:
-    """Give this process's descriptors, but for the one that the listing uses."""
+    """Return this process's descriptors, but for the one that the listing uses."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def open_files() -> dict[int, str]:
 
 
 def control_groups(pid: int) -> list[str]:
-    """Give the control groups that this process's gateways made and did not remove."""
+    """Return the control groups that this process's gateways made and did not remove."""
     return [
         os.path.join(folder, name)
         for folder, names, _ in os.walk("/sys/fs/cgroup")

@@ -128,7 +128,7 @@ async def cancel(state: str) -> Any:
 
 
 def _openings() -> list[int]:
-    """Give the live processes that carry a mark of this process's openings."""
+    """Return the live processes that carry a mark of this process's openings."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and not is_dead(int(name)):
@@ -230,7 +230,7 @@ async def freeze(state: str) -> Any:
 
 
 def is_dead(pid: int) -> bool:
-    """Tell whether a process runs no more; who is to reap it may take their time."""
+    """Return whether a process runs no more; who is to reap it may take their time."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

@@ -40,7 +40,7 @@ def _attempt(person: Person, **changes: object) -> dict[str, str]:
 
 
 def _writer(person: Person) -> int:
-    """Give a user that a sandbox of this person's can run as."""
+    """Return a user that a sandbox of this person's can run as."""
     return 4321 if person.uid == 0 else person.uid
 
 

@@ -35,7 +35,7 @@ async def _look(engine: Engine) -> str:
 
 @pytest.fixture(scope="session")
 def engine() -> Engine:
-    """Give an engine that has the image of the tests."""
+    """Return an engine that has the image of the tests."""
     made = Engine(engine_host().removeprefix("unix://"))
     if reason := asyncio.run(_look(made)):
         skip_or_fail("docker", reason)
@@ -67,14 +67,14 @@ def _engine_of_its_own(*options: str) -> Iterator[tuple[Engine, Callable[[str], 
 
 @pytest.fixture(scope="session")
 def second_engine(engine: Engine) -> Iterator[Any]:
-    """Give an engine that a test may kill and restart."""
+    """Return an engine that a test may kill and restart."""
     with _engine_of_its_own() as made:
         yield made
 
 
 @pytest.fixture
 def remapped_engine(engine: Engine) -> Iterator[Engine]:
-    """Give an engine whose containers have a user namespace; it adds a user to this machine, so only where required."""
+    """Return an engine whose containers have a user namespace; it adds a user to this machine, so only where required."""
     if not required("docker"):
         pytest.skip("an engine with userns-remap adds the user dockremap to the machine")
     with _engine_of_its_own("--userns-remap=default") as (made, _):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def backend(engine: Engine, folder: Path) -> Docker:
-    """Give the backend with a state of its own."""
+    """Return the backend with a state of its own."""
     return Docker(
         state=str(folder / "state"), environ={"DOCKER_HOST": f"unix://{engine.path}"}, home=str(folder / "home")
     )
@@ -60,7 +60,7 @@ class Inside:
         return await self.wire.call("exec", {"command": command, **args}, timeout_s=timeout_s)
 
     async def out(self, command: str) -> str:
-        """Run shell text, and give what it printed on both streams."""
+        """Run shell text, and return what it printed on both streams."""
         done = await self.run(command)
         return f"{done.stdout}{done.stderr}"
 
@@ -144,7 +144,7 @@ def _watchdogs() -> list[tuple[int, list[bytes]]]:
 
 @asynccontextmanager
 async def derived_image(engine: Engine, command: str, *changes: str) -> AsyncIterator[str]:
-    """Give an image made from the tests' own by running a command in it as root."""
+    """Return an image made from the tests' own by running a command in it as root."""
     base = (await engine.get("/images/crabpot-sandbox:latest/json"))["Id"]
     made = await engine.post("/containers/create", body={"Image": base, "User": "0", "Cmd": ["/bin/sh", "-c", command]})
     name = f"crabpot-test-{os.urandom(4).hex()}"

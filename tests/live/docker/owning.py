@@ -13,7 +13,7 @@ PATCH = "*** Begin Patch\n*** Add File: by-patch\n+x\n*** End Patch\n"
 
 
 async def main(backend: str, folder: str) -> dict[str, list[int]]:
-    """Give uid and gid of each file and folder."""
+    """Return uid and gid of each file and folder."""
     workspace = f"{folder}/agent"
     sandbox = {"backend": backend, "workspace": "rw"}
     text = json.dumps({"agents": {"defaults": {"workspace": workspace, "sandbox": sandbox}}})

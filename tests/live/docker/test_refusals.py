@@ -36,7 +36,7 @@ async def test_a_setup_that_fails_is_told_with_its_output(engine: Engine, tmp_pa
 
 
 async def refusal(engine: Engine, folder: Path, **changes: Any) -> str:
-    """Give why a sandbox does not open, and see that nothing of the try is left."""
+    """Return why a sandbox does not open, and see that nothing of the try is left."""
     with pytest.raises(SandboxUnavailable) as caught:
         await backend(engine, folder).open(spec_in(folder, **changes))
     await nothing_left(engine, folder)

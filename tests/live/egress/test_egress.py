@@ -40,7 +40,7 @@ def backend(request):
 
 @pytest.fixture
 def opened(backend):
-    """Give a sandbox over a network's settings, for as long as a block lasts."""
+    """Return a sandbox over a network's settings, for as long as a block lasts."""
 
     @asynccontextmanager
     async def make(network, names=None, trust=system_trust):

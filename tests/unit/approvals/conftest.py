@@ -21,7 +21,7 @@ WORK = FolderIdentity(path="/home/me/agent", dev=1, ino=7)
 
 
 def a_request(**changes: Any) -> Request:
-    """Give a request that nothing is wrong with."""
+    """Return a request that nothing is wrong with."""
     fields = {
         "id": new_id(),
         "session": "agent:main:telegram:42",

@@ -14,7 +14,7 @@ from crabpot.config.reading import MAX_DEPTH, parse
 
 
 def as_python(value: Value) -> Any:
-    """Give the tree with its nulls, as another reader of JSON5 would."""
+    """Return the tree with its nulls, as another reader of JSON5 would."""
     if isinstance(value, Object):
         return {member.key: as_python(member.value) for member in value.members}
     if isinstance(value, Array):

@@ -139,7 +139,7 @@ def words_of(shell: str, texts: list[str], folder: Path) -> list[tuple[str, ...]
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder full of names that a glob would find."""
+    """Return a folder full of names that a glob would find."""
     made = tmp_path_factory.mktemp("names")
     for name in ("a", "b", "git", "if", "aa", "-n"):
         (made / name).write_text("")

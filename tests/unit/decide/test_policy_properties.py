@@ -66,7 +66,7 @@ def changed(written: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def granted(written: dict[str, Any], agent_of: Callable[..., AgentSettings]) -> dict[bool, set[str]]:
-    """Give the tools that the agent may use, on the host and in a sandbox."""
+    """Return the tools that the agent may use, on the host and in a sandbox."""
     text = json.dumps({"tools": written["tools"], "agents": {"entries": {"ops": {"tools": written["agent"]}}}})
     agent = agent_of(text, "ops")
     return {

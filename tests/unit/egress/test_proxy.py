@@ -101,7 +101,7 @@ class Out:
         return program
 
     async def ask(self, *said):
-        """Say everything, end, and give all of the answer."""
+        """Say everything, end, and return all of the answer."""
         program = self.connect(*said)
         await asyncio.wait_for(program.ended.wait(), 20)
         return bytes(program.got)

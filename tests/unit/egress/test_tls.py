@@ -19,7 +19,7 @@ PLACE = read_authority("example.com:443")
 
 
 def real(name, alpn=()):
-    """Give the first flight that OpenSSL sends for a host."""
+    """Return the first flight that OpenSSL sends for a host."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if alpn:

@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Surroundings:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """Give a folder that may be bound."""
+    """Return a folder that may be bound."""
     folder = tmp_path / "data"
     folder.mkdir()
     return folder

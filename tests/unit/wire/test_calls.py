@@ -66,7 +66,7 @@ def flood(header, payload=b"", times=1_000_000):
 
 
 def attacking(attack):
-    """Give the script of a runner that is honest until its first call."""
+    """Return the script of a runner that is honest until its first call."""
 
     def script(peer):
         peer.greet()

@@ -46,7 +46,7 @@ class Review:
 
 
 def judge(spec: SandboxSpec, program: Program, user: User, owner: User | None, kernel: tuple[int, int]) -> Review:
-    """Say what can be said without trying. `owner` is that of the folder."""
+    """Return what is known without trying. `owner` is that of the folder."""
     root = os.geteuid() == 0
     if not program.seals:
         return Review(mechanism="copy", because="this machine lets nothing that bwrap starts mount")

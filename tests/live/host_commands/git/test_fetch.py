@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def grown(pot: Any, git: Any) -> tuple[Path, Path]:
-    """Give a remote with two commits, a branch and a tag, and the operator's clone of it."""
+    """Return a remote with two commits, a branch and a tag, and the operator's clone of it."""
     remote, work = pot.remote(), pot.folder / "operator" / "work"
     git("clone", "-q", remote, work)
     (work / "f").write_text("1\n")

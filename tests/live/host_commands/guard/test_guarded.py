@@ -33,7 +33,7 @@ OPEN = {"confine": "host"}
 
 @pytest.fixture
 def machine() -> Iterator[Any]:
-    """Give a machine whose home is not below /tmp, which is private in a guard."""
+    """Return a machine whose home is not below /tmp, which is private in a guard."""
     with tempfile.TemporaryDirectory(
         prefix="crabpot-test-", dir="/opt" if os.geteuid() == 0 else Path.home()
     ) as folder:
@@ -44,7 +44,7 @@ def machine() -> Iterator[Any]:
 
 @pytest.fixture
 def home(machine: Any) -> Path:
-    """Give the operator's home, with a key in it."""
+    """Return the operator's home, with a key in it."""
     (machine.home / ".ssh").mkdir()
     (machine.home / ".ssh" / "id_ed25519").write_text("PRIVATE")
     (machine.home / ".gitconfig").write_text("[user]\n\tname = The Operator\n\temail = op@example.com\n")
@@ -220,7 +220,7 @@ async def test_credentials_that_the_pattern_names_are_shown_and_no_others(machin
 
 @pytest.fixture
 def services(machine: Any) -> Iterator[tuple[str, str]]:
-    """Give a socket file and an abstract socket of the host's, for streams and for datagrams, each with a listener."""
+    """Return a socket file and an abstract socket of the host's, for streams and for datagrams, each with a listener."""
     path, name = f"{machine.home}/bus", f"crabpot-test-{os.getpid()}"
     made = []
     for address, kind in ((path, "STREAM"), (f"{path}-d", "DGRAM"), (f"\0{name}", "STREAM"), (f"\0{name}-d", "DGRAM")):

@@ -22,7 +22,7 @@ ENGINE = os.environ.get("DOCKER_HOST", "")
 
 @pytest.fixture
 def machine() -> Iterator[Any]:
-    """Give a machine whose gateway knows the engine's socket, and hands its address on."""
+    """Return a machine whose gateway knows the engine's socket, and hands its address on."""
     place = "/opt" if os.geteuid() == 0 else Path.home()
     with tempfile.TemporaryDirectory(prefix="crabpot-test-", dir=place) as folder:
         made = Machine(Path(folder))

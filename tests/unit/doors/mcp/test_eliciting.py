@@ -26,7 +26,7 @@ ELEVATED = """{
 
 
 def person_at(mode, bench):
-    """Give a client of an era whose person says what `says` gives, and what it was asked."""
+    """Return a client of an era whose person says what `says` gives, and what it was asked."""
 
     @asynccontextmanager
     async def talk(says, *, elicits=True, text=ELEVATED):

@@ -20,7 +20,7 @@ S = "agent:main:main"
 
 @pytest.fixture(params=["legacy", "auto"])
 def talking(request, bench):
-    """Give a client of either era of the protocol, connected to a gateway."""
+    """Return a client of either era of the protocol, connected to a gateway."""
 
     @asynccontextmanager
     async def talk(text=None, *, sender=None, register=None):

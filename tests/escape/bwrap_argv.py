@@ -1,4 +1,4 @@
-"""What bubblewrap and the seal are told, with something left out or added: each function removes one wall."""
+"""The arguments of bubblewrap and the seal, with something left out or added: each function removes one wall."""
 
 from __future__ import annotations
 
@@ -106,44 +106,44 @@ no_masks = without_orders("mask-file", "mask-folder", "lock")
 def capabilities_kept(argv: Argv, _scene: Scene) -> Argv:
     """Over the sandbox's own namespaces, or over the host where it is in none."""
     at = argv.index("--cap-drop")
-    told = drop(argv, "--cap-add", "--cap-drop")
-    return unordered([*told[:at], "--cap-add", "ALL", *told[at:]], "drop")
+    edited = drop(argv, "--cap-add", "--cap-drop")
+    return unordered([*edited[:at], "--cap-add", "ALL", *edited[at:]], "drop")
 
 
 def shared_pids(argv: Argv, scene: Scene) -> Argv:
     """Nobody may mount /proc anew for a namespace that is not his, so it is the host's own."""
-    told = drop(argv, "--unshare-pid", "--as-pid-1", "--proc")
-    return no_masks(before_the_end(told, "--bind", "/proc", "/proc"), scene)
+    edited = drop(argv, "--unshare-pid", "--as-pid-1", "--proc")
+    return no_masks(before_the_end(edited, "--bind", "/proc", "/proc"), scene)
 
 
 def hosts_folders(argv: Argv, scene: Scene) -> Argv:
     """Read-only, but for the bait: an attack that works must do no harm."""
     tops = ("/var", "/run", "/home", "/root", "/srv", "/boot", "/opt", "/mnt", "/media")
-    told = [word for path in tops if os.path.isdir(path) for word in ("--ro-bind", path, path)]
-    return before_the_end(argv, *told, *(word for path in scene for word in ("--bind", path, path)))
+    edited = [word for path in tops if os.path.isdir(path) for word in ("--ro-bind", path, path)]
+    return before_the_end(argv, *edited, *(word for path in scene for word in ("--bind", path, path)))
 
 
 def hosts_etc(argv: Argv, _scene: Scene) -> Argv:
     """In the place of the small one."""
-    told = kept(argv, lambda _name, target: target != "/etc" and not target.startswith("/etc/"))
-    return before_the_end(told, "--ro-bind", "/etc", "/etc")
+    edited = kept(argv, lambda _name, target: target != "/etc" and not target.startswith("/etc/"))
+    return before_the_end(edited, "--ro-bind", "/etc", "/etc")
 
 
 def hosts_devices(argv: Argv, _scene: Scene) -> Argv:
     """All of them, with the terminals and the shared memory of the host."""
-    told = kept(argv, lambda _name, target: target != "/dev" and not target.startswith("/dev/"))
-    end = told.index("--")
-    orders = [word for word in told[end:] if not word.endswith(":/dev/shm")]
-    return unordered([*before_the_end(told[:end], "--dev-bind", "/dev", "/dev"), *orders], "terminals", "lock-device")
+    edited = kept(argv, lambda _name, target: target != "/dev" and not target.startswith("/dev/"))
+    end = edited.index("--")
+    orders = [word for word in edited[end:] if not word.endswith(":/dev/shm")]
+    return unordered([*before_the_end(edited[:end], "--dev-bind", "/dev", "/dev"), *orders], "terminals", "lock-device")
 
 
 def plain_tmp(argv: Argv, _scene: Scene) -> Argv:
     """As bubblewrap makes one by itself: programs in it run, and it has no size."""
-    told = before_the_end(argv, "--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--tmpfs", "/dev/shm")
-    return unordered(told, "tmpfs")
+    edited = before_the_end(argv, "--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--tmpfs", "/dev/shm")
+    return unordered(edited, "tmpfs")
 
 
 def privileged(argv: Argv, scene: Scene) -> Argv:
     """As `docker run --privileged` with the host's folders: real root, in no user namespace."""
-    told = before_the_end(drop(argv, "--unshare-user"), "--bind", "/sys", "/sys")
-    return chained(capabilities_kept, no_filter, no_masks, hosts_folders, hosts_etc, hosts_devices)(told, scene)
+    edited = before_the_end(drop(argv, "--unshare-user"), "--bind", "/sys", "/sys")
+    return chained(capabilities_kept, no_filter, no_masks, hosts_folders, hosts_etc, hosts_devices)(edited, scene)
