@@ -34,6 +34,7 @@ THEIRS = {
     "the_host_never_sees_what_is_under_review": _REVIEW,
     "a_layer_outlives_its_sandbox_and_belongs_to_its_scope": _REVIEW,
     "a_layer_is_reached_through_the_folder_alone": _REVIEW,
+    "what_the_host_replaces_shows_in_an_idle_sandbox": _REVIEW,
     "the_system_is_read_only": "whatever lies outside the roots is `outside`, so that nobody learns whether it is read-only",
     "the_environment_is_what_was_promised": "its passwd file is that of the container around it",
     "a_sandbox_that_dies_takes_its_calls_and_nothing_else": "the runner is started again by who started it",

@@ -98,6 +98,9 @@ class Double:
     async def cause_of_death(self) -> tuple[str, str] | None:
         return self.death
 
+    async def remount(self) -> bool:
+        return False
+
     def rename(self, name: str) -> None:
         pass
 

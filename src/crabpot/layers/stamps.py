@@ -13,6 +13,8 @@ from crabpot.state.files import write_whole
 from crabpot.state.untrusted import read_regular
 
 _FILE = "mounts.json"
+# The clock that the kernel stamps files from, which Python has no name for: a finer one would be ahead of it.
+_REALTIME_COARSE = 5
 _LARGEST = 1024 * 1024
 # Older ones become one: from its start on every change of the host's counts, which is one conflict too many at worst.
 _KEPT = 1000
@@ -38,19 +40,23 @@ def mounts(layer: str) -> list[Mounted]:
 
 def opened(layer: str) -> None:
     """Note that a layer is about to be mounted; a mount whose end nobody noted ended by now."""
-    now = time.time_ns()
+    now = _now()
     _write(layer, [*_ended(mounts(layer), now), Mounted(now, None)])
 
 
 def closed(layer: str) -> None:
     """Note that a layer is mounted no more; one that was forgotten meanwhile needs no note."""
     with suppress(FileNotFoundError):
-        _write(layer, _ended(mounts(layer), time.time_ns()))
+        _write(layer, _ended(mounts(layer), _now()))
 
 
 def adopt(layer: str, source: str) -> None:
     """Give a layer that was copied from another the mounts in which its files came to be."""
-    _write(layer, _ended(mounts(source), time.time_ns()))
+    _write(layer, _ended(mounts(source), _now()))
+
+
+def _now() -> int:
+    return time.clock_gettime_ns(_REALTIME_COARSE)
 
 
 def _ended(found: list[Mounted], now: int) -> list[Mounted]:

@@ -101,6 +101,8 @@ class Execution:
         self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _Asked
     ) -> ToolResult:
         live = await self.acquire(agent, placed, call)
+        if live.is_behind:
+            await live.catch_up()
         live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
         underway = None if live.scope is None else live.scope.begin(call.session)
         try:
@@ -120,7 +122,7 @@ class Execution:
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
             return call.failed(code, message, placed.where)
         finally:
-            live.used = time.time()
+            live.used = live.rested = time.time()
             if live.scope is not None and underway is not None:
                 live.scope.end(underway)
         result = await _result(call, reply, live, streamed=given.sink is not None)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     # A place and what shares it: no session can be named so that it finds the host's runner.
     Key = tuple[Place, str]
 
+# Between the calls of a busy agent nobody waits for a remount.
+_UNCHANGED_S = 1.0
 # A sandbox that is not ready by then never will be.
 START_S = 20.0
 
@@ -33,6 +35,9 @@ class Hold(Protocol):
 
     def abandon(self) -> None:
         """Release it because its sandbox was not used, and remove it if it is empty."""
+
+    def renew(self) -> None:
+        """Note that from now on the sandbox sees the host's folder as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,8 @@ class Live:
     left_running: bool = False
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
+    # When its last call ended.
+    rested: float = field(default_factory=time.time)
     _freezes: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -122,6 +129,24 @@ class Live:
             if self._freezes == 0:
                 await self.sandbox.thaw()
                 self.wire.thaw()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the host may have changed a folder under review while nothing ran in it."""
+        spec = self.wanted.spec
+        return (
+            spec is not None
+            and spec.layer is not None
+            and not self.wire.busy
+            and time.time() - self.rested > _UNCHANGED_S
+        )
+
+    async def catch_up(self) -> None:
+        """Show what the host changed meanwhile in a folder under review."""
+        self.rested = time.time()
+        if await self.sandbox.remount() and self.held is not None and not self.left_running:
+            # What runs in the background may still hold what it saw before.
+            self.held.renew()
 
     async def end(self) -> None:
         """End it and everything in it, then let go of its private folder."""

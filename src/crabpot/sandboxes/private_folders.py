@@ -82,6 +82,9 @@ class Hold:
             os.unlink(self._folder + _NOTE)
         self.release()
 
+    def renew(self) -> None:
+        """Do nothing: nobody changes a private folder from outside."""
+
     def release(self) -> None:
         """Release it; safe to call twice."""
         if self._handle >= 0:

@@ -41,6 +41,10 @@ class LayerHold:
             with suppress(LayerError):
                 self._store.forget(self.layer)
 
+    def renew(self) -> None:
+        """Note that from now on the sandbox sees the host's folder as it is."""
+        stamps.opened(self.layer.path)
+
     def release(self) -> None:
         """Note the end of the mount and release it; safe to call twice."""
         if self._handle >= 0:

@@ -79,6 +79,7 @@ class Opening:
                     pid=pid,
                     pidfd=fds.release(pidfd),
                     group=self._group,
+                    overlay=None if self._overlay is None else self._spec.workspace_at,
                 )
         except TimeoutError:
             self._undo()

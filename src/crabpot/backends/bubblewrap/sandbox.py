@@ -40,6 +40,7 @@ class BubblewrapSandbox:
         monitor: subprocess.Popen[bytes],
         pid: int,
         pidfd: int,
+        overlay: str | None = None,
         group: cgroups.Cgroup | None,
     ) -> None:
         self.channel = Channel(sock=stream)
@@ -48,6 +49,7 @@ class BubblewrapSandbox:
         self._limits = limits
         self._monitor = monitor
         self._pidfd = pidfd
+        self._overlay = overlay
         self._group = group
         self._hits: dict[str, int] = {}
         self._told: dict[str, int] = {}
@@ -105,6 +107,14 @@ class BubblewrapSandbox:
     def _lives(self) -> bool:
         """Return whether its first process still lives: a pid that was reused may be anybody's."""
         return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
+
+    async def remount(self) -> bool:
+        """Have a folder under review show what the host changed; return whether there is one and it does."""
+        if self._overlay is None or not self._lives():
+            return False
+        from crabpot.backends.bubblewrap.remount import remount  # noqa: PLC0415  most sandboxes have no overlay
+
+        return await remount(self._pidfd, self._overlay) is None
 
     def rename(self, name: str) -> None:
         """Do nothing: no name of it is seen."""

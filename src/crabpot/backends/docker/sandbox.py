@@ -83,6 +83,10 @@ class DockerSandbox:
         except EngineError as error:
             raise SandboxLost(f"the sandbox could not be thawed: {error}") from None
 
+    async def remount(self) -> bool:
+        """Return that there is nothing to remount: a copy does not follow the host."""
+        return False
+
     def rename(self, name: str) -> None:
         """Show it by the name of its new scope, soon: the call that took it does not wait for the engine.
 

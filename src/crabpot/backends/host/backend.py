@@ -50,6 +50,10 @@ class HostRunner:
         """Return None: no limit of ours applies on the host."""
         return None
 
+    async def remount(self) -> bool:
+        """Return that there is nothing to remount: nothing of it is under review."""
+        return False
+
     def rename(self, name: str) -> None:
         """Do nothing: no name of it is seen."""
 

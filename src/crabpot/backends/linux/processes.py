@@ -105,14 +105,14 @@ def dropper() -> str | None:
     return next(droppers(), None)
 
 
-async def run(argv: Sequence[str], *, timeout_s: float) -> Finished:
+async def run(argv: Sequence[str], *, timeout_s: float, fds: Sequence[int] = ()) -> Finished:
     """Run a program of the host to its end, as the gateway's own user, with nothing on its standard input."""
-    with Fds() as fds:
-        reader, writer = fds.pipe()
+    with Fds() as own:
+        reader, writer = own.pipe()
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, env={"LANG": "C.UTF-8"}, cwd="/"
+            argv, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, env={"LANG": "C.UTF-8"}, cwd="/", pass_fds=fds
         )
-        fds.close(writer)
+        own.close(writer)
         return await finish(process, reader, timeout_s=timeout_s)
 
 

@@ -64,6 +64,10 @@ class Connection:
         """Return None: only who set its limits knows them."""
         return None
 
+    async def remount(self) -> bool:
+        """Return that there is nothing to remount: nothing of it is under review."""
+        return False
+
     def rename(self, name: str) -> None:
         """Do nothing: no name of it is seen."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from crabpot.proof.conformance.promises import Chapter, bad, good, same, true
 
 if TYPE_CHECKING:
-    from crabpot.proof.conformance.harness import Harness
+    from crabpot.proof.conformance.harness import Box, Harness
 
 # ruff: noqa: D103  a promise's name is its sentence
 
@@ -21,6 +22,8 @@ CHANGES = (
     "chmod 755 mode.txt; ln -s /etc/passwd link; rm -r swapped; echo file > swapped; mkdir -p new/deep; "
     "echo x > new/deep/file; rm -r emptied; mkdir emptied; truncate -s 0 cut.txt; touch touched.txt"
 )
+# A little more than what makes a sandbox idle.
+_IDLE_S = 1.2
 _FILES = ("edited.txt", "deleted.txt", "renamed.txt", "mode.txt", "cut.txt", "touched.txt")
 _FOLDERS = ("folder", "swapped", "emptied", "kept")
 
@@ -103,3 +106,28 @@ async def a_layer_is_reached_through_the_folder_alone(harness: Harness) -> None:
         looked = await box.out("find / -name 'marked-by-the-*' 2>/dev/null; find / -name layer.json 2>/dev/null; true")
         same("found at", looked, "/workspace/marked-by-the-agent\n")
         true("no whiteout is made by hand", (await box.run("mknod faked c 0 0")).exit_code != 0)
+
+
+@promise
+async def what_the_host_replaces_shows_in_an_idle_sandbox(harness: Harness) -> None:
+    async with harness.open(workspace="review") as box:
+        _lay_out_project(box.agent_folder)
+        same("before", await box.out("cat kept/inner.txt; echo in memory > /tmp/kept"), "kept/inner.txt\n")
+        if await _copies(box):
+            return
+        for name, text in (("kept/inner.txt", "replaced"), ("made-later.txt", "new")):
+            with open(f"{box.agent_folder}/{name}.draft", "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.chmod(f"{box.agent_folder}/{name}.draft", 0o644)
+            os.replace(f"{box.agent_folder}/{name}.draft", f"{box.agent_folder}/{name}")
+        os.unlink(f"{box.agent_folder}/deleted.txt")
+        await asyncio.sleep(_IDLE_S)
+        same("afterwards", await box.out("cat kept/inner.txt made-later.txt /tmp/kept"), "replacednewin memory\n")
+        bad(await box.call("read", path="deleted.txt"), "not_found")
+
+
+async def _copies(box: Box) -> bool:
+    """Return whether the folder was copied, and so does not follow the host."""
+    execution = box.gateway.execution
+    spec, _ = execution.describe(box.gateway.settings.agent("main"), box.session)
+    return await execution.registry.mechanism(spec) == "copy"

@@ -103,5 +103,9 @@ class Impostor:
         """Return None: it hit no limit."""
         return None
 
+    async def remount(self) -> bool:
+        """Return that there is nothing to remount."""
+        return False
+
     def rename(self, name: str) -> None:
         """Do nothing: no name of it is seen."""
