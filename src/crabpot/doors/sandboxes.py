@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.linux import usage
 from crabpot.errors import CrabpotError
+from crabpot.layers.store import LayerStore
+from crabpot.layers.store import used as last_used
 from crabpot.model import Place
-from crabpot.sandboxes import private_folders
+from crabpot.sandboxes import private_folders, under_review
 from crabpot.spec.naming import sandbox_name
 
 if TYPE_CHECKING:
     from crabpot.gateway import Gateway
+    from crabpot.layers.layer import Layer
     from crabpot.sandboxes.live import Live
+    from crabpot.settings import Settings
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -53,12 +57,26 @@ async def sweep(gateway: Gateway) -> list[str]:
     await gateway.execution.reap(now)
     # In a thread: an agent's files may take long to remove, and calls go on.
     state = gateway.execution.around.state
-    pruned = await asyncio.to_thread(private_folders.prune, state, gateway.settings, now=now)
-    return [kept.name for kept in pruned]
+    return await asyncio.to_thread(prune, state, gateway.settings, now=now)
+
+
+def prune(state: str, settings: Settings, *, now: float) -> list[str]:
+    """Remove the private folders and layers that are stale, and return their names."""
+    folders = private_folders.prune(state, settings, now=now)
+    return [*(kept.name for kept in folders), *under_review.prune(state, settings, now=now)]
+
+
+def unseen(state: str, settings: Settings) -> list[str]:
+    """Return a warning for each stale layer that stays because nobody looked at its changes."""
+    return [
+        f"{layer.name} stays: nobody has looked at what {layer.session} changed in {layer.folder}; "
+        f"crabpot changes list --session {layer.session}"
+        for layer in under_review.unseen(state, settings, now=time.time())
+    ]
 
 
 def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join private folders and live sandboxes; a sandbox may have no private folder."""
+    """Join private folders, layers and live sandboxes; a sandbox may have neither."""
     found: dict[str, dict[str, Any]] = {
         kept.scope_key: {
             "name": kept.name,
@@ -69,7 +87,7 @@ def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "used": kept.used,
         }
         for kept in private_folders.listed(state)
-    }
+    } | {layer.scope_key: _layer(layer) for layer in LayerStore(state).all()}
     for one in running:
         if one["place"] == Place.SANDBOX.value:
             key = one["scope_key"]
@@ -83,6 +101,19 @@ def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
             shown = {name: one[name] for name in ("started", "busy", "limits", "usage") if name in one}
             found[key] = found.get(key, fresh) | {"state": "live"} | shown
     return sorted(found.values(), key=lambda row: str(row["name"]))
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {
+        "name": layer.name,
+        "scope_key": layer.scope_key,
+        "agent": layer.agent,
+        "state": "kept",
+        "created": layer.created,
+        "used": last_used(layer),
+        "session": layer.session,
+        "folder": layer.folder,
+    }
 
 
 def find(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from crabpot.layers import copying, stamps
+from crabpot.layers import copying, stamps, trees
 
 if TYPE_CHECKING:
     from crabpot.layers.layer import Layer
 
 # Touched whenever a person looked at the changes.
 SEEN = "seen"
-_BLOCK = 512
 
 
 def is_empty(layer: Layer) -> bool:
@@ -34,12 +33,5 @@ def is_seen(layer: Layer) -> bool:
 
 
 def size_of(layer: Layer) -> int:
-    """Return how many bytes of the disk the content takes, each inode counted once; costs what changed."""
-    total, counted = 0, set()
-    for _, folders, files, folder in os.fwalk(layer.content, follow_symlinks=False, onerror=None):
-        for name in (*folders, *files):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if found.st_nlink == 1 or found.st_ino not in counted:
-                total += found.st_blocks * _BLOCK
-                counted.add(found.st_ino)
-    return total
+    """Return how many bytes of the disk the content takes; costs what changed."""
+    return trees.size_of(layer.content)

@@ -96,13 +96,19 @@ class LayerStore:
             raise LayerError(f"there is a layer {layer.name} already") from None
         return layer
 
+    def replace(self, layer: Layer, draft: str) -> None:
+        """Put a layer that was made beside it in the place of one that nobody uses; LayerBusy if somebody does."""
+        with self.hold(layer):
+            os.rename(layer.path, f"{layer.path}.{os.urandom(4).hex()}{_GONE}")
+            os.rename(draft, layer.path)
+        self.sweep()
+
     def _fill(self, draft: str, layer: Layer) -> None:
         # The user that root drops to must pass through, from inside its sandbox; on the host the folder above is shut.
         os.mkdir(draft, 0o711 if os.geteuid() == 0 else 0o700)
         try:
             for name in (UPPER, WORK) if layer.mechanism == "overlay" else (COPY,):
                 os.mkdir(os.path.join(draft, name), 0o700)
-            os.close(os.open(os.path.join(draft, _LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             layers.write(layer, draft)
         except BaseException:
             _remove(draft)
@@ -123,7 +129,8 @@ class LayerStore:
         A second mount of the same upper folder succeeds silently, and what it then holds is undefined.
         """
         try:
-            handle = os.open(os.path.join(layer.path, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(os.path.join(layer.path, _LOCK), flags, 0o600)
         except OSError as error:
             raise LayerError(f"the layer {layer.name} is gone, or was tampered with: {error.strerror}") from None
         try:

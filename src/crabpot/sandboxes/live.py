@@ -133,20 +133,18 @@ class Live:
     @property
     def is_behind(self) -> bool:
         """Whether the host may have changed a folder under review while nothing ran in it."""
-        spec = self.wanted.spec
-        return (
-            spec is not None
-            and spec.layer is not None
-            and not self.wire.busy
-            and time.time() - self.rested > _UNCHANGED_S
-        )
+        return self._reviewed and not self.wire.busy and time.time() - self.rested > _UNCHANGED_S
+
+    @property
+    def _reviewed(self) -> bool:
+        return self.wanted.spec is not None and self.wanted.spec.layer is not None
 
     async def catch_up(self) -> None:
         """Show what the host changed meanwhile in a folder under review."""
         self.rested = time.time()
         if await self.sandbox.remount() and self.held is not None and not self.left_running:
             # What runs in the background may still hold what it saw before.
-            self.held.renew()
+            await asyncio.to_thread(self.held.renew)
 
     async def end(self) -> None:
         """End it and everything in it, then let go of its private folder."""
@@ -155,7 +153,10 @@ class Live:
         try:
             await self.sandbox.close()
         finally:
-            if self.held is not None:
+            if self.held is not None and self._reviewed:
+                # In a thread: it looks at what the agent wrote.
+                await asyncio.to_thread(self.held.release)
+            elif self.held is not None:
                 self.held.release()
 
     async def end_when_quiet(self) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crabpot.errors import SandboxUnavailable
+from crabpot.errors import LayerBusy, SandboxUnavailable
 from crabpot.state.ownership import make_own
 from crabpot.state.removal import remove_mapped_tree, remove_tree
 from crabpot.state.untrusted import open_regular, read_handle
@@ -28,6 +28,8 @@ _NOTE = ".json"
 _LARGEST_NOTE = 64 * 1024
 # Being removed: an interrupted removal is found by this ending, which nothing else has.
 _GONE = ".gone"
+# Being made; one that is as old as this was interrupted.
+DRAFT, _ABANDONED_S = ".draft", 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,14 @@ async def _hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold:
         if held is not None:
             return held
         await asyncio.sleep(0.005)
+
+
+def take(state: str, spec: SandboxSpec, agent: str) -> Hold:
+    """Hold a folder that nobody else uses, at once; LayerBusy if somebody does."""
+    held = _try_to_hold(state, spec, agent, fcntl.LOCK_EX)
+    if held is None:
+        raise LayerBusy(f"the files of {spec.scope_key} are in use by another gateway; end its sandbox first")
+    return held
 
 
 def _note(spec: SandboxSpec, agent: str) -> bytes:
@@ -220,7 +230,7 @@ def prune(state: str, settings: Settings, *, now: float) -> list[Kept]:
 def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
     """Remove the folders that `wanted` names and nobody uses."""
     taken = [kept for kept in listed(state) if wanted(kept) and _take_away(kept)]
-    for path in _entries(state, _GONE):
+    for path in (*_entries(state, _GONE), *filter(_is_abandoned, _entries(state, DRAFT))):
         # What cannot be removed now is left to the next pruning.
         with suppress(OSError):
             try:
@@ -228,6 +238,10 @@ def remove(state: str, wanted: Callable[[Kept], bool]) -> list[Kept]:
             except PermissionError:
                 remove_mapped_tree(path)
     return taken
+
+
+def _is_abandoned(path: str) -> bool:
+    return time.time() - os.stat(path).st_mtime > _ABANDONED_S
 
 
 def _take_away(kept: Kept) -> bool:

@@ -12,14 +12,15 @@ from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import copying, stamps
 from crabpot.layers.changes.entries import note
 from crabpot.layers.changes.recovery import recover
-from crabpot.layers.content import is_empty, size_of
+from crabpot.layers.content import is_empty, is_seen, size_of
+from crabpot.layers.store import LayerStore, used
+from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.live import START_S
 
 if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
     from crabpot.layers.layer import Layer
-    from crabpot.layers.store import LayerStore
-    from crabpot.settings import AgentSettings
+    from crabpot.settings import AgentSettings, Settings
     from crabpot.spec.spec import SandboxSpec
 
 _POLL_S = 0.005
@@ -43,6 +44,7 @@ class LayerHold:
 
     def renew(self) -> None:
         """Note that from now on the sandbox sees the host's folder as it is."""
+        note(self.layer)
         stamps.opened(self.layer.path)
 
     def release(self) -> None:
@@ -84,10 +86,19 @@ def _problem(layer: Layer, spec: SandboxSpec) -> str | None:
 
 async def _make(store: LayerStore, registry: Registry, spec: SandboxSpec, agent: AgentSettings) -> Layer:
     mechanism = await registry.mechanism(spec)
-    session = spec.scope_key if agent.sandbox.scope == "session" else f"agent:{agent.id}:main"
     return store.make(
-        scope_key=spec.scope_key, session=session, agent=agent.id, folder=spec.workspace, mechanism=mechanism
+        scope_key=spec.scope_key,
+        session=session_of(spec, agent),
+        agent=agent.id,
+        folder=spec.workspace,
+        mechanism=mechanism,
     )
+
+
+def session_of(spec: SandboxSpec, agent: AgentSettings) -> str:
+    """Return a session whose layer it is, to name it by: its own, or the main one of those that share it."""
+    own = agent.sandbox.scope == "session"
+    return spec.scope_key.removeprefix("session:") if own else f"agent:{agent.id}:main"
 
 
 async def _lock(store: LayerStore, layer: Layer) -> int:
@@ -113,3 +124,31 @@ async def _prepare(layer: Layer, spec: SandboxSpec) -> None:
             f"crabpot changes apply|discard --session {layer.session}"
         )
     stamps.opened(layer.path)
+
+
+def prune(state: str, settings: Settings, *, now: float) -> list[str]:
+    """Forget the layers that are stale by their agent's settings, and return their names.
+
+    One in use stays, and so does one whose changes nobody looked at.
+    """
+    store, gone = LayerStore(state), []
+    for layer in _stale(store, settings, now):
+        with suppress(LayerError, OSError):
+            if is_empty(layer) or is_seen(layer):
+                store.forget(layer)
+                gone.append(layer.name)
+    store.sweep()
+    return gone
+
+
+def unseen(state: str, settings: Settings, *, now: float) -> list[Layer]:
+    """Return the layers that are stale but stay: their changes wait for somebody to look at them."""
+    return [layer for layer in _stale(LayerStore(state), settings, now) if not (is_empty(layer) or is_seen(layer))]
+
+
+def _stale(store: LayerStore, settings: Settings, now: float) -> list[Layer]:
+    def is_old(layer: Layer) -> bool:
+        keep = settings.agent(layer.agent).sandbox.prune
+        return private_folders.is_stale(keep, used=used(layer), made=layer.created, now=now)
+
+    return [layer for layer in store.all() if is_old(layer)]

@@ -196,6 +196,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _configuring: ("init", "config"),
     _operating: ("sandboxes", "audit", "serve", "tokens", "mcp"),
     review_parsers.describe: ("changes",),
+    parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }

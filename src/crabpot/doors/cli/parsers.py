@@ -1,4 +1,4 @@
-"""The parsers of the commands that print files, build images, and verify or measure sandboxes."""
+"""The parsers of the commands that print files, build images, verify or measure sandboxes, and keep what they wrote."""
 
 from __future__ import annotations
 
@@ -106,3 +106,17 @@ def _measuring(commands: Adder) -> None:
     one.add_argument("--json", action="store_true", help="print the raw results")
     one.add_argument("--results", metavar="FILE", nargs="+", help="use results printed before, without measuring")
     one.add_argument("--docs", metavar="DIR", help="write results, page and plots into this folder")
+
+
+def keep(commands: Adder) -> None:
+    """Add the commands about what sessions have written."""
+    one = add(commands, "snapshots", "snapshots:snapshots", "keep what a session has written under a name")
+    meaning = "restore puts it in the place of what was written since, and ends the session's sandbox"
+    one.add_argument("action", choices=("save", "list", "restore", "remove"), help=meaning)
+    one.add_argument("name", nargs="?", metavar="NAME", help="the snapshot's name")
+    session(one)
+    one.add_argument("--json", action="store_true", help="print JSON")
+    one = add(commands, "fork", "snapshots:fork", "give new sessions a copy of what one has written")
+    one.add_argument("source", metavar="FROM", help="the session to copy, which may run: it stands still meanwhile")
+    one.add_argument("targets", nargs="+", metavar="TO", help="sessions that have written nothing yet")
+    one.add_argument("--json", action="store_true", help="print JSON")

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import sandboxes as kept_and_live
-from crabpot.doors.cli.frame import FAILED, OK, UsageError
+from crabpot.doors.cli.frame import FAILED, OK, UsageError, note
 from crabpot.doors.cli.show import visible
 from crabpot.doors.local.client import connect
 from crabpot.sandboxes import private_folders
@@ -38,9 +38,12 @@ async def _sandboxes(app: App, options: Namespace) -> int:
             settings = app.settings()
             pruned = await remote.inquire("prune") if remote else None
             if pruned is None:
-                pruned = [kept.name for kept in private_folders.prune(app.around.state, settings, now=time.time())]
+                pruned = kept_and_live.prune(app.around.state, settings, now=time.time())
+            waiting = kept_and_live.unseen(app.around.state, settings)
+            for warning in waiting:
+                note(f"warning: {visible(warning)}")
             said = f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}"
-            print(json.dumps({"pruned": pruned}, indent=2) if options.json else said)
+            print(json.dumps({"pruned": pruned, "warnings": waiting}, indent=2) if options.json else said)
             return OK
         one = kept_and_live.find(rows, options.name)
         stopped = await remote.inquire("stop", scope_key=one["scope_key"]) if remote else False
@@ -54,6 +57,10 @@ async def _sandboxes(app: App, options: Namespace) -> int:
 
 
 def _remove(app: App, one: dict[str, Any], *, stopped: bool) -> int:
+    if one.get("folder") is not None:
+        print(f"{one['name']}: {'stopped' if stopped else 'was not running'}; what it changed stays in its layer until")
+        print(f"  crabpot changes discard --session {visible(one['session'])}")
+        return FAILED
     removed = private_folders.remove(app.around.state, lambda kept: kept.name == one["name"])
     # A sandbox with the agent's own folder at /workspace has no private folder.
     afresh = bool(removed) or (stopped and one["used"] is None)

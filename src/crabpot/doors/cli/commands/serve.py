@@ -81,4 +81,9 @@ async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
         return await sandboxes.sweep(gateway)
     if name in review.INQUIRIES:
         return await review.answer(gateway, name, str(args.get("scope_key")))
+    if name == "snapshots":
+        from crabpot.doors import snapshots  # noqa: PLC0415  most gateways are never asked
+
+        request = args.get("request")
+        return await snapshots.answer(gateway, request if isinstance(request, dict) else {})
     raise CrabpotError(f"unknown inquiry {name!r}")

@@ -1,0 +1,170 @@
+"""Keep what a session has written under a name, put it back, and give copies of it to other sessions.
+
+From a sandbox that runs, everything in it stands still for as long as the copying takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.decide import placement, sessions
+from crabpot.errors import LayerError
+from crabpot.layers import snapshots, trees
+from crabpot.layers.layer import Layer
+from crabpot.layers.snapshots import SnapshotStore
+from crabpot.layers.store import LayerStore
+from crabpot.model import Place
+from crabpot.sandboxes import private_folders, under_review
+from crabpot.state.removal import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from crabpot.layers.snapshots import Snapshot
+    from crabpot.sandboxes.execution import Execution
+    from crabpot.settings import AgentSettings, Settings
+    from crabpot.spec.spec import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    session: str
+    agent: AgentSettings
+    spec: SandboxSpec
+
+
+class Snapshots:
+    """The snapshots of one gateway's sessions, and forks of them."""
+
+    def __init__(self, execution: Execution, settings: Settings) -> None:
+        self._execution = execution
+        self._settings = settings
+        self._layers = LayerStore(execution.around.state)
+        self._kept = SnapshotStore(execution.around.state)
+
+    def all(self, session: str) -> list[Snapshot]:
+        """Return the snapshots of a session's scope, the oldest first."""
+        return self._kept.all(self._scope(session).spec.scope_key)
+
+    async def save(self, session: str, name: str) -> Snapshot:
+        """Keep what a session has written under a name; LayerError says why that cannot be."""
+        scope = self._scope(session)
+        async with self._still(scope) as source:
+            return await asyncio.to_thread(self._kept.save, scope.spec.scope_key, name, source)
+
+    async def remove(self, session: str, name: str) -> None:
+        """Forget a snapshot."""
+        await asyncio.to_thread(self._kept.remove, self._scope(session).spec.scope_key, name)
+
+    async def restore(self, session: str, name: str) -> None:
+        """Put a snapshot in the place of what a session has written since; ends its sandbox if that is idle."""
+        scope = self._scope(session)
+        found = self._kept.find(scope.spec.scope_key, name)
+        await self._execution.release_layer(scope.spec.scope_key)
+        if scope.spec.layer is None:
+            await asyncio.to_thread(self._put, found.files, scope, replace=True)
+            return
+        layer = self._layers.find(scope.spec.scope_key)
+        if layer is None:
+            await asyncio.to_thread(self._begin, found, scope)
+        else:
+            await asyncio.to_thread(snapshots.restore_layer, self._layers, found, layer)
+
+    def _begin(self, found: Snapshot, scope: _Scope) -> None:
+        kept = snapshots.layer_of(found)
+        if kept.folder != scope.spec.workspace:
+            raise LayerError(f"the snapshot {found.name} is of {kept.folder}, not of {scope.spec.workspace}")
+        self._fork(kept, scope)
+
+    async def fork(self, session: str, *others: str) -> None:
+        """Give each of the other sessions, which have written nothing yet, a copy of what this one has written."""
+        scope = self._scope(session)
+        wanted = [self._scope(other) for other in others]
+        for other in wanted:
+            self._check(scope, other)
+        async with self._still(scope) as source:
+            for other in wanted:
+                if isinstance(source, Layer):
+                    await asyncio.to_thread(self._fork, source, other)
+                else:
+                    await asyncio.to_thread(self._put, source, other, replace=False)
+
+    def _fork(self, source: Layer, scope: _Scope) -> None:
+        snapshots.fork_layer(
+            self._layers,
+            source,
+            scope_key=scope.spec.scope_key,
+            session=under_review.session_of(scope.spec, scope.agent),
+            agent=scope.agent.id,
+        )
+
+    def _check(self, scope: _Scope, other: _Scope) -> None:
+        if other.spec.scope_key == scope.spec.scope_key:
+            raise LayerError(f"{other.session} shares the sandbox of {scope.session}; a fork needs a scope of its own")
+        alike = scope.spec.layer is None or scope.spec.workspace == other.spec.workspace
+        if (other.spec.layer is None) != (scope.spec.layer is None) or not alike:
+            raise LayerError(f"{other.session} works on another folder than {scope.session}, by its configuration")
+        if self._has_files(other.spec):
+            raise LayerError(f"{other.session} has files of its own already; fork to a new session, or discard them")
+
+    def _has_files(self, spec: SandboxSpec) -> bool:
+        if spec.layer is not None:
+            return self._layers.find(spec.scope_key) is not None
+        with suppress(FileNotFoundError):
+            return bool(os.listdir(spec.workspace))
+        return False
+
+    def _put(self, files: str, scope: _Scope, *, replace: bool) -> None:
+        """Make a copy of files the private folder of a scope."""
+        held = private_folders.take(self._execution.around.state, scope.spec, scope.agent.id)
+        try:
+            place = scope.spec.workspace
+            draft, old = (f"{place}.{os.urandom(4).hex()}{private_folders.DRAFT}" for _ in range(2))
+            trees.copy(files, draft)
+            if replace and os.path.lexists(place):
+                os.rename(place, old)
+            os.rename(draft, place)
+            with suppress(FileNotFoundError):
+                remove_tree(old)
+        finally:
+            held.release()
+
+    @asynccontextmanager
+    async def _still(self, scope: _Scope) -> AsyncIterator[Layer | str]:
+        """Let nobody write what a scope has written, and yield its layer or the path of its private folder."""
+        spec, fleet = scope.spec, self._execution.fleet
+        source: Layer | str | None = spec.workspace if os.path.isdir(spec.workspace) else None
+        if spec.layer is not None:
+            source = self._layers.find(spec.scope_key)
+        if source is None:
+            raise LayerError(f"{scope.session} has written nothing yet")
+        key = (Place.SANDBOX, spec.scope_key)
+        if any(live.key == key for live in fleet.listed()):
+            async with fleet.frozen(lambda live: live.key == key):
+                yield source
+        elif isinstance(source, Layer):
+            with self._layers.hold(source):
+                yield source
+        else:
+            held = private_folders.take(self._execution.around.state, spec, scope.agent.id)
+            try:
+                yield source
+            finally:
+                held.release()
+
+    def _scope(self, session: str) -> _Scope:
+        key = sessions.parse(session, default_agent=self._settings.default_agent)
+        agent = self._settings.agent(key.agent)
+        placed = placement.decide(key, agent)
+        if placed.answer.scope_key is None:
+            raise LayerError(f"{session} runs on the host, of which there are no snapshots: {placed.because}")
+        spec, _ = self._execution.describe(agent, placed.answer.scope_key)
+        if spec.layer is None and not spec.private:
+            raise LayerError(
+                f'{session} works in {spec.workspace} itself; snapshots and forks need workspace: "review" or "none"'
+            )
+        return _Scope(session=session, agent=agent, spec=spec)
