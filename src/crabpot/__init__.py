@@ -4,8 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crabpot.approvals.requests import Answer, Request
-    from crabpot.doors.python import Gateway, sandbox
-    from crabpot.errors import ConfigError, CrabpotError, SandboxError, SandboxLost, SandboxUnavailable, SessionError
+    from crabpot.doors.python import Gateway, sandbox, snapshots
+    from crabpot.errors import (
+        ConfigError,
+        CrabpotError,
+        LayerError,
+        SandboxError,
+        SandboxLost,
+        SandboxUnavailable,
+        SessionError,
+    )
     from crabpot.model import Failure, Place, ToolCall, ToolResult, Verdict
 
 __version__ = "0.1.0"
@@ -16,6 +24,7 @@ __all__ = [
     "CrabpotError",
     "Failure",
     "Gateway",
+    "LayerError",
     "Place",
     "Request",
     "SandboxError",
@@ -26,10 +35,11 @@ __all__ = [
     "ToolResult",
     "Verdict",
     "sandbox",
+    "snapshots",
 ]
 
 _HOMES = {
-    "crabpot.doors.python": ("Gateway", "sandbox"),
+    "crabpot.doors.python": ("Gateway", "sandbox", "snapshots"),
     "crabpot.approvals.requests": ("Answer", "Request"),
     "crabpot.model": ("Failure", "Place", "ToolCall", "ToolResult", "Verdict"),
 }

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from crabpot import app, gateway
 from crabpot.decide import sessions
 from crabpot.errors import ConfigError, Problem
+from crabpot.layers.snapshots import forget_all as forget_snapshots
 from crabpot.sandboxes import private_folders
+from crabpot.sandboxes.snapshots import Snapshots
 from crabpot.settings import camel
 
 if TYPE_CHECKING:
@@ -96,6 +98,8 @@ class Box:
     def __init__(self, pipeline: gateway.Gateway) -> None:
         self._gateway = pipeline
         self.session = sessions.of_box(uuid.uuid4().hex)
+        # This one, and those forked from it: they end together.
+        self._sessions = [self.session]
 
     async def call(self, tool: str, **args: Any) -> ToolResult:
         """Run one tool in the sandbox.
@@ -118,6 +122,89 @@ class Box:
             hello 3 False
         """
         return await self._gateway.call(self.session, tool, args)
+
+    async def snapshot(self, name: str) -> None:
+        """Keep all files that the sandbox has written under a name, until the box ends.
+
+        Args:
+            name: Letters, digits and `. _ -`, at most 64 of them.
+
+        Raises:
+            LayerError: The name is taken, or nothing was written yet.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         await box.call("write", path="note", content="before")
+            ...         await box.snapshot("first")
+            ...         await box.call("write", path="note", content="after")
+            ...         await box.restore("first")
+            ...         print((await box.call("exec", command="cat note")).stdout)
+            >>> asyncio.run(main())
+            before
+        """
+        await snapshots(self._gateway).save(self.session, name)
+
+    async def restore(self, name: str) -> None:
+        """Put a snapshot in the place of what was written since. The sandbox, which must be idle, opens anew.
+
+        Args:
+            name: The snapshot's name.
+
+        Raises:
+            LayerError: There is none of that name, or something runs in the sandbox.
+        """
+        await snapshots(self._gateway).restore(self.session, name)
+
+    def remove_files(self, state: str) -> None:
+        """Remove what is left of an ended box and of its forks; changes to a folder under review stay."""
+        mine = frozenset(self._sessions)
+        private_folders.remove(state, lambda kept: kept.scope_key in mine)
+        for session in mine:
+            forget_snapshots(state, session)
+
+    async def fork(self) -> Box:
+        """Return another box with a copy of all files that this one has written; both then go their own ways.
+
+        Raises:
+            LayerError: Nothing was written yet.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         await box.call("write", path="note", content="common")
+            ...         other = await box.fork()
+            ...         await other.call("write", path="note", content="its own")
+            ...         print((await box.call("exec", command="cat note")).stdout)
+            >>> asyncio.run(main())
+            common
+        """
+        other = Box(self._gateway)
+        self._sessions.append(other.session)
+        other._sessions = self._sessions
+        await snapshots(self._gateway).fork(self.session, other.session)
+        return other
+
+
+def snapshots(pipeline: gateway.Gateway) -> Snapshots:
+    """Return the snapshots of a gateway's sessions: `save`, `all`, `restore`, `remove` and `fork`.
+
+    Args:
+        pipeline: An open gateway.
+
+    Example:
+        >>> import asyncio, crabpot
+        >>> async def main() -> None:
+        ...     async with crabpot.Gateway.open() as gateway:
+        ...         await gateway.call("agent:main:one", "write", path="note", content="common")
+        ...         await crabpot.snapshots(gateway).fork("agent:main:one", "agent:main:two", "agent:main:three")
+        ...         print((await gateway.call("agent:main:two", "exec", command="cat note")).stdout)
+        >>> asyncio.run(main())
+        common
+    """
+    return Snapshots(pipeline.execution, pipeline.settings)
 
 
 def _as_arguments(error: ConfigError) -> ConfigError:
@@ -153,8 +240,8 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
     """Open one sandbox for the block, without agents and policy.
 
     Args:
-        folder: The host folder to mount at /workspace, writable. Without one, /workspace is a private folder that is
-            deleted afterwards.
+        folder: The host folder to mount at /workspace, writable, or with `workspace="review"` under review. Without
+            one, /workspace is a private folder that is deleted afterwards.
         state: The folder for sandboxes and the audit log. Without one, it is `$CRABPOT_STATE` or the user's own
             state folder.
         **settings: Settings of the configuration's `sandbox`, in snake case: `network="none"`,
@@ -177,7 +264,8 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
         42
     """
     written = {camel(name): value for name, value in settings.items()}
-    fixed = {"mode": "all", "scope": "session", "workspace": "rw" if folder else "none"}
+    access = "none" if folder is None else "review" if written.get("workspace") == "review" else "rw"
+    fixed = {"mode": "all", "scope": "session", "workspace": access}
     _refuse_others(fixed, written)
     written |= fixed
     defaults: dict[str, Any] = {"sandbox": written}
@@ -193,4 +281,4 @@ async def sandbox(folder: str | None = None, *, state: str | None = None, **sett
         yield box
     finally:
         await made.close()
-        await asyncio.to_thread(private_folders.remove, wired.around.state, lambda kept: kept.scope_key == box.session)
+        await asyncio.to_thread(box.remove_files, wired.around.state)

@@ -67,7 +67,7 @@ class SnapshotStore:
 
     def all(self, scope_key: str) -> list[Snapshot]:
         """Return the snapshots of a scope, the oldest first."""
-        above = self._of(scope_key)
+        above = self.folder_of(scope_key)
         try:
             names = [name for name in os.listdir(above) if not name.endswith(_DRAFT)]
         except FileNotFoundError:
@@ -87,7 +87,7 @@ class SnapshotStore:
         """Keep a layer, or the private folder at a path, under a name; LayerError if that is taken or cannot be one."""
         if not _NAME.fullmatch(name):
             raise LayerError(f"{name!r} cannot name a snapshot: letters, digits and . _ - , at most 64 of them")
-        above = self._of(scope_key)
+        above = self.folder_of(scope_key)
         make_own(above)
         path = os.path.join(above, name)
         if os.path.lexists(path):
@@ -117,8 +117,15 @@ class SnapshotStore:
         os.rename(found.path, gone)
         remove_tree(gone)
 
-    def _of(self, scope_key: str) -> str:
+    def folder_of(self, scope_key: str) -> str:
+        """Return where the snapshots of a scope lie."""
         return os.path.join(self._folder, sandbox_name(scope_key))
+
+
+def forget_all(state: str, scope_key: str) -> None:
+    """Remove every snapshot of a scope."""
+    with suppress(FileNotFoundError):
+        remove_tree(SnapshotStore(state).folder_of(scope_key))
 
 
 def copy_layer(source: Layer, target: str, layer: Layer) -> None:

@@ -41,6 +41,9 @@ def test_a_layer_is_found_by_its_scope_as_it_was_made(store, folder):
 
 def test_a_layer_is_found_by_its_folder_the_last_used_first(store, folder):
     first, second = make(store, folder), make(store, folder, "agent:main:two")
+    for layer in (first, second):
+        with store.hold(layer):
+            pass
     os.utime(os.path.join(first.path, "lock"), (1, 1))
     assert store.find_by_folder(str(folder)) == second
     os.utime(os.path.join(second.path, "lock"), (0, 0))

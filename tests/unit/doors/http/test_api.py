@@ -248,6 +248,25 @@ async def test_sandboxes_are_listed_and_stopped(door):
         assert (await made.operator.post("/v1/sandboxes/crabpot-x/stop")).status_code == 404
 
 
+async def test_snapshots_are_kept_put_back_and_forked(door):
+    async with door() as made:
+        path = f"/v1/sessions/{S}/snapshots"
+        assert (await made.operator.post(path, json={"name": "first"})).status_code == 409
+        await made.operator.post(EXEC, json={"command": "echo before > note"})
+        assert (await made.operator.post(path, json={"name": "first"})).json()["saved"]["name"] == "first"
+        assert (await made.operator.post(path, json={"name": "../x"})).status_code == 409
+        assert (await made.operator.post(path, json={"name": "x", "more": 1})).status_code == 400
+        await made.operator.post(EXEC, json={"command": "echo after > note"})
+        assert (await made.operator.post(f"{path}/first/restore")).json() == {"session": S, "restored": "first"}
+        assert (await made.operator.post(EXEC, json={"command": "cat note"})).json()["stdout"] == "before\n"
+        forked = await made.operator.post(f"/v1/sessions/{S}/fork", json={"to": ["agent:main:other"]})
+        assert forked.json()["forked"] == ["agent:main:other"]
+        other = await made.operator.post("/v1/sessions/agent:main:other/tools/exec", json={"command": "cat note"})
+        assert other.json()["stdout"] == "before\n"
+        assert (await made.operator.delete(f"{path}/first")).status_code == 200
+        assert (await made.operator.get(path)).json()["snapshots"] == []
+
+
 async def test_the_log_is_paged(door):
     async with door() as made:
         for n in range(5):
