@@ -52,6 +52,12 @@ def test_the_reports_are_whole_and_hold_no_script(sandboxed: Any, tmp_path: Any)
     assert not suites.findall(".//failure")
 
 
+def test_a_shim_of_git_does_not_stop_the_attacks_on_git(sandboxed: Any) -> None:
+    sandboxed.configure('{agents: {defaults: {sandbox: {hostCommands: ["git"]}}}}')
+    ended = sandboxed("verify", "--only", "cannot_push_what_attacks_a_git_folder")
+    assert (ended.code, ended.out.splitlines()[-1][:15]) == (0, "no claim failed"), ended.out
+
+
 def test_the_run_is_in_the_audit_log_and_its_calls_are_not(sandboxed: Any) -> None:
     sandboxed("verify", *QUICK)
     records = [json.loads(line) for line in sandboxed("audit", "tail", "-n", "100", "--json").out.splitlines()]
