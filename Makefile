@@ -1,4 +1,4 @@
-.PHONY: setup hooks fmt lint quick test test-pythons check bench bench-docs docs clean
+.PHONY: setup hooks fmt lint quick test test-pythons test-vm check bench bench-docs docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
@@ -36,6 +36,9 @@ test: setup ## every test that this machine can run, with coverage
 
 test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
 	scripts/test-pythons
+
+test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, half an hour; as root
+	scripts/test-vm
 
 check: lint test ## all of the above
 

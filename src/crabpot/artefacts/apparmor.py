@@ -63,8 +63,36 @@ _TAIL = """
 """
 
 
+_BWRAP = """\
+# AppArmor profile "{name}": lets bwrap make the namespaces of a sandbox where programs without a profile may not
+# (Ubuntu from 23.10 on, kernel.apparmor_restrict_unprivileged_userns=1).
+#
+# Load it, as root:
+#   crabpot render apparmor --for bwrap > /etc/apparmor.d/{name}
+#   apparmor_parser --replace /etc/apparmor.d/{name}
+# Remove it:
+#   apparmor_parser --remove /etc/apparmor.d/{name}
+#
+# What it opens: whoever may start {path} may make user namespaces through it, as on other distributions.
+# What bwrap starts is confined by Crabpot, not by this profile. Another profile for the same program must be removed
+# first: aa-disable {path}
+
+abi <abi/4.0>,
+include <tunables/global>
+
+profile {name} {path} flags=(unconfined) {{
+  userns,
+}}
+"""
+
+
+def for_bwrap(path: str) -> str:
+    """Return the profile that lets the bwrap at a path make sandboxes, with how to load it."""
+    return _BWRAP.format(name="crabpot-bwrap", path=path)
+
+
 def profile() -> str:
-    """Return the profile, with how to load it."""
+    """Return the profile of containers, with how to load it."""
     hidden = "".join(f"  deny {path}{{,/**}} rwklx,\n" for path in hardening.MASKED_PROC)
     kept = "".join(f"  deny {path}{{,/**}} w,\n" for path in hardening.READ_ONLY_PROC)
     return f"{_HEAD}\n  # What reveals or changes the host's kernel.\n{hidden}{kept}{_TAIL}"

@@ -24,6 +24,7 @@ from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
     from typing import Any
 
     from crabpot.backends.base import Clause
@@ -46,6 +47,8 @@ class Machine:
 
     context: OpeningContext | None
     chosen: Chosen | str
+    # Why each bwrap that was tried opens no sandbox, by its path.
+    passed_over: Mapping[str, str]
     kernel: tuple[int, int]
     landlock: int
 
@@ -116,11 +119,13 @@ class Bubblewrap:
             choice=users.choose(spec, gateway=gateway, owner=_owner(spec)),
             program=chosen if isinstance(chosen, str) else chosen.program,
             bwrap="" if isinstance(chosen, str) else chosen.candidate.path,
+            passed_over=machine.passed_over,
             interpreter="" if context is None else context.bundle.interpreter.path,
             prefix=None if context is None else context.bundle.interpreter.prefix,
             hierarchy=None if context is None else context.hierarchy,
             kernel=machine.kernel,
             landlock=machine.landlock,
+            groups=() if isinstance(chosen, str) or chosen.program.groupless else users.other_groups(),
             disk=None if spec.limits.io == Io() else cgroups.disk_of(disks.device_of(spec.layer or spec.workspace)),
         )
 
@@ -148,21 +153,27 @@ class Bubblewrap:
         except SandboxUnavailable:
             return None
         chosen = None if ready is None else probe_cache.recall(self._findings, probe_cache.key(ready.folder))
-        return None if ready is None or chosen is None else _machine(self._make_context(ready), chosen)
+        if ready is None or chosen is None:
+            return None
+        return _machine(self._make_context(ready), chosen, chosen.passed_over)
 
     async def _survey(self) -> Machine:
         try:
             ready = await bundle.prepare(self._home)
         except SandboxUnavailable as refusal:
-            return _machine(None, str(refusal))
+            return _machine(None, str(refusal), {})
         context = self._make_context(ready)
         key = probe_cache.key(ready.folder)
-        chosen: Chosen | str | None = probe_cache.recall(self._findings, key)
+        chosen = probe_cache.recall(self._findings, key)
         if chosen is None:
-            chosen = await self._try_each(context)
-            if not isinstance(chosen, str):
-                probe_cache.keep(self._findings, key, chosen)
-        return _machine(context, chosen)
+            from crabpot.backends.bubblewrap.probe import NoneWorks
+
+            try:
+                chosen = await self._try_each(context)
+            except NoneWorks as failure:
+                return _machine(context, str(failure), failure.passed_over)
+            probe_cache.keep(self._findings, key, chosen)
+        return _machine(context, chosen, chosen.passed_over)
 
     def _make_context(self, ready: bundle.Bundle) -> OpeningContext:
         """Look at the machine, and clear what gateways that died left on it."""
@@ -178,8 +189,8 @@ class Bubblewrap:
             hierarchy=place,
         )
 
-    async def _try_each(self, context: OpeningContext) -> Chosen | str:
-        """Open a throw-away sandbox with each bwrap, in each way."""
+    async def _try_each(self, context: OpeningContext) -> Chosen:
+        """Open a throw-away sandbox with each bwrap, in each way; NoneWorks if none does."""
         from crabpot.backends.bubblewrap import probe
 
         gateway = User(uid=os.geteuid(), gid=os.getegid())
@@ -187,7 +198,7 @@ class Bubblewrap:
         spec = _throwaway(folder)
         user = users.choose(spec, gateway=gateway, owner=None).user
         if user is None:
-            return "the gateway's group is root, which no sandbox runs as"
+            raise probe.NoneWorks({"": "the gateway's group is root, which no sandbox runs as"})
 
         async def tries(candidate: Candidate, program: Program) -> str | None:
             return await _try_opening(spec, context, candidates.Chosen(candidate=candidate, program=program), user)
@@ -215,10 +226,10 @@ async def _try_opening(
     return None
 
 
-def _machine(context: OpeningContext | None, chosen: Chosen | str) -> Machine:
+def _machine(context: OpeningContext | None, chosen: Chosen | str, passed_over: Mapping[str, str]) -> Machine:
     release = os.uname().release.split(".")
     kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0))
-    return Machine(context=context, chosen=chosen, kernel=kernel, landlock=landlock.version())
+    return Machine(context=context, chosen=chosen, passed_over=passed_over, kernel=kernel, landlock=landlock.version())
 
 
 def _owner(spec: SandboxSpec) -> User | None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from crabpot.backends.bubblewrap import remedy
 from crabpot.backends.linux.held_files import Executable
 from crabpot.settings import TRUSTED_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from crabpot.backends.bubblewrap.render import Program
     from crabpot.backends.linux.held_files import Fds
@@ -36,10 +35,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The bwrap to use, and what it was observed to do."""
+    """The bwrap to use, what it was observed to do, and why each one before it was passed over, by its path."""
 
     candidate: Candidate
     program: Program
+    passed_over: Mapping[str, str] = field(default_factory=dict)
 
 
 def candidates() -> Iterator[Candidate]:
@@ -67,15 +67,3 @@ def privileged(path: str) -> str | None:
     except OSError:
         return None
     return f"{path} carries file capabilities: setcap -r {path}"
-
-
-def switches() -> dict[str, str]:
-    """Return the kernel settings that govern user namespaces."""
-    found = {}
-    for name in remedy.SWITCHES:
-        try:
-            with open(f"/proc/sys/{name}", encoding="ascii") as file:
-                found[name] = file.read().strip()
-        except OSError:
-            continue
-    return found

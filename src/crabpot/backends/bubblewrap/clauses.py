@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall, tmp
@@ -10,7 +10,7 @@ from crabpot.backends.bubblewrap import render
 from crabpot.backends.linux.limits import amount, sized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from crabpot.backends.bubblewrap.overlay import Review
     from crabpot.backends.bubblewrap.render import Program
@@ -39,11 +39,15 @@ class Findings:
     program: Program | str
     bwrap: str
     interpreter: str
+    # Why each other bwrap is not used, by its path.
+    passed_over: Mapping[str, str] = field(default_factory=dict)
     hierarchy: Hierarchy | None
     kernel: tuple[int, int]
     landlock: int
     # What is shown for the interpreter, where that is not under /usr.
     prefix: str | None = None
+    # The groups beside the user's own that a sandbox stays a member of.
+    groups: tuple[str, ...] = ()
     # The disk that the workspace lies on, as major:minor, where a limit is about it and the kernel can limit it.
     disk: str | None = None
     # How the folder is put under review, where it is.
@@ -59,10 +63,9 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     if isinstance(found.program, str):
         yield "sandbox", "refused", found.program
         return
-    yield "sandbox", "enforced", f"{found.bwrap}, {found.interpreter} inside"
-    user = found.choice.user
-    who = "" if user is None else f"{user.uid}:{user.gid}, "
-    yield "user", "refused" if user is None else "enforced", f"{who}{found.choice.because}"
+    instead = "".join(f"; not {path}: {reason}" for path, reason in found.passed_over.items())
+    yield "sandbox", "enforced", f"{found.bwrap}, {found.interpreter} inside{instead}"
+    yield _user(found)
     yield "namespaces", "enforced", "user, mount, pid, ipc, uts and cgroup of its own"
     state, how = _NETWORKS[spec.network.kind]
     yield "network", "refused" if state == "refused" else "enforced", how
@@ -73,6 +76,20 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield from _binds(spec, found.program, found)
     yield from _counted(spec, found)
     yield from sized(spec.limits)
+
+
+def _user(found: Findings) -> Row:
+    user = found.choice.user
+    if user is None:
+        return "user", "refused", found.choice.because
+    who = f"{user.uid}:{user.gid}, {found.choice.because}"
+    if not found.groups:
+        return "user", "enforced", who
+    stays = (
+        f"still of the groups {', '.join(found.groups)}, which are given up only by root's gateway, or where newgidmap "
+        "(apt-get install uidmap) and a line in /etc/subgid allow it: what a sandbox sees, it may use by their rights"
+    )
+    return "user", "degraded", f"{who}; {stays}"
 
 
 def _walls(spec: SandboxSpec, program: Program) -> Iterator[Row]:

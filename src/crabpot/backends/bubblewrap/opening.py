@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.backends.bubblewrap import bundle, detached, overlay, render
 from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
 from crabpot.backends.bubblewrap.seal import READY
-from crabpot.backends.linux import cgroups, etc, held_files, limits, owner, processes
+from crabpot.backends.linux import cgroups, etc, groupless, held_files, limits, owner, processes
 from crabpot.decide.sessions import agent_of
 from crabpot.errors import SandboxUnavailable
 from crabpot.settings import TRUSTED_PATH, Io
@@ -51,6 +51,7 @@ class Opening:
         self._chosen = chosen
         self._user = user
         self._overlay = review if review is not None and review.mechanism == "overlay" else None
+        self._label = owner.label(f"{os.urandom(4).hex()}-{spec.name}")
         self._group: cgroups.Cgroup | None = None
         self._stream: socket.socket | None = None
         self._monitor: subprocess.Popen[bytes] | None = None
@@ -66,7 +67,7 @@ class Opening:
                 pid = int(json.loads(os.read(information, _LONGEST_REPORT))["child-pid"])
                 place = self._context.hierarchy
                 if place is not None and place.scope is not None:
-                    self._group = cgroups.Cgroup.of(place, monitor.pid)
+                    self._group = cgroups.Cgroup.of(place, monitor.pid, self._label)
                 pidfd = fds.add(os.pidfd_open(pid))
                 self._check(pid, monitor.pid)
                 stream.setblocking(False)
@@ -111,16 +112,15 @@ class Opening:
         spec, hierarchy = self._spec, self._context.hierarchy
         hold = held_files.hold_all if self._overlay is None else held_files.hold_overlay
         held = hold(spec, self._user, fds)
-        label = owner.label(f"{os.urandom(4).hex()}-{spec.name}")
         before, env = [], {}
         if hierarchy is not None and hierarchy.scope is not None:
-            before = limits.scope(spec.limits, label)
+            before = limits.scope(spec.limits, self._label, shown=f"Crabpot's sandbox {spec.name}")
             env = {"PATH": TRUSTED_PATH, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
         elif hierarchy is not None:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
             disk = cgroups.disk_of(held[0].device) if spec.limits.io != Io() else None
             agent = agent_of(spec.scope_key)
-            self._group = cgroups.Cgroup.make(hierarchy, label, settings(spec.limits, disk), agent=agent)
+            self._group = cgroups.Cgroup.make(hierarchy, self._label, settings(spec.limits, disk), agent=agent)
         self._mark = self._context.mark.begin()
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):
@@ -130,19 +130,29 @@ class Opening:
             # A pipe of its own, read once at the end: bwrap writes line by line, and each line would wake the loop.
             information, informing = fds.pipe()
             plan = self._plan(fds, held, wire.fileno(), informing)
+            entered = self._groupless()
             self._monitor = processes.start(
                 self._chosen.candidate.open(fds),
                 self._context.walls.arguments(spec, plan),
                 output=saying,
-                fds=render.descriptors(plan),
+                fds=[*render.descriptors(plan), *entered],
                 user=self._user if os.geteuid() == 0 else None,
                 dropper=processes.dropper(),
-                before=before,
+                before=[*before, *(word for fd in entered for word in groupless.entering(fd, self._user))],
                 env=env,
             )
             fds.close(saying)
             fds.close(informing)
         return self._stream, self._monitor, said, information
+
+    def _groupless(self) -> list[int]:
+        """Return the namespace in which the user's other groups are given up, where they are."""
+        if not self._chosen.program.groupless:
+            return []
+        found = groupless.namespace()
+        if found is None:
+            raise NotStarted("the user's other groups could be given up before, and cannot be any more")
+        return [found]
 
     def _plan(self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int) -> render.LaunchPlan:
         context, program = self._context, self._chosen.program
@@ -202,7 +212,8 @@ class Opening:
         if owner.parent(pid) != monitor:
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            wrong = self._context.walls.missed(file.read(), self._user, dropped=os.geteuid() == 0)
+            dropped = os.geteuid() == 0 or self._chosen.program.groupless
+            wrong = self._context.walls.missed(file.read(), self._user, dropped=dropped)
         if wrong:
             raise SandboxUnavailable(f"the sandbox is not what it should be ({', '.join(wrong)}); nothing runs in it")
 

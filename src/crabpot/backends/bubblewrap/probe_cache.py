@@ -12,9 +12,10 @@ import os
 import stat
 from typing import TYPE_CHECKING, get_args
 
-from crabpot.backends.bubblewrap import candidates
+from crabpot.backends.bubblewrap import candidates, surroundings
 from crabpot.backends.bubblewrap.render import Mounting, Program
 from crabpot.backends.linux import owner
+from crabpot.backends.linux.kernel_files import read
 from crabpot.state.files import write_whole
 from crabpot.state.untrusted import open_regular, read_handle
 
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 _LARGEST = 64 * 1024
 _MOUNTINGS: tuple[Mounting, ...] = get_args(Mounting)
-_FACTS = ("seals", "safe_below_links")
+_FACTS = ("seals", "safe_below_links", "groupless")
 
 
 def key(bundle: str) -> list[str]:
     """Return all that a finding depends on: kernel, boot, switches, user, every bwrap, and our own part."""
     system = os.uname()
-    about = [f"{name}={value}" for name, value in sorted(candidates.switches().items())]
+    about = [f"{name}={value}" for name, value in sorted(surroundings.switches().items())]
     programs = [_identity(candidate.path) for candidate in candidates.candidates()]
     return [
         system.release,
@@ -37,6 +38,9 @@ def key(bundle: str) -> list[str]:
         system.machine,
         owner.boot(),
         str(os.geteuid()),
+        # Groups are given up by a setuid helper, which works only where new privileges may be had.
+        f"groups={sorted(os.getgroups())}",
+        *(line for line in read("/proc/self/status").splitlines() if line.startswith("NoNewPrivs")),
         *about,
         *programs,
         bundle,
@@ -63,20 +67,24 @@ def _parse(document: object, wanted: Sequence[str]) -> candidates.Chosen | None:
         return None
     facts = [document.get(name) for name in _FACTS]
     mounting = next((one for one in _MOUNTINGS if one == document.get("mounting")), None)
-    if mounting is None or not all(type(fact) is bool for fact in facts):
+    passed_over = document.get("passed_over")
+    if mounting is None or not all(type(fact) is bool for fact in facts) or not isinstance(passed_over, dict):
         return None
+    reasons = {str(path): str(reason) for path, reason in passed_over.items()}
     # Named by path and looked up again: the file cannot turn something else into a program.
     for candidate in candidates.candidates():
         if candidate.path == document.get("path") and candidates.privileged(candidate.path) is None:
-            program = Program(mounting=mounting, seals=facts[0] is True, safe_below_links=facts[1] is True)
-            return candidates.Chosen(candidate=candidate, program=program)
+            kept = {name: fact is True for name, fact in zip(_FACTS, facts, strict=True)}
+            program = Program(mounting=mounting, **kept)
+            return candidates.Chosen(candidate=candidate, program=program, passed_over=reasons)
     return None
 
 
 def keep(path: str, wanted: Sequence[str], chosen: candidates.Chosen) -> None:
     """Store it, whole or not at all."""
     facts = {name: getattr(chosen.program, name) for name in ("mounting", *_FACTS)}
-    document = {"key": list(wanted), "path": chosen.candidate.path, **facts}
+    passed_over = dict(chosen.passed_over)
+    document = {"key": list(wanted), "path": chosen.candidate.path, "passed_over": passed_over, **facts}
     draft = f"{os.path.dirname(path)}/{owner.label(os.urandom(4).hex())}"
     with contextlib.suppress(OSError):
         write_whole(path, json.dumps(document), draft=draft)

@@ -54,6 +54,8 @@ class Program:
     mounting: Mounting
     seals: bool
     safe_below_links: bool
+    # Whether an ordinary user's other groups are given up before it starts.
+    groupless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import grp
+import os
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,6 +40,20 @@ def choose(spec: SandboxSpec, *, gateway: User, owner: User | None) -> Choice:
     # A file of group root gives no membership in it: that group can read what others must not.
     user = User(uid=owner.uid, gid=owner.gid or owner.uid)
     return Choice(user=user, because="the owner of the workspace; the gateway drops to it before bwrap starts")
+
+
+def other_groups() -> tuple[str, ...]:
+    """Return an ordinary gateway's groups beside its own, by name; root drops all before it starts a bwrap."""
+    if os.geteuid() == 0:
+        return ()
+    return tuple(_group_name(gid) for gid in sorted(set(os.getgroups()) - {os.getegid()}))
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def _ordinary(spec: SandboxSpec, gateway: User) -> Choice:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from crabpot.backends.linux import owner
-from crabpot.backends.linux.cgroup_hierarchy import read, write
+from crabpot.backends.linux import cgroup_delegation, owner
+from crabpot.backends.linux.cgroup_hierarchy import OURS, enable
 from crabpot.backends.linux.disks import whole_disk
+from crabpot.backends.linux.kernel_files import read, write
 from crabpot.backends.linux.limits import SHARES
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Cgroup:
         group = cls(hierarchy, folders)
         try:
             for folder in dict.fromkeys(group._folders.values()):
-                _make(folder)
+                _make(folder, passing=hierarchy.version != 1)
             for one in wanted:
                 if one.controller in group._folders:
                     group._set(one)
@@ -60,10 +62,17 @@ class Cgroup:
         return group
 
     @classmethod
-    def of(cls, hierarchy: Hierarchy, pid: int) -> Cgroup:
-        """Return the group that systemd made, by a process that is in it."""
-        path = next((line[3:] for line in read(f"/proc/{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
-        return cls(hierarchy, dict.fromkeys(hierarchy.folders, f"{hierarchy.scope}{path}"))
+    def of(cls, hierarchy: Hierarchy, pid: int, label: str) -> Cgroup:
+        """Return the group that systemd made, by a process that is in it; OSError if it lacks what was promised."""
+        path = cgroup_delegation.own_path(read(f"/proc/{pid}/cgroup"))
+        folder = f"{hierarchy.scope}{path}"
+        has = read(f"{folder}/cgroup.controllers").split()
+        lacking = [name for name in hierarchy.folders if name not in has]
+        if os.path.basename(path) != f"{label}.scope" or lacking:
+            raise OSError(
+                f"systemd gave it the group {path or '/'}, without {', '.join(lacking) or 'a scope of its own'}"
+            )
+        return cls(hierarchy, dict.fromkeys(hierarchy.folders, folder))
 
     def _set(self, one: Setting) -> None:
         path = f"{self._folders[one.controller]}/{one.file}"
@@ -99,17 +108,21 @@ class Cgroup:
         folder = self._folders.get("freezer" if self._version == 1 else "memory")
         if folder is None:
             return False
-        if self._version == 1:
-            write(f"{folder}/freezer.state", "FROZEN" if frozen else "THAWED")
-        else:
-            write(f"{folder}/cgroup.freeze", "1" if frozen else "0")
+        file, words = ("freezer.state", ("THAWED", "FROZEN")) if self._version == 1 else ("cgroup.freeze", ("0", "1"))
+        try:
+            write(f"{folder}/{file}", words[frozen])
+        except OSError as error:
+            # systemd removes a scope with its last process: nothing is left that could move.
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
         return True
 
     def is_frozen(self) -> bool:
-        """Return whether the last process has stopped."""
+        """Return whether the last process has stopped, or is gone."""
         if self._version == 1:
-            return read(f"{self._folders['freezer']}/freezer.state").strip() == "FROZEN"
-        return "frozen 1" in read(f"{self._folders['memory']}/cgroup.events").splitlines()
+            return read(f"{self._folders['freezer']}/freezer.state").strip() in ("FROZEN", "")
+        said = read(f"{self._folders['memory']}/cgroup.events").splitlines()
+        return not said or "frozen 1" in said or "populated 0" in said
 
     def remove(self) -> bool:
         """Remove it; return False while a process is still in it. systemd removes a scope's."""
@@ -117,14 +130,19 @@ class Cgroup:
             return True
         folders = list(dict.fromkeys(self._folders.values()))
         left = [folder for folder in folders if not _remove(folder)]
-        if self._version == 1:
-            # With the last of them their parent folders go; each refuses while it contains another.
-            for folder in folders:
-                above = os.path.dirname(folder)
-                _remove(above)
-                if os.path.basename(above).startswith(_AGENT):
-                    _remove(os.path.dirname(above))
+        # With the last of them their parent folders go; each refuses while it contains another.
+        for folder in folders:
+            _remove_empty(os.path.dirname(folder))
         return not left
+
+
+def _remove_empty(folder: str) -> None:
+    if os.path.basename(folder).startswith(_AGENT):
+        _remove(folder)
+        folder = os.path.dirname(folder)
+    # Not a unit's own group, which is systemd's.
+    if os.path.basename(folder) == OURS:
+        _remove(folder)
 
 
 def reap(hierarchy: Hierarchy) -> None:
@@ -155,17 +173,20 @@ def disk_of(device: int) -> str | None:
     return None if folder is None else read(f"{folder}/dev").strip() or None
 
 
-def _make(folder: str) -> None:
+def _make(folder: str, *, passing: bool) -> None:
+    """Make a group; in v2, below one that passes its controllers on."""
+    above = os.path.dirname(folder)
     for _ in range(_TRIES):
-        try:
+        # The last group of another gateway may take the parent folders with it at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            if passing and os.path.basename(above) == OURS:
+                os.makedirs(above, 0o755, exist_ok=True)
+                enable(above)
             os.mkdir(folder, 0o755)
-        except FileNotFoundError:
-            # The last group of another gateway may take the parent folders with it at any moment.
-            with contextlib.suppress(FileNotFoundError):
-                os.makedirs(os.path.dirname(folder), 0o755, exist_ok=True)
-        else:
             return
-    raise FileNotFoundError(f"{os.path.dirname(folder)} keeps being removed")
+        with contextlib.suppress(FileNotFoundError):
+            os.makedirs(above, 0o755, exist_ok=True)
+    raise FileNotFoundError(f"{above} keeps being removed")
 
 
 def _remove(folder: str) -> bool:

@@ -67,9 +67,14 @@ def version_2(limits: Limits, disk: str | None) -> Iterator[Setting]:
         yield Setting("io", "io.max", " ".join((disk, *rates)), optional=True)
 
 
-def scope(limits: Limits, unit: str) -> list[str]:
-    """Return the command that starts what follows in a scope of the user's own systemd, under these limits."""
+def scope(limits: Limits, unit: str, *, shown: str) -> list[str]:
+    """Return the command that starts what follows in a scope of the user's own systemd, under these limits.
+
+    Delegated: otherwise systemd ends the whole scope when one process of it is killed for memory. `shown` stands in
+    the journal, where the whole command would be.
+    """
     properties = [
+        "Delegate=yes",
         f"MemoryMax={int(limits.memory)}",
         "MemorySwapMax=0",
         f"TasksMax={limits.pids}",
@@ -80,7 +85,8 @@ def scope(limits: Limits, unit: str) -> list[str]:
     if limits.cpu_shares is not None:
         properties.append(f"CPUWeight={weight(limits.cpu_shares)}")
     words = [word for one in properties for word in ("-p", one)]
-    return ["systemd-run", "--user", "--scope", "--quiet", "--collect", f"--unit={unit}", *words, "--"]
+    command = ["systemd-run", "--user", "--scope", "--quiet", "--collect", f"--unit={unit}", f"--description={shown}"]
+    return [*command, *words, "--"]
 
 
 def quota_us(limits: Limits) -> int:

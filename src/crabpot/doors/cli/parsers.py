@@ -35,7 +35,18 @@ def _rendering(commands: Adder) -> None:
     text = "the folder that runner-dockerfile --out wrote, as the compose file sees it (%(default)s)"
     one.add_argument("--context", default="./runner", metavar="DIR", help=text)
     one.add_argument("--seccomp", metavar="FILE", help="the seccomp profile (Crabpot's own, in the state folder)")
-    add(artefacts, "apparmor", "render:as_apparmor", "an AppArmor profile, with how to load it")
+    one = add(artefacts, "apparmor", "render:as_apparmor", "an AppArmor profile, with how to load it")
+    text = "for the containers of docker, or for bwrap where AppArmor keeps it from making sandboxes (%(default)s)"
+    one.add_argument("--for", dest="program", choices=("docker", "bwrap"), default="docker", help=text)
+    one = add(artefacts, "systemd", "render:as_systemd", "units for `crabpot serve`: a socket, and a service")
+    kinds = one.add_mutually_exclusive_group()
+    text = "for your own systemd, with your account (the default)"
+    kinds.add_argument("--user", dest="kind", action="store_const", const="user", default="user", help=text)
+    text = "for the machine's, with an account of its own"
+    kinds.add_argument("--system", dest="kind", action="store_const", const="system", help=text)
+    text = "with --system: the account that it runs as (crabpot); root drops each sandbox to another user"
+    one.add_argument("--account", metavar="NAME", help=text)
+    one.add_argument("--out", metavar="DIR", help="the folder to write them to")
     one = add(artefacts, "dockerfile", "image:as_dockerfile", "the Dockerfile of the sandbox image")
     _contents(one)
 

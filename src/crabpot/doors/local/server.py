@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.config.load import read_text
 from crabpot.doors.local.connection import Connection
+from crabpot.doors.systemd import passed_socket
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import take
 
@@ -52,7 +53,7 @@ async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: s
             connections.discard(task)
             writer.close()
 
-    with _only_one(state), listening(os.path.join(state, SOCKET_NAME)) as listener:
+    with _only_one(state), _listener(os.path.join(state, SOCKET_NAME)) as listener:
         server = await asyncio.start_unix_server(accept, sock=listener)
         try:
             yield os.path.join(state, SOCKET_NAME)
@@ -83,6 +84,19 @@ def _only_one(state: str) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def _listener(path: str) -> Iterator[socket.socket]:
+    """Take the socket that systemd made, which stays when we end, or bind our own."""
+    passed = passed_socket(path, os.environ)
+    if passed is None:
+        with listening(path) as listener:
+            yield listener
+        return
+    with passed:
+        passed.setblocking(False)
+        yield passed
 
 
 @contextlib.contextmanager

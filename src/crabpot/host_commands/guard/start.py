@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.backends import runner_source
-from crabpot.backends.bubblewrap import candidates, remedy
+from crabpot.backends.bubblewrap import candidates, remedy, surroundings
 from crabpot.backends.host.backend import END_S, HostRunner, greeting
 from crabpot.backends.linux import owner
 from crabpot.backends.linux.held_files import Fds
@@ -94,7 +94,7 @@ def _failure(bwrap: Bwrap) -> str | None:
     if done.returncode == 0:
         return None
     said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-    return f"{bwrap.path}: {remedy.explain(said[-1], candidates.switches(), bwrap.path)}"
+    return f"{bwrap.path}: {remedy.explain(said[-1], surroundings.look(bwrap.path))}"
 
 
 class _Heard(NamedTuple):

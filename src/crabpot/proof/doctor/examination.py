@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import CrabpotError, SandboxUnavailable
@@ -30,10 +30,11 @@ class Doctor:
     docker: Docker
 
     async def examine(self) -> AsyncIterator[Line]:
-        """Yield line after line; what takes longest, trying out a bwrap, is in the middle."""
-        for line in kernel.look(machine.kernel()):
+        """Yield line after line. Trying out each bwrap comes first: what the kernel allows shows in that."""
+        bwraps, failure = await machine.bubblewraps(self.bubblewrap)
+        for line in kernel.look(replace(machine.kernel(), sandboxes=failure is None)):
             yield line
-        for line in programs.bubblewraps(*await machine.bubblewraps(self.bubblewrap)):
+        for line in programs.bubblewraps(bwraps, failure):
             yield line
         needed, image = self._docker_wanted()
         for line in programs.engine(await machine.engine(self.docker, image), needed=needed):

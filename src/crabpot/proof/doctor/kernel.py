@@ -18,6 +18,12 @@ _AREA = "kernel"
 _OLDEST = (5, 6)
 # From here on the limit on processes counts in the sandbox's own user namespace.
 _COUNTS_APART = (5, 14)
+_DROP_IN = "/etc/systemd/system/user@.service.d"
+_CPU_FOR_USERS = (
+    f"sudo mkdir -p {_DROP_IN} && printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | "
+    f"sudo tee {_DROP_IN}/delegate.conf && sudo systemctl daemon-reload, then log in again"
+)
+_CPU = "have the cpu controller delegated to it, too"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +40,8 @@ class Kernel:
     hierarchy: Hierarchy | None = None
     core_pattern: str = ""
     libseccomp: bool = False
+    # Whether some bwrap was seen to make a sandbox.
+    sandboxes: bool = True
 
 
 def look(kernel: Kernel) -> Iterator[Line]:
@@ -71,10 +79,13 @@ def _namespaces(kernel: Kernel) -> Iterator[Line]:
     else:
         yield Line(area=_AREA, name="namespaces", state="ok", says="user, mount, pid, ipc, uts, net and cgroup")
     off = _blocked_by(kernel)
-    if off is None:
+    if off is None and not kernel.sandboxes:
+        says = "no setting of the kernel forbids them, but no bwrap made a sandbox: something else may"
+        yield Line(area=_AREA, name="user namespaces", state="warning", says=says, fix="see bubblewrap, below")
+    elif off is None:
         says = "an ordinary user may make them"
         yield Line(area=_AREA, name="user namespaces", state="ok", says=says)
-    else:
+    elif off is not None:
         says, fix = off
         state: State = "warning" if kernel.root and kernel.switches.get(remedy.MAXIMUM) != "0" else "problem"
         yield Line(area=_AREA, name="user namespaces", state=state, says=says, fix=fix)
@@ -88,7 +99,7 @@ def _blocked_by(kernel: Kernel) -> tuple[str, str] | None:
         return "kept for root, as Debian can set it (kernel.unprivileged_userns_clone)", fix
     if kernel.switches.get(remedy.APPARMOR) == "1":
         says = "kept from programs without an AppArmor profile, as Ubuntu sets it"
-        return says, "if bwrap fails below, the profile that allows it is shown there"
+        return says, remedy.PROFILE
     return None
 
 
@@ -120,7 +131,9 @@ def _groups(kernel: Kernel) -> Line:
     name, where = "control groups", kernel.hierarchy
     if where is None:
         says = "none that this user may make: memory is limited for each process alone, CPU time not at all"
-        fix = "run in a systemd user session (loginctl enable-linger), or run the gateway as root"
+        fix = (
+            "run in a systemd user session (loginctl enable-linger), in a unit of `crabpot render systemd`, or as root"
+        )
         return Line(area=_AREA, name=name, state="warning", says=says, fix=fix)
     by = "a systemd user scope" if where.scope else f"version {where.version}"
     controllers = ", ".join(sorted(where.folders))
@@ -129,4 +142,7 @@ def _groups(kernel: Kernel) -> Line:
         return Line(
             area=_AREA, name=name, state="warning", says=says, fix="boot with swapaccount=1, or sudo swapoff -a"
         )
+    if "cpu" not in where.folders:
+        says = f"{by} ({controllers}), but without CPU time"
+        return Line(area=_AREA, name=name, state="warning", says=says, fix=_CPU_FOR_USERS if where.scope else _CPU)
     return Line(area=_AREA, name=name, state="ok", says=f"{by} ({controllers})")

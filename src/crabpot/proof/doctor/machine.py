@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.reading import AuditReader
-from crabpot.backends.bubblewrap import candidates
+from crabpot.backends.bubblewrap import candidates, surroundings
 from crabpot.backends.linux import cgroup_hierarchy
+from crabpot.backends.linux.kernel_files import read
 from crabpot.errors import CrabpotError, SandboxUnavailable
 from crabpot.proof.doctor.kernel import Kernel
 from crabpot.proof.doctor.places import CheckedPath, Own
@@ -32,14 +33,14 @@ def kernel() -> Kernel:
     return Kernel(
         release=os.uname().release,
         root=os.geteuid() == 0,
-        switches=candidates.switches(),
+        switches=surroundings.switches(),
         namespaces=frozenset(os.listdir("/proc/self/ns")),
-        seccomp_actions=cgroup_hierarchy.read("/proc/sys/kernel/seccomp/actions_avail"),
+        seccomp_actions=read("/proc/sys/kernel/seccomp/actions_avail"),
         landlock=landlock.version(),
-        apparmor=cgroup_hierarchy.read("/sys/module/apparmor/parameters/enabled").strip() == "Y",
+        apparmor=surroundings.has_apparmor(),
         hierarchy=cgroup_hierarchy.discover(cgroup_hierarchy.Proc.here()),
         libseccomp=_libseccomp(),
-        core_pattern=cgroup_hierarchy.read("/proc/sys/kernel/core_pattern").strip(),
+        core_pattern=read("/proc/sys/kernel/core_pattern").strip(),
     )
 
 
@@ -63,6 +64,7 @@ async def bubblewraps(backend: Bubblewrap) -> tuple[tuple[Bwrap, ...], str | Non
                 path=one.path,
                 version=await _version(one.path),
                 privileged=candidates.privileged(one.path),
+                failure=found.passed_over.get(one.path),
                 chosen=seen is not None,
                 seals=seen is not None and seen.seals,
                 attaches=seen is not None and seen.mounting == "attach",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crabpot.proof.doctor.lines import Line, State, version_of
@@ -26,11 +26,12 @@ _ENGINE_ERRNO = (20, 10, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bwrap:
-    """One bwrap: its version, why it must not be used, and, if it is the chosen one, what it was observed to do."""
+    """One bwrap: its version, why it must not or cannot be used, and, if it was chosen, what it was seen to do."""
 
     path: str
     version: str
     privileged: str | None = None
+    failure: str | None = None
     chosen: bool = False
     seals: bool = False
     attaches: bool = False
@@ -54,7 +55,9 @@ class DockerEngine:
 def bubblewraps(found: tuple[Bwrap, ...], failure: str | None) -> Iterator[Line]:
     """Judge each bwrap, and report whether one opens a sandbox."""
     for one in found:
-        yield _bwrap(one)
+        line = _bwrap(one)
+        # Where none works, the reason stands once, below them.
+        yield line if failure is None or one.privileged else replace(line, fix=None)
     if failure is not None:
         yield Line(
             area="bubblewrap",
@@ -69,6 +72,8 @@ def _bwrap(one: Bwrap) -> Line:
     says = f"{one.version} at {one.path}"
     if one.privileged is not None:
         return Line(area="bubblewrap", name="bwrap", state="warning", says=f"{says} is not used", fix=one.privileged)
+    if one.failure is not None:
+        return Line(area="bubblewrap", name="bwrap", state="warning", says=f"{says} opens no sandbox", fix=one.failure)
     if not one.chosen:
         return Line(area="bubblewrap", name="bwrap", state="ok", says=f"{says}, not needed")
     says += ", opens sandboxes"

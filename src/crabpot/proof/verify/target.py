@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
 
 _TIMEOUT_S = 20.0
+# An interpreter inside starts in less on most machines; one that is emulated takes ten times as long.
+_USUAL_S, _SLOWEST = 0.2, 20.0
 _LINE_POLLS, _LINE_POLL_S = 200, 0.05
 
 
@@ -75,6 +78,22 @@ class Target:
         key = sessions.parse(session, default_agent=gateway.settings.default_agent)
         self.agent: AgentSettings = gateway.settings.agent(key.agent)
         self._placed = placement.decide(key, self.agent).answer
+        # How many times slower than usual this machine is: what an attack may take follows it.
+        self.pace = 1.0
+
+    async def measure(self) -> None:
+        """Find out how fast this machine is, by how long an interpreter takes to start inside; once it is warm."""
+        took = _USUAL_S
+        for _ in range(2):
+            began = time.monotonic()
+            if not (await self.shell("exec python3 -I -c pass", timeout_s=_TIMEOUT_S)).success:
+                return
+            took = time.monotonic() - began
+        self.pace = min(max(took / _USUAL_S, 1.0), _SLOWEST)
+
+    def paced(self, usual_s: float) -> float:
+        """Return how long this machine may take for what usually takes so long, within what a call may ask for."""
+        return min(usual_s * self.pace, self.limits.time_ceiling)
 
     @property
     def other(self) -> Target:
@@ -185,6 +204,7 @@ class Target:
         self, source: str, *, timeout_s: float = _TIMEOUT_S, tty: bool = False, **given: Any
     ) -> ToolResult:
         """Run a hostile program inside, whatever becomes of it."""
+        timeout_s = self.paced(timeout_s)
         text = program(source, {"numbers": dict(numbers(platform.machine())), **given})
         if not tty:
             return await self.shell("exec python3 -I -", timeout_s=timeout_s, stdin=text)
@@ -251,5 +271,5 @@ class Target:
 
     async def answers(self) -> bool:
         """Return whether the sandbox still answers calls."""
-        result = await self.shell("echo alive", timeout_s=10.0)
+        result = await self.shell("echo alive", timeout_s=self.paced(10.0))
         return result.success and result.stdout == "alive\n"

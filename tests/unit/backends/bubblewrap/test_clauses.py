@@ -59,6 +59,18 @@ def test_a_user_that_cannot_be_is_refused() -> None:
     assert _states(replace(GOOD, choice=Choice(user=None, because="no")))["user"] == "refused"
 
 
+def test_groups_that_survive_are_named_and_not_called_enforced() -> None:
+    found = {one.name: one for one in clauses(make_spec("/state"), replace(GOOD, groups=("adm", "docker")))}
+    assert found["user"].state == "degraded"
+    assert "adm, docker" in found["user"].how
+
+
+def test_a_bwrap_that_was_passed_over_is_named_with_the_reason() -> None:
+    found = replace(GOOD, bwrap="/wheel/bwrap", passed_over={"/usr/bin/bwrap": "AppArmor's profile forbids it"})
+    first = clauses(make_spec("/state"), found)[0]
+    assert "not /usr/bin/bwrap: AppArmor's profile forbids it" in first.how
+
+
 def test_without_a_seal_tmp_is_degraded_and_says_why() -> None:
     plain = replace(GOOD, program=Program(mounting="fd", seals=False, safe_below_links=True))
     assert _states(plain)["tmp"] == "degraded"

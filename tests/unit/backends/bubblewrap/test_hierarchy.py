@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,14 +48,50 @@ def test_a_group_that_passes_nothing_on_is_of_no_use(tmp_path: Path) -> None:
 
 
 def test_root_makes_a_group_of_its_own_and_passes_controllers_on(tmp_path: Path) -> None:
-    mount = _unified(tmp_path / "cgroup")
     # With nothing to enable, so that a plain file stands for what the kernel would answer.
-    _unified(mount / "crabpot", available="")
+    mount = _unified(tmp_path / "cgroup", passed="memory pids cpu", available="memory pids cpu")
     found = cgroup_hierarchy.discover(Proc(mountinfo=_line(mount, "cgroup2"), membership="0::/x\n", root=True))
     assert found is not None
     assert set(found.folders) == {"memory", "pids", "cpu"}
     assert set(found.folders.values()) == {f"{mount}/crabpot"}
-    assert (mount / "cgroup.subtree_control").read_text().startswith("+")
+    assert not (mount / "crabpot").exists(), "it is made with the first sandbox"
+
+
+def test_a_group_that_was_delegated_to_a_service_is_divided_and_no_other_is(tmp_path: Path) -> None:
+    mount = _unified(tmp_path / "cgroup", passed="memory pids cpu io")
+    unit = _unified(mount / "x.service", passed="memory pids cpu io")
+    _unified(unit / "gateway", passed="")
+    _mark(unit)
+    inside = Proc(mountinfo=_line(mount, "cgroup2"), membership="0::/x.service/gateway\n", root=True)
+    found = cgroup_hierarchy.discover(inside)
+    assert found is not None
+    assert set(found.folders.values()) == {str(unit)}
+    # What lies below a group that systemd itself divides is a unit, and not a subgroup of ours.
+    beside = replace(inside, membership="0::/x.service/y.service\n")
+    _unified(unit / "y.service", passed="")
+    found = cgroup_hierarchy.discover(beside)
+    assert found is not None
+    assert set(found.folders.values()) == {f"{mount}/crabpot"}
+
+
+def test_a_delegated_group_in_which_others_live_is_left_alone(tmp_path: Path) -> None:
+    mount = _unified(tmp_path / "cgroup", passed="memory pids cpu io")
+    unit = _unified(mount / "x.service", passed="")
+    _mark(unit)
+    # The second is neither this process nor a parent or child of it: no process has this number.
+    (unit / "cgroup.procs").write_text(f"{os.getpid()}\n{2**23}\n")
+    found = cgroup_hierarchy.discover(Proc(mountinfo=_line(mount, "cgroup2"), membership="0::/x.service\n", root=True))
+    assert found is not None
+    assert set(found.folders.values()) == {f"{mount}/crabpot"}
+    assert not (unit / "gateway").exists()
+
+
+def _mark(folder: Path) -> None:
+    """Say as systemd does that a group was delegated."""
+    try:
+        os.setxattr(folder, "user.delegate", b"1")
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error}")
 
 
 def test_the_older_groups_are_for_root_and_found_by_what_is_mounted(tmp_path: Path) -> None:

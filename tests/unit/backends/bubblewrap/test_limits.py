@@ -51,7 +51,9 @@ def test_without_a_disk_there_is_nothing_to_say_about_io() -> None:
 
 
 def test_systemd_gets_the_same_limits_as_properties() -> None:
-    command = limits.scope(LIMITS, "crabpot-1-2-x")
+    command = limits.scope(LIMITS, "crabpot-1-2-x", shown="Crabpot's sandbox x")
+    assert "--description=Crabpot's sandbox x" in command, "the journal would show the whole command"
+    assert "Delegate=yes" in command, "systemd would end the scope when one process is killed for memory"
     assert command[:6] == ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--unit=crabpot-1-2-x"]
     assert command[-1] == "--"
     assert {"MemoryMax=1073741824", "MemorySwapMax=0", "TasksMax=50", "CPUQuota=150%", "CPUWeight=20"} <= set(command)

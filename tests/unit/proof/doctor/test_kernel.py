@@ -23,6 +23,7 @@ GOOD = Kernel(
     hierarchy=Hierarchy(version=2, folders={"memory": "/m", "pids": "/p", "cpu": "/c"}),
     core_pattern="core",
 )
+USERS_WITHOUT_CPU = Hierarchy(version=2, folders={"memory": "", "pids": ""}, scope="/sys/fs/cgroup")
 
 
 def one(kernel, name):
@@ -46,11 +47,13 @@ def test_a_good_kernel_is_all_ok():
         ({"switches": {remedy.MAXIMUM: "0"}, "root": True}, "user namespaces", "problem", "max_user_namespaces"),
         ({"switches": {remedy.DEBIAN: "0"}}, "user namespaces", "problem", "unprivileged_userns_clone=1"),
         ({"switches": {remedy.DEBIAN: "0"}, "root": True}, "user namespaces", "warning", "userns_clone=1"),
-        ({"switches": {remedy.APPARMOR: "1"}}, "user namespaces", "problem", "profile"),
+        ({"switches": {remedy.APPARMOR: "1"}}, "user namespaces", "problem", "render apparmor --for bwrap"),
         ({"seccomp_actions": ""}, "seccomp", "problem", "kernel"),
         ({"landlock": 0}, "Landlock", "warning", "lsm="),
         ({"hierarchy": None}, "control groups", "warning", "systemd"),
         ({"hierarchy": Hierarchy(version=1, folders={}, swap=False)}, "control groups", "warning", "swap"),
+        ({"hierarchy": USERS_WITHOUT_CPU}, "control groups", "warning", "Delegate=cpu"),
+        ({"sandboxes": False}, "user namespaces", "warning", "bubblewrap"),
         ({"core_pattern": "|/usr/share/apport/apport %p"}, "core dumps", "warning", "kernel.core_pattern"),
     ],
 )

@@ -60,6 +60,15 @@ def test_one_that_is_not_chosen_is_no_fault():
     assert line.state == "ok"
 
 
+def test_one_that_fails_is_not_called_unneeded_and_says_why():
+    failing = replace(BWRAP, chosen=False, failure="AppArmor's profile: sudo aa-disable /usr/bin/bwrap")
+    (line,) = bubblewraps((failing,), None)
+    assert (line.state, line.fix) == ("warning", failing.failure)
+    assert "opens no sandbox" in line.says
+    first, last = bubblewraps((failing,), failing.failure)
+    assert (first.state, first.fix, last.fix) == ("warning", None, failing.failure)
+
+
 def test_that_none_opens_a_sandbox_is_a_problem_that_says_why():
     *_, line = bubblewraps((), "no bwrap on this machine: apt-get install bubblewrap")
     assert (line.state, line.fix) == ("problem", "no bwrap on this machine: apt-get install bubblewrap")

@@ -16,6 +16,8 @@ from crabpot.proof.verify.run import carry_out
 class Announcing:
     """A target whose backend keeps `limits.disk` only in part."""
 
+    pace = 1.0
+
     def gives_away(self, claim: Claim) -> str | None:
         return "as configured" if "host" in claim.open_on else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,14 @@ from crabpot.decide.sessions import is_agent_id
 from crabpot.decide.sessions import parse as parse_session
 from crabpot.doors.cli import show
 from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, shell_text
-from crabpot.scheduling.event_loop import run
+from crabpot.scheduling.event_loop import in_loop, run
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
+    from crabpot.doors.local.client import RemoteGateway
     from crabpot.explain import Explainer
     from crabpot.settings import Settings
 
@@ -32,7 +35,7 @@ def explain(frame: Frame, options: Namespace) -> int:
             raise UsageError(f'none of these sessions belongs to the agent "{options.agent}"')
     command = shell_text(options.command) if options.command else None
     wanted = list(dict.fromkeys(keys))
-    answers = run(_answers(explainer, wanted, command, options))
+    answers = run(_answers(app, explainer, wanted, command, options))
     if options.live:
         from crabpot.doors.cli.live_facts import add_facts  # noqa: PLC0415  only --live opens sandboxes
 
@@ -46,10 +49,30 @@ def explain(frame: Frame, options: Namespace) -> int:
 
 
 async def _answers(
-    explainer: Explainer, keys: list[str], command: str | None, options: Namespace
+    app: App, explainer: Explainer, keys: list[str], command: str | None, options: Namespace
 ) -> list[dict[str, Any]]:
     asked = {"sender": options.sender, "connect": options.connect}
-    return [await explainer.explain(key, command, **asked) for key in keys]
+    serving = await _serving(app)
+    if serving is None:
+        return [await explainer.explain(key, command, **asked) for key in keys]
+    try:
+        return [await serving.inquire("explain", session=key, command=command, **asked) for key in keys]
+    finally:
+        await serving.close()
+
+
+async def _serving(app: App) -> RemoteGateway | None:
+    """Return the gateway that calls would go to, if one serves: it runs elsewhere, with walls of its own."""
+    if not os.path.exists(os.path.join(app.around.state, "serve.sock")):
+        return None
+    from crabpot.doors.local import client  # noqa: PLC0415  most have none
+
+    await in_loop()
+    found = await client.connect(app.around.state)
+    if found is not None and not found.decides_by(app.config):
+        await found.close()
+        return None
+    return found
 
 
 def _usual_keys(settings: Settings, agent: str | None) -> list[str]:

@@ -9,10 +9,11 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from crabpot.artefacts import apparmor, compose, container, docker_run, ports, runner, volumes
+from crabpot.artefacts import apparmor, compose, container, docker_run, ports, runner, systemd, volumes
 from crabpot.artefacts.container import NotRenderable, Wanted
 from crabpot.artefacts.volumes import Volume
 from crabpot.backends import runner_source
+from crabpot.backends.bubblewrap import candidates
 from crabpot.backends.docker import folders, profile
 from crabpot.backends.docker import user as users
 from crabpot.config.edit import write_atomically
@@ -52,9 +53,38 @@ def as_seccomp(frame: Frame, options: Namespace) -> int:
     return _print(json.dumps(json.loads(profile.read(spec.docker.seccomp)), indent=1) + "\n")
 
 
-def as_apparmor(_frame: Frame, _options: Namespace) -> int:
-    """Print the AppArmor profile, and how to load it."""
-    return _print(apparmor.profile())
+def as_apparmor(_frame: Frame, options: Namespace) -> int:
+    """Print the AppArmor profile for containers, or the one for bwrap, and how to load it."""
+    if options.program != "bwrap":
+        return _print(apparmor.profile())
+    system = next((one.path for one in candidates.candidates() if one.libraries is None), "/usr/bin/bwrap")
+    return _print(apparmor.for_bwrap(system))
+
+
+def as_systemd(frame: Frame, options: Namespace) -> int:
+    """Print the units of `crabpot serve`, or write them, ready to be enabled."""
+    service = _service(frame, options)
+    units = systemd.units(service)
+    if options.out is None:
+        texts = [f"# {name}\n{text}" for name, text in units.items()]
+        return _print(f"# Install:\n{systemd.steps(service, None)}\n" + "\n".join(texts))
+    for name, text in units.items():
+        write_atomically(os.path.join(options.out, name), text)
+    note(f"{options.out} has {' and '.join(units)}; next:\n{systemd.steps(service, options.out).rstrip()}")
+    return OK
+
+
+def _service(frame: Frame, options: Namespace) -> systemd.Service:
+    """Return what the units are about: this very program, over the configuration and state of this command line."""
+    app = frame.app()
+    own = options.kind == "system" and options.account != "root"
+    if options.account is not None and options.kind == "user":
+        raise UsageError("--account is for --system: a user's units run as that user")
+    # A system account's state lies where systemd keeps such, unless it was named.
+    state = os.path.realpath(app.around.state) if frame.state or not own else f"/var/lib/{systemd.ACCOUNT}"
+    config = () if app.config is None else ("--config", os.path.realpath(app.config))
+    argv = (sys.executable, "-P", "-m", "crabpot", *config, "--state", state, "serve")
+    return systemd.Service(kind=options.kind, argv=argv, state=state, account=options.account or systemd.ACCOUNT)
 
 
 def as_runner_dockerfile(frame: Frame, options: Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import review, sandboxes
@@ -10,6 +11,7 @@ from crabpot.doors.cli.commands.approvals import Queue
 from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.doors.cli.shutdown import Shutdown
 from crabpot.doors.local import server as door
+from crabpot.doors.systemd import notify
 from crabpot.errors import CrabpotError
 from crabpot.scheduling.threads import FairThreads, go_first
 
@@ -58,6 +60,7 @@ async def _serve(app: App, at: Address | None) -> None:
             opened(gateway, at) as where,
         ):
             gateway.execution.warm_up(gateway.settings)
+            notify("READY=1", os.environ)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
             while not shutdown.asked.is_set():
                 await sandboxes.sweep(gateway)
@@ -86,4 +89,16 @@ async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
 
         request = args.get("request")
         return await snapshots.answer(gateway, request if isinstance(request, dict) else {})
+    if name == "explain":
+        return await _explain(gateway, args)
     raise CrabpotError(f"unknown inquiry {name!r}")
+
+
+async def _explain(gateway: Gateway, args: dict[str, Any]) -> dict[str, Any]:
+    """Explain a session where this gateway runs: its unit, not the caller's terminal, has the control groups."""
+    from crabpot.explain import Explainer  # noqa: PLC0415  few ask
+
+    execution = gateway.execution
+    explainer = Explainer(settings=gateway.settings, around=execution.around, registry=execution.registry)
+    asked = {name: None if args.get(name) is None else str(args[name]) for name in ("command", "sender", "connect")}
+    return await explainer.explain(str(args.get("session")), **asked)

@@ -82,22 +82,24 @@ async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
     # Each copy makes two more and stays; as many levels as make eight times the limit, and no more.
     levels = min((8 * target.limits.pids).bit_length(), 12)
     copy = 'if [ $1 -gt 0 ]; then for _ in 1 2; do setsid sh -c "$B" "$0" $(($1 - 1)) & done; fi; exec sleep "$0"'
-    running = asyncio.create_task(target.shell(f"export B='{copy}'; sh -c \"$B\" {marker} {levels}", timeout_s=2.0))
-    await witness.within(1.5, lambda: len(witness.processes_with(marker)) >= target.limits.pids // 2)
+    time_s = target.paced(2.0)
+    bomb = f"export B='{copy}'; sh -c \"$B\" {marker} {levels}"
+    running = asyncio.create_task(target.shell(bomb, timeout_s=time_s))
+    await witness.within(0.75 * time_s, lambda: len(witness.processes_with(marker)) >= target.limits.pids // 2)
     neighbour = await target.other.answers()
     reached = 0
     while not running.done():
         reached = max(reached, len(witness.processes_with(marker)))
         await asyncio.sleep(_LOOK_S)
     result = await running
-    gone = await witness.within(_PATIENCE_S, lambda: not witness.processes_with(marker))
+    gone = await witness.within(_PATIENCE_S * target.pace, lambda: not witness.processes_with(marker))
     again = await target.answers()
     if reached < target.limits.pids // 2 and "fork" not in result.stderr.lower():
         raise NotCarriedOut(f"the bomb never went off: {reached} processes, {result.stderr[-200:]!r}")
     ended = result.error.code if result.error else f"exit code {result.exit_code}"
     return Outcome(
         held=reached <= target.limits.pids and neighbour and gone and again,
-        tried="a shell whose copies make two copies each, for 2 s",
+        tried=f"a shell whose copies make two copies each, for {time_s:.0f} s",
         came_back=f"{ended}, {reached} processes; neighbour {'answered meanwhile' if neighbour else 'DID NOT ANSWER'}; "
         f"{'nothing is left' if gone else 'processes ARE LEFT'}; next call {'answered' if again else 'FAILED'}",
     )
