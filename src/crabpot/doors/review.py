@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.commands import is_deceptive, name_of
 from crabpot.errors import CrabpotError, LayerBusy
 from crabpot.host_commands.review.holding import placed_as
 from crabpot.layers.store import LayerStore
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from crabpot.layers.layer import Layer
 
 INQUIRIES = ("layer commits", "layer land", "layer release")
+
+
+def visible_diff(text: str) -> str:
+    """Return a diff with whatever could deceive the eye in it shown by number; tabs and line ends stay."""
+    return "".join(f"<{name_of(char)}>" if char not in "\t\n" and is_deceptive(char) else char for char in text)
 
 
 class RemoteHolder:

@@ -13,6 +13,7 @@ from playwright.async_api import async_playwright
 from crabpot.approvals.requests import FolderIdentity, Request, new_id
 from crabpot.backends.linux import usage
 from crabpot.doors.http.access.principals import Role
+from tests.support.layers import over
 
 CHROMIUM = shutil.which("chromium")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -496,3 +497,35 @@ async def test_what_a_tree_of_processes_uses_is_added_up():
 def usage_children(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(one) for one in file.read().split()]
+
+
+async def test_changes_are_compared_side_by_side_applied_and_discarded_by_file(page):
+    config = '{agents: {defaults: {workspace: "WS", sandbox: {workspace: "review"}}}}'
+    async with page(config) as (door, shown):
+        door.made.workspace.mkdir()
+        (door.made.workspace / "a.txt").write_text("one\n")
+        project = over(door.made.workspace, door.made.folder / "state", "overlay")
+        project.agent("echo two >> a.txt; echo x > .envrc; echo no > unwanted; echo '<script>' > hostile")
+        await shown.fill("#reviewed", SESSION)
+        await shown.click("#review button:has-text('Show')")
+        row = shown.locator("#changed tr", has_text="a.txt")
+        await row.locator("text=Compare").click()
+        await shown.locator(".sides td.more", has_text="two").wait_for()
+        await row.locator("button.allow").click()
+        await shown.locator("#reviewing", has_text="apply: 1 path").wait_for()
+        assert (door.made.workspace / "a.txt").read_text() == "one\ntwo\n"
+        assert await shown.locator("#changed tr", has_text="a.txt").count() == 0
+        held = shown.locator("#changed tr", has_text=".envrc")
+        assert "on entering the folder" in await held.inner_text()
+        await shown.locator("#changed tr", has_text="unwanted").locator("text=Discard").click()
+        await shown.locator("#reviewing", has_text="discard: 1 path").wait_for()
+        await shown.click("#apply-all")
+        await shown.locator("#reviewing", has_text="1 path left (gate)").wait_for()
+        assert sorted(one.name for one in door.made.workspace.iterdir()) == ["a.txt", "hostile"]
+        await held.locator("text=Apply, though").click()
+        await held.wait_for(state="detached")
+        assert (door.made.workspace / ".envrc").exists()
+        await shown.click("#undo-last")
+        await shown.locator("#reviewing", has_text="undo: 1 path").wait_for()
+        assert not (door.made.workspace / ".envrc").exists()
+        assert shown.faults == []

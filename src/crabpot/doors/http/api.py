@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from crabpot.doors.http.access.refusals import Refusal, bad_request
-from crabpot.doors.http.routes import calls, dashboard, openapi, operations, snapshots
+from crabpot.doors.http.routes import calls, dashboard, openapi, operations, review, snapshots
 from crabpot.doors.inflight import ClientGone
 from crabpot.errors import CrabpotError
 
@@ -29,6 +29,7 @@ def application(context: Context) -> FastAPI:
     # Onto the application's own router: the search for a path's other methods does not see included routers.
     calls.add_routes(app.router, context)
     operations.add_routes(app.router, context)
+    review.add_routes(app.router, context)
     snapshots.add_routes(app.router, context)
     app.router.routes += dashboard.routes()
     app.openapi = lambda: openapi.described(app)  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.doors.cli.frame import FAILED, OK, note
 from crabpot.doors.cli.show import Pen, visible, wants_colour
 from crabpot.doors.local.client import connect
-from crabpot.doors.review import RemoteHolder, nothing
+from crabpot.doors.review import RemoteHolder, nothing, visible_diff
 from crabpot.errors import CrabpotError
 from crabpot.wording import counted
 
@@ -161,15 +161,10 @@ async def _diff(review: Review, layer: Layer, options: Namespace) -> int:
     for path in conflicts:
         note(f"conflict: {shown(path)} changed on the host too; the diff goes from the host's version")
     pen = Pen(colour=wants_colour(sys.stdout))
-    for line in text.removesuffix("\n").split("\n") if text else ():
-        print(_coloured(line, pen))
+    for line in visible_diff(text).removesuffix("\n").split("\n") if text else ():
+        style = _COLOURS.get(line[:1])
+        print(line if style is None else pen.painted(style, line))
     return OK
-
-
-def _coloured(line: str, pen: Pen) -> str:
-    plain = "\t".join(visible(part) for part in line.split("\t"))
-    style = _COLOURS.get(line[:1])
-    return pen.painted(style, plain) if style is not None else plain
 
 
 async def _apply(review: Review, layer: Layer, options: Namespace) -> int:

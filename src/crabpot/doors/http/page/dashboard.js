@@ -350,6 +350,96 @@ function picture(answer) {
   return made;
 }
 
+// --- changes under review ---------------------------------------------------------------------------------------
+
+const changesOf = (session, rest = "") => `/v1/sessions/${encodeURIComponent(session)}/changes${rest}`;
+
+async function review() {
+  const session = byId("reviewed").value;
+  try {
+    const { files, commits, folder, mechanism } = await told(changesOf(session, "?shown=1"));
+    byId("reviewing").textContent = `${counted(files.length, "change")} and ${counted(commits.length, "branch").replace("branchs", "branches")} ` +
+      `with commits, over ${folder} (${mechanism})`;
+    byId("changed").replaceChildren(...files.map((one) => changeRow(session, one)));
+    byId("apply-all").hidden = !files.length && !commits.length;
+    byId("undo-last").hidden = false;
+  } catch (error) {
+    byId("reviewing").textContent = error.message;
+    byId("changed").replaceChildren();
+  }
+  byId("sides").replaceChildren();
+}
+
+function changeRow(session, one) {
+  const held = one.gate !== null;
+  const why = [one.conflict ? "changed on the host too" : "", one.gate ?? "", one.marked ?? ""].filter(Boolean).join("; ");
+  const act = (deed, body) => () => decide(session, deed, { paths: [one.path], ...body });
+  return h("tr", {}, h("td", {}, `${one.action} ${one.type}`), h("td", { class: "mono" }, one.shown),
+    h("td", { class: one.conflict ? "bad" : held ? "warn" : "soft" }, why),
+    h("td", { class: "answers" },
+      h("button", { type: "button", onclick: () => compare(session, one) }, "Compare"),
+      held ? h("button", { type: "button", class: "deny", title: one.gate, onclick: act("apply", { gated: true }) }, `Apply, though ${one.gate}`)
+        : h("button", { type: "button", class: "allow", onclick: act("apply", {}) }, "Apply"),
+      h("button", { type: "button", onclick: act("discard", {}) }, "Discard")));
+}
+
+async function decide(session, deed, body) {
+  let said;
+  try {
+    const done = await told(changesOf(session, `/${deed}`), { method: "POST", body: JSON.stringify(body) });
+    const left = Object.entries(Object.groupBy?.(done.left ?? [], (one) => one.why) ?? {});
+    const stays = left.map(([why, those]) => `${counted(those.length, "path")} left (${why})`);
+    said = [`${deed}: ${counted((done.applied ?? done.discarded).length, "path")}`, ...(done.branches ?? []), ...stays].join("; ");
+  } catch (error) {
+    said = error.message;
+  }
+  await review();
+  byId("reviewing").textContent = said;
+}
+
+async function compare(session, one) {
+  try {
+    const { diff } = await told(changesOf(session, `/diff?shown=1&path=${encodeURIComponent(one.path)}`));
+    byId("sides").replaceChildren(h("h3", { class: "mono" }, one.shown), sideBySide(diff));
+  } catch (error) {
+    // A name that is not text cannot stand in an address.
+    byId("sides").replaceChildren(h("p", { class: "bad" }, `${error.message}; see crabpot changes diff`));
+  }
+}
+
+// Both sides of a unified diff, line beside line: what goes on the left, what comes on the right.
+function sideBySide(diff) {
+  const rows = [], less = [], more = [];
+  let [left, right] = [0, 0];
+  const cell = (number, text, style) => [h("td", { class: "number" }, number), h("td", { class: style }, text)];
+  const flush = () => {
+    for (let at = 0; at < Math.max(less.length, more.length); at++)
+      rows.push(h("tr", {}, cell(...(less[at] ?? ["", "", ""])), cell(...(more[at] ?? ["", "", ""]))));
+    less.length = more.length = 0;
+  };
+  for (const line of diff.split("\n")) {
+    const hunk = line.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)/);
+    if (hunk) {
+      flush();
+      [left, right] = [Number(hunk[1]), Number(hunk[2])];
+      rows.push(h("tr", {}, h("td", { class: "soft", colspan: 4 }, line)));
+    } else if (left + right === 0) rows.push(h("tr", {}, h("td", { class: "soft", colspan: 4 }, line)));
+    else if (line.startsWith("-")) less.push([left++, line.slice(1), "less"]);
+    else if (line.startsWith("+")) more.push([right++, line.slice(1), "more"]);
+    else if (line.startsWith(" ")) { flush(); rows.push(h("tr", {}, cell(left++, line.slice(1), ""), cell(right++, line.slice(1), ""))); }
+  }
+  flush();
+  return h("table", { class: "sides", "aria-label": "the host's version and the agent's" }, h("tbody", {}, rows));
+}
+
+byId("review").addEventListener("submit", (event) => { event.preventDefault(); review(); });
+byId("apply-all").addEventListener("click", () => decide(byId("reviewed").value, "apply", {}));
+byId("undo-last").addEventListener("click", () => decide(byId("reviewed").value, "undo", {}));
+byId("reviewed").addEventListener("focus", async () => {
+  const { layers } = await told("/v1/layers");
+  byId("under-review").replaceChildren(...layers.map((one) => h("option", { value: one.session }, one.folder)));
+});
+
 // --- the audit log ----------------------------------------------------------------------------------------------
 
 let page = null;
