@@ -1,7 +1,7 @@
-"""What a hostile agent does with everything that it is given, all at once, until it is told to stop.
+"""What a hostile agent and a hostile token do with everything that they are given, all at once, until told to stop.
 
-A program of its own (`python -m tests.hostile_run.agent STATE`), so that what it does costs nobody who measures anything:
-it begins, says so, goes on until its input ends, and prints how much it did.
+A program of its own (`python -m tests.hostile_run.agent STATE PORT TOKEN`), so that what it does costs nobody who measures
+anything: it begins, says so, goes on until its input ends, and prints how much it did.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.doors.local.client import connect
 from crabpot.errors import CrabpotError
+from tests.hostile_run.token import HostileToken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from crabpot.doors.local.client import RemoteGateway
     from crabpot.model import ToolResult
 
-AGENT = "hostile"
+AGENT, TOKENS_AGENT = "hostile", "visitor"
 SESSIONS, AT_ONCE = 40, 2000
 _AGAIN_S = 2.0
 
@@ -141,14 +142,16 @@ def _python(session: str, **given: Any) -> Callable[[RemoteGateway], Awaitable[T
     return _shell(session, f"python3 -c {quote(_CONNECTS.format(**given))}")
 
 
-async def _main(state: str) -> None:
-    hostile = Hostile(state)
+async def _main(state: str, port: str, token: str) -> None:
+    hostile, at_doors = Hostile(state), HostileToken(int(port), token, TOKENS_AGENT)
     await hostile.start()
-    print("started", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
+    async with at_doors.at_work():
+        print("started", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
     await hostile.stop()
-    print(json.dumps({"made": hostile.made, "refused": hostile.refused}), flush=True)
+    report = {"made": hostile.made, "refused": hostile.refused, "at_doors": at_doors.done}
+    print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1]))
+    asyncio.run(_main(*sys.argv[1:]))

@@ -71,7 +71,7 @@ def summary(report: Report) -> dict[str, object]:
         "first_mib": round(report.memory[0][1] / _MIB, 1),
         "last_mib": round(report.memory[-1][1] / _MIB, 1),
         "log_mib": round(report.log_bytes / _MIB, 2),
-        "hostile": {"made": report.made, "refused": report.refused},
+        "hostile": {"made": report.made, "refused": report.refused, "at_doors": report.at_doors},
     }
 
 

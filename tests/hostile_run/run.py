@@ -1,4 +1,4 @@
-"""One hostile agent beside an honest one: how long the honest one's work takes meanwhile, and what the gateway holds.
+"""One hostile agent and one hostile token beside an honest agent: how long the honest one's work takes meanwhile, and what the gateway holds.
 
 Everything is real: a gateway that serves, sandboxes, an operator's HTTP API. It runs in a network namespace of its own,
 where a name server hears every question and answers none.
@@ -22,7 +22,7 @@ from bench.figures import Series
 from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.local.client import connect
-from tests.hostile_run.agent import AGENT
+from tests.hostile_run.agent import AGENT, TOKENS_AGENT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -58,6 +58,7 @@ class Report:
     memory: list[tuple[float, int]] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    at_doors: dict[str, int] = field(default_factory=dict)
     log_bytes: int = 0
 
     @property
@@ -88,6 +89,7 @@ def configuration(port: int) -> dict[str, Any]:
                     "tools": {"elevated": elevated},
                 },
                 AGENT: {"sandbox": hostile, "tools": {"elevated": elevated}},
+                TOKENS_AGENT: {"sandbox": {"limits": hostile["limits"]}},
             },
         }
     }
@@ -113,7 +115,7 @@ async def run(folder: str, *, quiet_s: float, hostile_s: float) -> Report:
             phase.ended_s = time.monotonic() - began
 
         await measure("quiet", quiet_s)
-        async with _hostile(f"{folder}/state", report):
+        async with _hostile(f"{folder}/state", probes, report):
             await measure("beside a hostile agent", hostile_s)
         await measure("quiet again", quiet_s)
         sampling.cancel()
@@ -150,18 +152,19 @@ async def _sample(pid: int, began: float, memory: list[tuple[float, int]]) -> No
 
 
 @asynccontextmanager
-async def _hostile(state: str, report: Report) -> AsyncIterator[None]:
+async def _hostile(state: str, probes: _Probes, report: Report) -> AsyncIterator[None]:
     """Have the hostile agent at work for as long as a block lasts."""
     pipe = asyncio.subprocess.PIPE
     # What drives the agent is a program of the host's, whose use of the processor is nobody's to limit here.
     command = ("nice", "-n", "19", sys.executable, "-m", "tests.hostile_run.agent", state)
-    running = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    token = Tokens(state).add("visitor", Role.AGENT, sessions=(f"agent:{TOKENS_AGENT}:*",))
+    running = await asyncio.create_subprocess_exec(*command, str(probes.port), token, stdin=pipe, stdout=pipe)
     assert running.stdout is not None
     await running.stdout.readline()
     yield
     said, _ = await running.communicate(b"\n")
     told = json.loads(said)
-    report.made, report.refused = told["made"], told["refused"]
+    report.made, report.refused, report.at_doors = told["made"], told["refused"], told["at_doors"]
 
 
 @asynccontextmanager

@@ -36,6 +36,9 @@ SOCKET_NAME = "http.sock"
 # Calls may end within this time; the others are cancelled.
 _GRACE_S = 3.0
 _LONGEST_HEADERS = 64 * 1024
+# A few turns of the loop pass until a request is read and says whose a connection is. Fewer come in meanwhile than
+# strangers may have: otherwise a flood would push out those that have already sent a token.
+_ACCEPTED_AT_ONCE, _QUEUED = 32, 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ async def _start(
         h11_max_incomplete_event_size=_LONGEST_HEADERS,
         timeout_keep_alive=max(1, int(admission.limits.request_s)),
         timeout_graceful_shutdown=int(_GRACE_S),
-        backlog=1024,
+        backlog=_ACCEPTED_AT_ONCE,
     )
     config.load()
     server = uvicorn.Server(config)
@@ -139,6 +142,8 @@ async def _start(
     # Each connection gets this state and adds itself, so that the admission finds both.
     server.lifespan.state.update(connections=connections, request_s=admission.limits.request_s)
     await server.startup(sockets=[sock])
+    # asyncio accepts as many in one go as it let the kernel queue; the queue itself may be longer.
+    sock.listen(_QUEUED)
     return server
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.doors.http.access.bodies import MOST_VALUES, Bodies, Body, TooManyValues
-from crabpot.doors.http.access.limits import TooMany
+from crabpot.doors.http.access.limits import Pace, TooMany
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\\\,[{}]:\n\u00e9')),
@@ -64,16 +64,20 @@ def test_what_a_principal_holds_is_bounded_and_given_back():
     Body(bodies, "a").take(b"x" * 10)
 
 
-def test_who_sends_faster_than_its_rate_waits_and_nobody_else():
+def test_who_is_faster_than_its_pace_waits_and_nobody_else():
     clock = Clock()
-    bodies = Bodies(held_bytes=10**9, burst_bytes=100, bytes_per_s=10, now=clock)
-    bodies.add("a", 100)
-    assert bodies.wait_s("a") <= 0
-    bodies.add("a", 50)
-    assert bodies.wait_s("a") == 5
-    assert bodies.wait_s("b") <= 0
+    pace = Pace(per_s=10, burst=100, now=clock)
+    pace.add("a", 100)
+    assert pace.wait_s("a") <= 0
+    pace.add("a", 50)
+    assert pace.wait_s("a") == 5
+    assert pace.wait_s("b") <= 0
     clock.now += 5
-    assert bodies.wait_s("a") == 0
+    assert pace.wait_s("a") == 0
     clock.now += 10**6
-    bodies.add("a", 101)
-    assert bodies.wait_s("a") == pytest.approx(0.1)
+    pace.add("a", 101)
+    assert pace.wait_s("a") == pytest.approx(0.1)
+
+
+def test_only_json_has_values():
+    Body(Bodies(), "a", is_json=False).take(b"," * 2 * MOST_VALUES)

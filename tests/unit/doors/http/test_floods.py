@@ -76,6 +76,25 @@ async def test_half_open_connections_do_not_close_the_door(door):
         assert (await made.stranger.get("/health")).status_code == 200
 
 
+async def test_whoever_sent_a_token_is_heard_amid_a_flood_of_the_same_user(door):
+    async with door() as made:
+        token = made.tokens.rotate("operator")
+        where, name = ("127.0.0.1", int(made.url.rpartition(":")[2])), made.url.removeprefix("http://")
+        flood = []
+        # All of it waits in the kernel before the gateway has its turn.
+        for number in range(900):
+            flood.append(socket.create_connection(where))
+            if number == 300:
+                asking = socket.create_connection(where)
+                asking.sendall(bearing(token).replace(b"HOST", name.encode()))
+        reader, writer = await asyncio.open_connection(sock=asking)
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        for sock in flood:
+            sock.close()
+
+
 async def test_a_byte_of_a_second_request_on_many_connections_does_not_close_the_door(door):
     async with door() as made, connections(made, MANY, HEALTH):
         assert (await made.client(made.tokens.rotate("operator")).post(LS)).status_code == 200

@@ -27,6 +27,7 @@ _SESSIONS = b"/v1/sessions/"
 # No token can have this name.
 _ANYBODY = "<anybody>"
 _SCHEME = "bearer "
+_JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,8 @@ class Admission:
             raise _too_large(most)
         gone = asyncio.Event()
         # An upload is passed on as it comes, and nothing of it is parsed.
-        body = None if uploads else Body(self.bodies, principal.name)
+        is_json = headers.get("content-type", _JSON).partition(";")[0].strip().lower() == _JSON
+        body = None if uploads else Body(self.bodies, principal.name, is_json=is_json)
         seen, whole = 0, False
         loop = asyncio.get_running_loop()
         by = loop.time() + self.limits.request_s

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from crabpot.doors.http.access.limits import TooMany
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from crabpot.doors.http.access.limits import Pace, TooMany
 
 _MIB = 1024**2
 # The parser makes an object of each, in one go and with everybody waiting: `{},` for 16 MiB would take it seconds and
@@ -25,27 +19,19 @@ class TooManyValues(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Bodies:
-    """What each principal has sent. Whoever sends faster than its rate waits; whoever holds too much is refused.
+    """What each principal has sent. Whoever sends faster than its pace waits; whoever holds too much is refused.
 
     Two hundred requests of which all but the last byte has come would otherwise hold gigabytes, and a stream of large
     ones would keep the gateway busy with nothing but reading them.
     """
 
     held_bytes: int = 64 * _MIB
-    burst_bytes: int = 64 * _MIB
-    bytes_per_s: float = 16.0 * _MIB
-    now: Callable[[], float] = time.monotonic
+    pace: Pace = field(default_factory=lambda: Pace(per_s=4.0 * _MIB, burst=64.0 * _MIB))
     _held: Counter[str] = field(default_factory=Counter)
-    # When a principal that sent nothing more would have its whole burst again.
-    _full_at: dict[str, float] = field(default_factory=dict)
-
-    def wait_s(self, name: str) -> float:
-        """Return how long to wait before more is read from this principal."""
-        return self._full_at.get(name, 0.0) - self.now() - self.burst_bytes / self.bytes_per_s
 
     def add(self, name: str, size: int) -> None:
         """Count what arrived; TooMany if the principal has too much in memory."""
-        self._full_at[name] = max(self.now(), self._full_at.get(name, 0.0)) + size / self.bytes_per_s
+        self.pace.add(name, size)
         self._held[name] += size
         if self._held[name] > self.held_bytes:
             raise TooMany(f"more than {self.held_bytes} bytes in requests at once", 1.0)
@@ -56,11 +42,12 @@ class Bodies:
 
 
 class Body:
-    """One body on its way in."""
+    """One body on its way in; only JSON has values to count."""
 
-    def __init__(self, bodies: Bodies, name: str) -> None:
+    def __init__(self, bodies: Bodies, name: str, *, is_json: bool = True) -> None:
         self._bodies = bodies
         self._name = name
+        self._is_json = is_json
         self._size = 0
         self._values = 0
         self._in_string = False
@@ -68,15 +55,14 @@ class Body:
 
     async def turn(self) -> None:
         """Wait until this principal may send more."""
-        wait_s = self._bodies.wait_s(self._name)
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+        await self._bodies.pace.turn(self._name)
 
     def take(self, data: bytes) -> None:
         """Count a piece; TooMany or TooManyValues if it is one too many."""
         self._size += len(data)
         self._bodies.add(self._name, len(data))
-        self._count(data)
+        if self._is_json:
+            self._count(data)
 
     def _count(self, data: bytes) -> None:
         """Count what begins or separates values outside of strings, without a loop over the bytes.

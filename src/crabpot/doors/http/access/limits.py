@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -30,6 +31,31 @@ class TooMany(Exception):
 class _Bucket:
     left: float
     at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Pace:
+    """How fast each principal may go on: beyond a burst it waits, and only it."""
+
+    per_s: float
+    burst: float
+    now: Callable[[], float] = time.monotonic
+    # When a principal that did nothing more would have its whole burst again.
+    _full_at: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, amount: float = 1.0) -> None:
+        """Count what a principal did."""
+        self._full_at[name] = max(self.now(), self._full_at.get(name, 0.0)) + amount / self.per_s
+
+    def wait_s(self, name: str) -> float:
+        """Return how long a principal has to wait, or less than nothing."""
+        return self._full_at.get(name, 0.0) - self.now() - self.burst / self.per_s
+
+    async def turn(self, name: str) -> None:
+        """Wait for as long as this principal has to."""
+        wait_s = self.wait_s(name)
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST
 from starlette.routing import Route
 
-from crabpot.doors.http.access.limits import MOST_JSON
+from crabpot.doors.http.access.limits import MOST_JSON, Pace
 from crabpot.doors.mcp.server import Caller, Tools
 from crabpot.errors import SessionError
 
@@ -30,6 +30,8 @@ SESSION = "crabpot-session"
 _MAIN = "agent:main:main"
 # MCP sessions per principal; it may hold more only while each of them has a request.
 _MOST_SESSIONS = 64
+# To begin one costs more than a call does; a client begins one, and whoever begins many is kept waiting.
+_BEGINNINGS_PER_S = 5.0
 _HELD = b"mcp-session-id"
 
 
@@ -39,6 +41,7 @@ class Mcp:
     def __init__(self, context: Context) -> None:
         tools = Tools(gateway=context.gateway, calls=context.calls, caller=_caller, recorded=context.recorded)
         self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
+        self._beginnings = Pace(per_s=_BEGINNINGS_PER_S, burst=_MOST_SESSIONS)
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def route(self) -> Route:
@@ -60,6 +63,8 @@ class Mcp:
                 begun = _held_by(message["headers"])
                 if begun is not None:
                     held[begun] += 1
+                    self._beginnings.add(principal.name)
+                    await self._beginnings.turn(principal.name)
             await send(message)
 
         if within is not None and within in held:
