@@ -47,9 +47,9 @@ def test_one_hostile_token_takes_nothing_from_another_nor_from_the_dashboard(cra
     async def all_at_once(port):
         attacker = HostileToken(port, hostile)
         async with asyncio.timeout(PATIENCE_S), attacker.at_work():
-            while not all(attacker.done[one] for one in ("initialized", "refused", "unread", "unended", "invented", "nested")) or (
-                attacker.done["half_open"] < HALF_OPEN or attacker.done["slow"] < SLOW
-            ):
+            while not all(
+                attacker.done[one] for one in ("initialized", "refused", "unread", "unended", "invented", "nested")
+            ) or (attacker.done["half_open"] < HALF_OPEN or attacker.done["slow"] < SLOW):
                 await asyncio.sleep(0.05)
             await others(port)
         return attacker.done
