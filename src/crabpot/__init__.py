@@ -4,8 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crabpot.approvals.requests import Answer, Request
-    from crabpot.doors.python import Gateway, sandbox, snapshots
+    from crabpot.doors.python.boxes import Box, delete_sandbox, named_sandboxes, sandbox
+    from crabpot.doors.python.gateway import Gateway, snapshots
+    from crabpot.doors.python.results import CommandResult, FileInfo
+    from crabpot.doors.python.session import Session
     from crabpot.errors import (
+        CallFailed,
         ConfigError,
         CrabpotError,
         LayerError,
@@ -20,9 +24,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "Box",
+    "CallFailed",
+    "CommandResult",
     "ConfigError",
     "CrabpotError",
     "Failure",
+    "FileInfo",
     "Gateway",
     "LayerError",
     "Place",
@@ -30,16 +38,22 @@ __all__ = [
     "SandboxError",
     "SandboxLost",
     "SandboxUnavailable",
+    "Session",
     "SessionError",
     "ToolCall",
     "ToolResult",
     "Verdict",
+    "delete_sandbox",
+    "named_sandboxes",
     "sandbox",
     "snapshots",
 ]
 
 _HOMES = {
-    "crabpot.doors.python": ("Gateway", "sandbox", "snapshots"),
+    "crabpot.doors.python.boxes": ("Box", "delete_sandbox", "sandbox", "named_sandboxes"),
+    "crabpot.doors.python.gateway": ("Gateway", "snapshots"),
+    "crabpot.doors.python.results": ("CommandResult", "FileInfo"),
+    "crabpot.doors.python.session": ("Session",),
     "crabpot.approvals.requests": ("Answer", "Request"),
     "crabpot.model": ("Failure", "Place", "ToolCall", "ToolResult", "Verdict"),
 }

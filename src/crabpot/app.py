@@ -101,8 +101,13 @@ class App:
             docker=Docker(state=self.around.state, environ=self.environ, home=self.around.home),
         )
 
-    def gateway(self, text: str | None = None, settings: Settings | None = None) -> Gateway:
-        """Wire the gateway, over the configuration file or over one that a program passes as text or settings."""
+    def gateway(
+        self, text: str | None = None, settings: Settings | None = None, *, kind: type[Gateway] | None = None
+    ) -> Gateway:
+        """Wire the gateway, over the configuration file or over one that a program passes as text or settings.
+
+        `kind` is what is made of it, for a door that adds to it.
+        """
         from crabpot import tracing
         from crabpot.approvals.desk import Desk
         from crabpot.audit.records import of_opening
@@ -136,7 +141,7 @@ class App:
         execution.opener.answering = lambda scope, authority: answering.on_behalf_of(
             scope, {**connections(scope, authority), **commands(scope)}
         )
-        gateway = Gateway(settings=settings, execution=execution, elevated=elevated, audit=audit)
+        gateway = (kind or Gateway)(settings=settings, execution=execution, elevated=elevated, audit=audit)
         tracing.trace(gateway, self.environ)
         return gateway
 

@@ -6,6 +6,7 @@ CrabpotError                 says what was refused, by which rule or file, and w
 ├── HostRefused              a command that may not start on the host, or not any more
 ├── LayerError               a layer that is missing, unreadable or over another folder; nothing in it is lost
 │   └── LayerBusy            it is mounted, or being applied, right now
+├── CallFailed               a file method of the Python API failed; also the OSError of the same meaning
 └── SandboxError             the sandbox failed, as opposed to the command in it
     ├── SandboxUnavailable   none could be opened; the call fails, it never falls back to the host
     └── SandboxLost          it died, or broke the wire, while a call was in it
@@ -81,6 +82,20 @@ class LayerError(CrabpotError):
 
 class LayerBusy(LayerError):
     """A layer that is mounted, or being applied, right now."""
+
+
+class CallFailed(CrabpotError):
+    """A method of the Python API could not do what it was asked; `code` is the one of the call's result.
+
+    Where Python has an OSError of the same meaning, what is raised is one too: `except FileNotFoundError` works.
+
+    Attributes:
+        code: For programs, such as `not_found`, `denied` or `outside` (docs/doors.md).
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 class SandboxError(CrabpotError):

@@ -13,7 +13,7 @@ from crabpot.audit.store import AuditUnavailable
 from crabpot.decide import elevation, placement, policy, sessions
 from crabpot.decide.elevation import Decision
 from crabpot.decide.scope import acting_for
-from crabpot.decide.tools import BUILT_IN
+from crabpot.decide.tools import BUILT_IN, OPERATIONS
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
 from crabpot.tools.descriptions import describe
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _MOST_CACHED, _LONGEST_CACHED = 4096, 256
 # An agent may call whatever it invents, and the name is in the answer, in the log and in traces.
 _LONGEST_NAME = 256
+_OURS = BUILT_IN | OPERATIONS.keys()
 
 
 class Gateway:
@@ -212,7 +213,7 @@ class Gateway:
         agent = self.settings.agent(key.agent)
         placed = placement.decide(key, agent)
         allowed = policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
-        if tool and tool not in BUILT_IN:
+        if tool and tool not in _OURS:
             placed = placement.of_host_tool(allowed.source)
         elif allowed.answer and not host_allowed and placed.answer.where is Place.HOST:
             allowed = placement.kept_off_host(placed)
@@ -221,7 +222,7 @@ class Gateway:
     async def _run(
         self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None
     ) -> ToolResult:
-        built_in = call.tool in BUILT_IN
+        built_in = call.tool in _OURS
         try:
             if not built_in or placed.answer.where is Place.HOST:
                 self.audit.record(of_intent(call, agent.id, placed))

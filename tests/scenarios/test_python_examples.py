@@ -9,14 +9,20 @@ import os
 import pytest
 
 import crabpot
-from crabpot.doors.python import Box
+import crabpot.sync
 
 PUBLIC = [
     *(getattr(crabpot, name) for name in crabpot.__all__),
     crabpot.Gateway.call,
     crabpot.Gateway.open,
     crabpot.Gateway.register,
-    Box,
+    crabpot.Gateway.session,
+    crabpot.Box.fork,
+    crabpot.Session.call,
+    crabpot.Session.snapshot,
+    crabpot.Session.exec,
+    crabpot.Session.write,
+    crabpot.sync,
 ]
 DOCUMENTED = [
     "Answer",
@@ -27,13 +33,22 @@ DOCUMENTED = [
     "Request",
     "ToolResult",
     "sandbox",
-    "Box.call",
+    "named_sandboxes",
+    "Gateway.session",
+    "Session.call",
+    "Session.exec",
+    "Session.write",
+    "crabpot.sync",
 ]
 
 
 def examples() -> dict[str, doctest.DocTest]:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    found = [test for one in PUBLIC for test in finder.find(one, getattr(one, "__qualname__", None))]
+    found = [
+        test
+        for one in PUBLIC
+        for test in finder.find(one, getattr(one, "__qualname__", None) or getattr(one, "__name__", None))
+    ]
     return {test.name: test for test in found if test.examples}
 
 

@@ -19,7 +19,9 @@ _LARGEST = 10**15
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 # Arguments recorded as text. Of all others only the size is: they hold contents, input and environment.
-_SHOWN = frozenset({"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background", "detach"})
+_SHOWN = frozenset(
+    {"command", "path", "pattern", "glob", "cwd", "action", "id", "timeout", "background", "detach", "to"}
+)
 
 # Arguments recorded with a digest. Never input or environment: a short secret could be guessed from its digest.
 _PROVED = frozenset({"content", "patch"})

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.decide.tools import ALIASES, GROUPS, IMPLIED_DENIALS, PROFILES, TOOLS
+from crabpot.decide.tools import ALIASES, GROUPS, IMPLIED_DENIALS, OPERATIONS, PROFILES, TOOLS
 from crabpot.model import Verdict
 from crabpot.wording import closest
 
@@ -56,7 +56,7 @@ def problem_with_profile(profile: str) -> str | None:
 
 def decide(tool: str, agent: AgentSettings, *, sandboxed: bool) -> Verdict[bool]:
     """Decide on one tool. The strictest rule wins: a deny before an allow, an earlier layer before a later one."""
-    name = canonical(tool)
+    name = OPERATIONS.get(canonical(tool)) or canonical(tool)
     if not _known(name, agent):
         near = closest(name, effective(agent, sandboxed=sandboxed))
         return Verdict(answer=False, because=f"no such tool{near}", source="catalogue")

@@ -17,6 +17,8 @@ _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 LONGEST = 4096
 
 _BOX = "agent:main:box-"
+_NAMED = "agent:main:named-"
+_LONGEST_NAME = 200
 _AGENTS = "agent:"
 
 
@@ -37,6 +39,23 @@ def is_agent_id(text: str) -> bool:
 def of_box(name: str) -> str:
     """Return the key of a program's own sandbox; `name` is 32 hexadecimal digits that nobody else has."""
     return f"{_BOX}{name}"
+
+
+def program_of(key: str) -> str | None:
+    """Return the program whose own sandbox this is: the first half of the digits. None for every other key."""
+    return key.removeprefix(_BOX)[:16] if is_box(key) else None
+
+
+def of_named_box(name: str) -> str:
+    """Return the key of a sandbox that a program named, and that any program finds again by that name."""
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise SessionError(f"{name!a:.80} cannot name a sandbox; use 1 to {_LONGEST_NAME} printable characters")
+    return f"{_NAMED}{name}"
+
+
+def name_of_box(key: str) -> str | None:
+    """Return the name that a program gave its sandbox, or None for every other key."""
+    return key.removeprefix(_NAMED) if key.startswith(_NAMED) else None
 
 
 def is_box(key: str) -> bool:

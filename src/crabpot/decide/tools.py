@@ -17,6 +17,17 @@ TOOLS: tuple[str, ...] = tuple(tool for tools in GROUPS.values() for tool in too
 # The tools that Crabpot itself runs, where the session is placed; the others belong to the embedding program.
 BUILT_IN = frozenset(GROUPS["group:fs"] + GROUPS["group:runtime"])
 
+# What programs do to files beyond the tools, through the Python API and the doors that are built on it. No agent is
+# offered these names, and no rule can name them: each is allowed where the tool is that has the same effect.
+OPERATIONS: dict[str, str] = {
+    "fs.stat": "ls",
+    "fs.ls": "ls",
+    "fs.realpath": "ls",
+    "fs.mkdir": "write",
+    "fs.remove": "apply_patch",
+    "fs.move": "apply_patch",
+}
+
 # A profile is a list of rules as in `allow`; "*" is every tool, those of extra and of MCP servers too.
 PROFILES: dict[str, tuple[str, ...]] = {
     "full": ("*",),

@@ -7,14 +7,25 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crabpot.proof.conformance import background, bounds, commands, connections, edits, files, places, reviews, searches
+from crabpot.proof.conformance import (
+    background,
+    bounds,
+    commands,
+    connections,
+    edits,
+    files,
+    operations,
+    places,
+    reviews,
+    searches,
+)
 from crabpot.proof.conformance.promises import Broken
 
 if TYPE_CHECKING:
     from crabpot.proof.conformance.harness import Harness
     from crabpot.proof.conformance.promises import Promise
 
-CHAPTERS = (files, edits, searches, commands, background, places, reviews, bounds, connections)
+CHAPTERS = (files, operations, edits, searches, commands, background, places, reviews, bounds, connections)
 
 PROMISES: tuple[Promise, ...] = tuple(promise for chapter in CHAPTERS for promise in chapter.promise.promises)
 

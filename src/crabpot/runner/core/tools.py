@@ -27,9 +27,12 @@ class Tools:
     """The tools of every sandbox. Tests of the server pass another table in its place."""
 
     # Short, so they run between two rounds of the loop.
-    inline: tuple[str, ...] = ("read", "write", "edit", "ls", "apply_patch")
+    inline: tuple[str, ...] = (
+        *("read", "write", "edit", "ls", "apply_patch"),
+        *("fs.stat", "fs.ls", "fs.mkdir", "fs.move", "fs.realpath"),
+    )
     # May run for ever (a pattern that backtracks, a huge folder), so they run in a process that can be killed.
-    forked: tuple[str, ...] = ("grep", "glob")
+    forked: tuple[str, ...] = ("grep", "glob", "fs.remove")
 
     def function(self, name: str) -> Function:
         """Return the function of an inline or forked tool."""
@@ -44,6 +47,10 @@ class Tools:
             from ..search import search_tools  # noqa: PLC0415
 
             return search_tools.grep if name == "grep" else search_tools.glob
+        if name.startswith("fs."):
+            from ..files import operations  # noqa: PLC0415
+
+            return operations.OPERATIONS[name]
         from ..files import file_tools  # noqa: PLC0415
 
         return file_tools.TOOLS[name]
@@ -78,7 +85,7 @@ class SharedTools(Tools):
     """The same where many clients share the runner: whatever reads what an agent left there may take long."""
 
     inline = ("write",)
-    forked = ("read", "edit", "ls", "apply_patch", "grep", "glob")
+    forked = (*(name for name in Tools.inline if name != "write"), *Tools.forked)
 
 
 def is_truncated(result: dict[str, Any]) -> bool:

@@ -131,15 +131,21 @@ def edit(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
 def ls(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Return the entries of a folder by name, MAX_ENTRIES at most; `modified` in seconds since 1970."""
     values = arguments.take("ls", args, {}, {**_PATH, "all": arguments.flag})
-    place = ctx.locate(values["path"] or ".")
+    return list_folder(ctx, values["path"] or ".", hidden=values["all"] is True)
+
+
+def list_folder(ctx: Context, path: str, *, hidden: bool, after: bytes = b"") -> dict[str, Any]:
+    """Return one page of a folder: the entries whose names sort after `after`."""
+    place = ctx.locate(path)
     fd = ctx.open(place, posix.O_RDONLY | posix.O_DIRECTORY)
     try:
         names: list[bytes] = []
         truncated = False
         with posix.scandir(fd) as entries:
             for entry in entries:
-                if values["all"] or not entry.name.startswith("."):
-                    names.append(entry_bytes(entry.name))
+                name = entry_bytes(entry.name)
+                if name > after and (hidden or not name.startswith(b".")):
+                    names.append(name)
                     # A folder of a million entries must not become a list of a million.
                     if len(names) >= 4 * MAX_ENTRIES:
                         names = sorted(names)[:MAX_ENTRIES]
@@ -161,16 +167,19 @@ def ls(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {"data": {"entries": listed, "truncated": truncated}}
 
 
+def kind_of(mode: int) -> str:
+    """Return the type of what has this mode."""
+    return "file" if S_ISREG(mode) else "directory" if S_ISDIR(mode) else "link" if S_ISLNK(mode) else "other"
+
+
 def _describe(name: bytes, folder: int) -> dict[str, Any] | None:
     try:
         state = posix.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None  # It was removed since it was listed.
-    mode = state.st_mode
-    kind = "file" if S_ISREG(mode) else "directory" if S_ISDIR(mode) else "link" if S_ISLNK(mode) else "other"
     return {
         "name": name.decode("utf-8", "replace"),
-        "type": kind,
+        "type": kind_of(state.st_mode),
         "size": state.st_size,
         "modified": round(state.st_mtime, 3),
     }

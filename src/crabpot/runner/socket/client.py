@@ -11,6 +11,7 @@ from ..core.failure import ToolError, encode_text
 from ..core.frames import FrameError
 from ..core.hello import Hello, ready
 from ..core.server import Runner
+from ..core.tools import SharedTools
 from ..exec import shell
 from . import splitting
 from .clientwire import ClientWire
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from .listening import Shared
 
-TOOLS = frozenset(("read", "write", "edit", "apply_patch", "grep", "glob", "ls", "exec", "process"))
+TOOLS = frozenset((*SharedTools.inline, *SharedTools.forked, "exec", "process"))
 DEFAULT_TIMEOUT_S = 60.0
 LONGEST_TIMEOUT_S = 3600.0
 LARGEST_OUTPUT = 16 << 20

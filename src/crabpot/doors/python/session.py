@@ -1,0 +1,336 @@
+"""One session of a gateway, with a method for everything that a program does in its sandbox."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from crabpot.decide import sessions
+from crabpot.doors.python import copying
+from crabpot.doors.python.results import CommandResult, FileInfo, data_of, info_of, raise_failure
+from crabpot.doors.python.streams import Collected, sink_of, source_of
+from crabpot.errors import CallFailed, SandboxLost
+from crabpot.model import Place
+from crabpot.sandboxes.snapshots import Snapshots
+from crabpot.sandboxes.streams import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from crabpot.doors.python.streams import Input, Taker
+    from crabpot.gateway import Gateway
+    from crabpot.model import ToolResult
+
+    Timeout = float | Literal["default"] | None
+
+_ABSENT = ("not_found", "not_a_directory")
+
+
+class Session:
+    """One session of a gateway. The same policy, limits and audit log apply as to an agent's calls.
+
+    Methods for files raise CallFailed, which is also the OSError of the same meaning; `exec` and `call` return their
+    failures. Paths are relative to the workspace, or absolute as seen inside.
+    """
+
+    def __init__(self, gateway: Gateway, session: str, *, sender: str | None = None) -> None:
+        self._gateway = gateway
+        self._sender = sender
+        self.session = session
+
+    async def call(self, tool: str, **args: Any) -> ToolResult:
+        """Run one tool in the sandbox.
+
+        Args:
+            tool: A built-in tool: `exec`, `process`, `read`, `write`, `edit`, `apply_patch`, `grep`, `glob` or `ls`.
+            **args: The tool's own arguments.
+
+        Returns:
+            The result. A failed command, a refusal and a lost sandbox are results too, not exceptions.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         await box.call("write", path="greeting.txt", content="hello")
+            ...         result = await box.call("exec", command="cat greeting.txt; exit 3")
+            ...         print(result.stdout, result.exit_code, result.success)
+            >>> asyncio.run(main())
+            hello 3 False
+        """
+        return await self._call(tool, args)
+
+    @overload
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: Input | None = None,
+        timeout: Timeout = "default",  # noqa: ASYNC109  the sandbox keeps it, not the event loop
+        text: Literal[False] = False,
+        merged: bool = False,
+        detach: bool = False,
+        tty: bool | Mapping[str, int] = False,
+        sink: Taker | None = None,
+    ) -> CommandResult[bytes]: ...
+
+    @overload
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: Input | None = None,
+        timeout: Timeout = "default",  # noqa: ASYNC109  the sandbox keeps it, not the event loop
+        text: Literal[True],
+        merged: bool = False,
+        detach: bool = False,
+        tty: bool | Mapping[str, int] = False,
+        sink: Taker | None = None,
+    ) -> CommandResult[str]: ...
+
+    async def exec(  # noqa: PLR0913  each option is the caller's choice
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: Input | None = None,
+        timeout: Timeout = "default",  # noqa: ASYNC109  the sandbox keeps it, not the event loop
+        text: bool = False,
+        merged: bool = False,
+        detach: bool = False,
+        tty: bool | Mapping[str, int] = False,
+        sink: Taker | None = None,
+    ) -> CommandResult[bytes] | CommandResult[str]:
+        """Run a command and wait for its end.
+
+        Args:
+            command: Shell text, or a program and its arguments as a list, without a shell.
+            cwd: The folder to start in; without one, the workspace.
+            env: Environment variables to add.
+            stdin: Its input: bytes, text, an open file, or pieces of bytes.
+            timeout: The time limit in seconds. Without one, the configured `limits.timeLimit`; None is "no limit but
+                the ceiling", `limits.timeCeiling`.
+            text: Return the output as text instead of bytes; what is not UTF-8 is replaced.
+            merged: Take standard error as standard output, in the order in which it was written.
+            detach: Let what the command leaves running live until the sandbox ends.
+            tty: Run it on a terminal; `{"rows": 24, "cols": 80}` sets its size.
+            sink: Called with `(stream, data)` while the command runs, and given all of its output, however much, at
+                its own pace. Without one, each output is kept up to `limits.output`.
+
+        Returns:
+            The exit code and the output. A command that fails is a result, and so is a refusal or a time limit.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         print((await box.exec("printf out; printf err >&2; exit 3", merged=True)).stdout)
+            ...         print((await box.exec(["echo", "$HOME *"], text=True)).stdout, end="")
+            ...         print((await box.exec("wc -c", stdin=bytes(1000), text=True)).stdout, end="")
+            >>> asyncio.run(main())
+            b'outerr'
+            $HOME *
+            1000
+        """
+        args: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
+        size = tty if isinstance(tty, bool) else dict(tty)
+        options = {"cwd": cwd, "env": env and dict(env), "detach": detach, "tty": size}
+        args |= {name: value for name, value in options.items() if value not in (None, False)}
+        args |= self._limit(timeout)
+        collected = Collected()
+        streams = Streams(
+            source=None if stdin is None else source_of(stdin),
+            sink=collected.take if sink is None else sink_of(sink),
+            paced=sink is not None,
+            merged=merged,
+        )
+        result = await self._call("exec", args, streams)
+        stdout, stderr = (collected.bytes(name) for name in ("stdout", "stderr"))
+        if text:
+            return _completed(result, stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"))
+        return _completed(result, stdout, stderr)
+
+    @overload
+    async def read(
+        self, path: str, *, text: Literal[False] = False, offset: int = 0, limit: int | None = None
+    ) -> bytes: ...
+
+    @overload
+    async def read(self, path: str, *, text: Literal[True], offset: int = 0, limit: int | None = None) -> str: ...
+
+    async def read(self, path: str, *, text: bool = False, offset: int = 0, limit: int | None = None) -> bytes | str:
+        """Return the content of a file of any size: bytes, or its text, which must be UTF-8.
+
+        Args:
+            path: The file.
+            text: Decode it; UnicodeDecodeError if that cannot be done.
+            offset: Where to start, in bytes.
+            limit: How many bytes at most.
+
+        Raises:
+            CallFailed: It is not there, or may not be read. `download` and `read_into` take a file as it comes.
+        """
+        collected = Collected()
+        await self.read_into(path, collected.take, offset=offset, limit=limit)
+        content = collected.bytes("content")
+        return content.decode("utf-8") if text else content
+
+    async def read_into(self, path: str, sink: Taker, *, offset: int = 0, limit: int | None = None) -> None:
+        """Have `sink` called with `("content", data)` for each piece of a file of any size."""
+        part = {"offset": offset} if limit is None else {"offset": offset, "limit": limit}
+        args = {"path": path, "encoding": "base64", **part, **self._limit(None)}
+        data_of(await self._call("read", args, Streams(sink=sink_of(sink))))
+
+    async def write(self, path: str, content: Input, *, append: bool = False) -> None:
+        """Create or replace a file, or with `append` add to its end; missing folders are made.
+
+        Args:
+            path: The file.
+            content: Bytes, text, an open file, or pieces of bytes, of any size. Nothing is visible before all is there.
+            append: Add to the end instead.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         await box.write("data/raw.bin", bytes(range(256)))
+            ...         print(len(await box.read("data/raw.bin")), [entry.name for entry in await box.ls("data")])
+            >>> asyncio.run(main())
+            256 ['raw.bin']
+        """
+        args = {"path": path, **({"append": True} if append else {}), **self._limit(None)}
+        data_of(await self._call("write", args, Streams(source=source_of(content))))
+
+    async def stat(self, path: str, *, follow: bool = True) -> FileInfo:
+        """Describe what a path leads to, or with `follow` false the link itself."""
+        found = data_of(await self._call("fs.stat", {"path": path, "follow": follow}))
+        return info_of(found, os.path.basename(path.rstrip("/")) or ".")
+
+    async def exists(self, path: str) -> bool:
+        """Return whether a path leads to anything."""
+        result = await self._call("fs.stat", {"path": path})
+        if result.error is not None and result.error.code in _ABSENT:
+            return False
+        data_of(result)
+        return True
+
+    async def ls(self, path: str = ".") -> list[FileInfo]:
+        """List the entries of a folder, hidden ones too, by name."""
+        listed: list[FileInfo] = []
+        while True:
+            after = {"after": listed[-1].name} if listed else {}
+            page = data_of(await self._call("fs.ls", {"path": path, **after}))
+            entries = [info_of(entry, str(entry.get("name"))) for entry in page.get("entries", ())]
+            listed += entries
+            if not page.get("truncated"):
+                return listed
+            if not entries or (after and entries[-1].name <= after["after"]):
+                raise SandboxLost("the sandbox lists a folder without end")
+
+    async def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Make a folder; `parents`: with those above it, `exist_ok`: one that is there already will do."""
+        data_of(await self._call("fs.mkdir", {"path": path, "parents": parents, "exist_ok": exist_ok}))
+
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file or link; a folder, with all in it, only if `recursive` is true."""
+        result = await self._call("fs.remove", {"path": path, "recursive": recursive, **self._limit(None)})
+        if result.error is not None and not (missing_ok and result.error.code in _ABSENT):
+            raise_failure(result.error)
+
+    async def move(self, path: str, to: str, *, overwrite: bool = False) -> None:
+        """Rename or move a file, link or folder; what is at `to` already is replaced only if `overwrite` is true."""
+        data_of(await self._call("fs.move", {"path": path, "to": to, "overwrite": overwrite, **self._limit(None)}))
+
+    async def realpath(self, path: str) -> str:
+        """Return the absolute path, as seen inside, to which all links of a path lead."""
+        found = data_of(await self._call("fs.realpath", {"path": path})).get("path")
+        if not isinstance(found, str):
+            raise SandboxLost("the sandbox resolved a path in no way that a runner does")
+        return found
+
+    async def upload(self, source: str | os.PathLike[str], path: str) -> None:
+        """Copy a file or folder of this machine to `path`; links below it are not followed, and not copied."""
+        await copying.upload(self, os.fspath(source), path)
+
+    async def download(self, path: str, target: str | os.PathLike[str]) -> None:
+        """Copy a file or folder to `target` on this machine; only files and folders, and nothing outside of it."""
+        await copying.download(self, path, os.fspath(target))
+
+    async def snapshot(self, name: str) -> None:
+        """Keep all files that the sandbox has written under a name; those of a box go when it ends.
+
+        Args:
+            name: Letters, digits and `. _ -`, at most 64 of them.
+
+        Raises:
+            LayerError: The name is taken, or nothing was written yet.
+
+        Example:
+            >>> import asyncio, crabpot
+            >>> async def main() -> None:
+            ...     async with crabpot.sandbox() as box:
+            ...         await box.write("note", "before")
+            ...         await box.snapshot("first")
+            ...         await box.write("note", "after")
+            ...         await box.restore("first")
+            ...         print(await box.read("note", text=True))
+            >>> asyncio.run(main())
+            before
+        """
+        await self._snapshots.save(self.session, name)
+
+    async def restore(self, name: str) -> None:
+        """Put a snapshot in the place of what was written since. The sandbox, which must be idle, opens anew.
+
+        Args:
+            name: The snapshot's name.
+
+        Raises:
+            LayerError: There is none of that name, or something runs in the sandbox.
+        """
+        await self._snapshots.restore(self.session, name)
+
+    @property
+    def _snapshots(self) -> Snapshots:
+        return Snapshots(self._gateway.execution, self._gateway.settings)
+
+    async def close(self) -> None:
+        """End the session's sandbox, and what runs in it. Its files stay; the next call opens another."""
+        await self._gateway.execution.fleet.stop((Place.SANDBOX, self.session))
+
+    def _limit(self, timeout: Timeout) -> dict[str, float]:
+        if timeout == "default":
+            return {}
+        return {"timeout": self.time_ceiling if timeout is None else timeout}
+
+    @property
+    def time_ceiling(self) -> float:
+        """Return the most seconds that a call may take."""
+        settings = self._gateway.settings
+        key = sessions.parse(self.session, default_agent=settings.default_agent)
+        return settings.agent(key.agent).sandbox.limits.time_ceiling
+
+    async def _call(self, tool: str, args: Mapping[str, Any], streams: Streams | None = None) -> ToolResult:
+        return await self._gateway.call(self.session, tool, args, sender=self._sender, streams=streams)
+
+
+def _completed(result: ToolResult, stdout: Any, stderr: Any) -> CommandResult[Any]:
+    process = (result.data or {}).get("process")
+    return CommandResult(
+        exit_code=result.exit_code,
+        stdout=stdout,
+        stderr=stderr,
+        error=result.error,
+        truncated=result.truncated,
+        process=process if isinstance(process, str) else None,
+        place=result.place.value,
+        duration_ms=result.duration_ms,
+    )
+
+
+__all__ = ["CallFailed", "Session"]
