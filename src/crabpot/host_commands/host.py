@@ -157,10 +157,10 @@ class Host:
             if isinstance(found, str):
                 raise HostRefused("denied", f"this machine cannot make a guard: {found}; {_UNCONFINED} ({rule.source})")
             self._bwrap = found
-        seen = places.view(argv, rule, spec, self._keeping(), env=env, programs=env["PATH"].split(":"))
+        seen = places.view(argv, rule, spec, self._with_every_key(), env=env, programs=env["PATH"].split(":"))
         return Guard(view=seen, bwrap=self._bwrap)
 
-    def _keeping(self) -> Surroundings:
+    def _with_every_key(self) -> Surroundings:
         """Return the surroundings with the keys that any agent's settings name: no agent's command sees them."""
         agents = [self.settings.defaults, *self.settings.entries.values()]
         files = [file for one in agents for _, file in build.keys(one, self.around)]

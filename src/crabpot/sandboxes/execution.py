@@ -40,7 +40,7 @@ _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
 # Tools whose results carry hints about what their command was refused.
 _HINTED = ("exec", "process")
 # A gateway that runs for months sees more sessions than it need remember.
-_REMEMBERED = 4096
+_MOST_CACHED = 4096
 
 _NO_STREAMS = Streams()
 _REFUSED_S = 5.0
@@ -149,7 +149,7 @@ class Execution:
         """Return what the calls of a scope need, or those on the host; settings are frozen, so one look suffices."""
         known = self._wanted.get((agent.id, scope_key))
         if known is None:
-            if len(self._wanted) >= _REMEMBERED:
+            if len(self._wanted) >= _MOST_CACHED:
                 self._wanted.clear()
             known = self._wanted[agent.id, scope_key] = self._look(agent, scope_key)
         return known

@@ -27,7 +27,7 @@ INTERPRETERS = ("/usr/bin/python3", "/usr/local/bin/python3")
 
 _NOT_FOUND = 404
 _PROBE_S = 60.0
-_MOST_REMEMBERED = 256
+_MOST_CACHED = 256
 _WORKS = "crabpot: it works"
 # What the engine's init says of a program that it cannot start.
 _INIT_FAILED = re.compile(r"exec \S+ failed: No such file or directory")
@@ -100,7 +100,7 @@ class Interpreters:
         return {key: path for key, path in document.items() if path in INTERPRETERS}
 
     def _store(self) -> None:
-        known = dict(list((self._known or {}).items())[-_MOST_REMEMBERED:])
+        known = dict(list((self._known or {}).items())[-_MOST_CACHED:])
         # What cannot be stored is found out again.
         with contextlib.suppress(OSError):
             write_whole(self._file, json.dumps(known))

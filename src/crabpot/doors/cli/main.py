@@ -106,7 +106,7 @@ def _listening(commands: Adder) -> None:
 
 
 def _tokens(commands: Adder) -> None:
-    actions = group(commands, "tokens", "who may use HTTP on the loopback")
+    actions = group(commands, "tokens", "list, add, rotate or remove tokens for HTTP on the loopback")
     one = add(actions, "list", "tokens:list_tokens", "list the tokens; their secrets are not stored")
     one.add_argument("--json", action="store_true", help="print JSON")
     one = add(actions, "add", "tokens:add", "create a token and print its secret, once")
@@ -163,7 +163,7 @@ def _approving(commands: Adder) -> None:
         "--list", action="store_true", help="for a connection: and add it to the agent's entry in the configuration"
     )
     one.add_argument("--keep", action="store_true", help="with --session or --minutes: keep the lease after a restart")
-    one = add(actions, "deny", "approvals:deny", "refuse")
+    one = add(actions, "deny", "approvals:deny", "deny a request")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     one.add_argument("--reason", metavar="TEXT", help="the reason, which the agent sees")
     actions = group(commands, "leases", "list and revoke leases, the approvals that last")

@@ -21,7 +21,7 @@ _ACTIONS = (
 
 def describe(commands: Adder) -> None:
     """Add the parsers."""
-    actions = group(commands, "changes", "what a session under review changed: look at it, apply it, undo that")
+    actions = group(commands, "changes", "show, apply, undo or discard what a session under review changed")
     for name, meaning in _ACTIONS:
         one = add(actions, name, f"changes:{name}_changes", meaning)
         one.add_argument("--session", metavar="KEY", help=_SESSION)
