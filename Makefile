@@ -20,11 +20,12 @@ fmt: setup ## format the code
 	@$(PYTHON) -m ruff check --fix-only --quiet src bench tests
 	@$(PYTHON) -m ruff format src bench tests
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter, and the contracts that it cannot hold
 	$(PYTHON) -m ruff check src bench tests
 	$(PYTHON) -m ruff format --check src bench tests
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
+	$(PYTHON) -m pytest -q tests/unit/test_contracts.py
 
 quick: setup ## the decisions, the runner and one real sandbox: without root, without an engine, within a minute
 	$(PYTEST) -m 'not slow' $(QUICK:%=tests/unit/%) tests/live/test_smoke.py

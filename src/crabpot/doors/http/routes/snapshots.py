@@ -39,13 +39,13 @@ _FORK: dict[str, Any] = {
 
 def add_routes(router: APIRouter, context: Context) -> None:
     """Add the routes."""
-    keeping = _Keeping(context)
+    snapshots = _Snapshots(context)
     rows: tuple[tuple[str, str, Any, str, dict[str, Any] | None], ...] = (
-        ("GET", _OF, keeping.list_snapshots, "List the snapshots of a session", None),
-        ("POST", _OF, keeping.save_snapshot, "Keep what a session has written", _NAMED),
-        ("POST", _OF + "/{name}/restore", keeping.restore_snapshot, "Put a snapshot back", None),
-        ("DELETE", _OF + "/{name}", keeping.remove_snapshot, "Forget a snapshot", None),
-        ("POST", "/v1/sessions/{key}/fork", keeping.fork, "Copy what a session has written to new ones", _FORK),
+        ("GET", _OF, snapshots.list_snapshots, "List the snapshots of a session", None),
+        ("POST", _OF, snapshots.save_snapshot, "Keep what a session has written", _NAMED),
+        ("POST", _OF + "/{name}/restore", snapshots.restore_snapshot, "Put a snapshot back", None),
+        ("DELETE", _OF + "/{name}", snapshots.remove_snapshot, "Forget a snapshot", None),
+        ("POST", "/v1/sessions/{key}/fork", snapshots.fork, "Copy what a session has written to new ones", _FORK),
     )
     for method, path, endpoint, name, body in rows:
         described = None if body is None else {"requestBody": {"content": openapi.json_of(body), "required": True}}
@@ -64,7 +64,7 @@ def add_routes(router: APIRouter, context: Context) -> None:
         )
 
 
-class _Keeping:
+class _Snapshots:
     """The routes over one gateway."""
 
     def __init__(self, context: Context) -> None:
