@@ -74,7 +74,7 @@ def test_the_sender_is_stated_on_the_command_line(crabpot: Any) -> None:
         assert crabpot("explain", "--json", *sender, "--", "ls").json["command"]["where"] == where
 
 
-@pytest.mark.parametrize("key", ["", "agent:main:main\n", b"\xff\xfe", "\u202egnp", "x" * 5000, "shared"])
+@pytest.mark.parametrize("key", ["", "agent:main:main\n", b"\xff\xfe", "\u202egnp", "x" * 4096, "shared"])
 def test_a_session_key_may_be_any_bytes_but_none(key: str | bytes, crabpot: Any) -> None:
     ended = crabpot("explain", "--session", key, "--json")
     if not key:
