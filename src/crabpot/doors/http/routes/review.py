@@ -39,9 +39,9 @@ def _body(**properties: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"content": openapi.json_of(schema), "required": False}}
 
 
-def add_routes(router: APIRouter, house: Context) -> None:
+def add_routes(router: APIRouter, context: Context) -> None:
     """Add the routes."""
-    reviewing = _Reviewing(house)
+    reviewing = _Reviewing(context)
     changes = "/v1/sessions/{key}/changes"
     gated = {"type": "boolean", "description": "also what the host would execute"}
     rows: list[tuple[str, str, Any, str, dict[str, Any] | None]] = [
@@ -70,8 +70,8 @@ def add_routes(router: APIRouter, house: Context) -> None:
 class _Reviewing:
     """The routes over one gateway."""
 
-    def __init__(self, house: Context) -> None:
-        self._house = house
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     async def layers(self, request: Request) -> Response:
         """List the layers of the state folder."""
@@ -85,7 +85,7 @@ class _Reviewing:
         review = self._review(request)
         layer = _layer(review, key)
         if layer is None:
-            return as_json(await nothing(self._house.gateway, key))
+            return as_json(await nothing(self._context.gateway, key))
         told = await _tried(review.listed(layer, path))
         if shown:
             told["files"] = [one | {"shown": line(one["path"])} for one in told["files"]]
@@ -119,7 +119,7 @@ class _Reviewing:
         return await _done(review, key, lambda by, layer: by.discard(layer, paths))
 
     def _review(self, request: Request) -> Review:
-        return self._house.gateway.review(f"http {operator(request).name}")
+        return self._context.gateway.review(f"http {operator(request).name}")
 
 
 async def _asked(request: Request, *known: str) -> dict[str, Any]:
