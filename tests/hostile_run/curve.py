@@ -78,7 +78,7 @@ def summary(report: Report) -> dict[str, object]:
 def picture(report: Report) -> str:
     """Draw the gateway's memory over time, with the stretch in which the hostile agent was at work."""
     return over_time(
-        "Memory of the gateway (resident, MiB) while one agent does its worst",
+        "Memory of the gateway (resident, MiB) while one agent and one token do their worst",
         [(at, size / _MIB) for at, size in report.memory],
         (report.phases[1].began_s, report.phases[1].ended_s, report.phases[1].name),
     )
