@@ -191,6 +191,13 @@ def _wanting(settings: Settings, _bait: Bait) -> Settings:
     return _of_all(settings, lambda one: replace(one, limits=replace(one.limits, cpus=0.05)))
 
 
+def _written_directly(settings: Settings, _bait: Bait) -> Settings:
+    """Give the agent whose folder is under review that folder itself."""
+    reviewed = settings.entries["reviewed"]
+    entry = replace(reviewed, sandbox=replace(reviewed.sandbox, workspace="rw"))
+    return replace(settings, entries={**settings.entries, "reviewed": entry})
+
+
 def _listing_the_host(settings: Settings, bait: Bait) -> Settings:
     """List the host's own services among the places that the gateway connects to."""
     places = tuple(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in bait.ports)
@@ -397,6 +404,18 @@ WALLS = (
         cannot_become_another_user gains_nothing_by_a_file_capability cannot_put_itself_before_others
         cannot_answer_for_itself cannot_load_a_kernel_module_or_another_kernel has_no_terminal_of_the_callers
         """,
+    ),
+    Wall(
+        name="layer",
+        settings=_written_directly,
+        falls="""
+        cannot_change_a_folder_under_review cannot_have_a_host_command_work_in_a_folder_under_review
+        """,
+    ),
+    Wall(
+        name="detached layer",
+        edit=lambda argv, _scene: [word for word in argv if not word.startswith("detach=")],
+        falls="cannot_reach_a_layer_but_through_its_folder",
     ),
     Wall(
         name="rules of the gateway",

@@ -27,6 +27,7 @@ from crabpot.proof.verify.attacks import (
     privileges,
     processes,
     resources,
+    reviewing,
     runners,
     syscalls,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     filesystem,
+    reviewing,
     devices,
     processes,
     neighbours,

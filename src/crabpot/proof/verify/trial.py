@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import placement, sessions
 from crabpot.settings import MIB, Gateway, Settings, Size, Tools
-from crabpot.spec import binds
+from crabpot.spec import binds, hardening
 from crabpot.spec.build import build
 from crabpot.state.removal import remove_tree
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 _AGENT, _NEIGHBOUR = "verify", "neighbour"
 
-# Three more agents: one whose sandbox cannot be made, one that may use almost nothing, and one on the host.
-UNMAKEABLE, DENIED, ON_HOST = "agent:unmakeable:x", "agent:denied:x", "agent:onhost:x"
+# Four more agents: one whose sandbox cannot be made, one that may use almost nothing, one on the host, and one whose
+# folder is under review.
+UNMAKEABLE, DENIED, ON_HOST, REVIEWED = "agent:unmakeable:x", "agent:denied:x", "agent:onhost:x", "agent:reviewed:x"
 # Few enough to open them all.
 _MOST_SANDBOXES = 6
 _DENIED_TOOLS = ("exec", "process", "write", "group:automation")
@@ -119,6 +120,10 @@ def prepare(
         made[_AGENT], id="unmakeable", sandbox=replace(sandbox, binds=(*sandbox.binds, f"{place}/missing:/missing"))
     )
     made["denied"] = replace(made[_AGENT], id="denied", tools=replace(tools, deny=_DENIED_TOOLS))
+    made["reviewed"] = replace(
+        made[_AGENT], id="reviewed", workspace=f"{place}/reviewed", sandbox=replace(sandbox, workspace="review")
+    )
+    _make_for_somebody(f"{place}/reviewed")
     made["onhost"] = replace(made[_AGENT], id="onhost", sandbox=replace(sandbox, mode="off"))
     few = Gateway(max_sandboxes_per_agent=_MOST_SANDBOXES)
     tried = Settings(defaults=made[_AGENT], entries=made, gateway=few, default_agent=_AGENT, file=settings.file)
@@ -130,6 +135,13 @@ def _lowered(limits: Limits) -> Limits:
     if limits.memory_reservation is not None:
         small["memory_reservation"] = Size(min(limits.memory_reservation, small["memory"]))
     return replace(limits, **small)
+
+
+def _make_for_somebody(folder: str) -> None:
+    """Make a folder of this user's own or, for root, of a user whom a sandbox can run as."""
+    os.mkdir(folder, 0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, hardening.NOBODY, hardening.NOBODY)
 
 
 def _make_like(folder: str, model: str) -> None:
