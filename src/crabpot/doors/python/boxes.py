@@ -157,7 +157,7 @@ def sandbox(
     defaults: dict[str, Any] = {"sandbox": written | fixed}
     if folder is not None:
         defaults["workspace"] = os.path.abspath(folder)
-    text = json.dumps({"agents": {"defaults": defaults}, "gateway": _MANY}, sort_keys=True)
+    text = json.dumps({"agents": {"defaults": defaults}, "gateway": _MANY})
     return Opening(text, name=name, state=state)
 
 
