@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _OUTPUT = 1 << 30
 _LONGEST_S = 30 * 24 * 3600.0
 _CONNECT_S = 5.0
+# A socket of systemd's answers before its gateway has started.
+_READY_S = 90.0
 
 
 class _ServeWire(Wire[ToolResult]):
@@ -113,12 +115,12 @@ class RemoteGateway:
         self._wire.lose("the client left")
 
 
-async def connect(state: str, *, timeout_s: float = _CONNECT_S) -> RemoteGateway | None:
+async def connect(state: str, *, timeout_s: float = _READY_S) -> RemoteGateway | None:
     """Connect to the gateway that serves this state folder; return None if there is none."""
     path = os.path.join(state, SOCKET_NAME)
     sock = socket.socket(socket.AF_UNIX)
     try:
-        sock.settimeout(timeout_s)
+        sock.settimeout(_CONNECT_S)
         with reachable(path) as address:
             sock.connect(address)
     except OSError:
