@@ -275,3 +275,19 @@ def test_two_people_cannot_apply_at_once(person: Person) -> None:
     with store.hold(layer):
         assert "is in use" in person("changes", "apply", code=1)
     assert person.told("changes", "apply")["applied"] == ["new.txt"]
+
+
+def test_a_session_is_replayed_with_what_each_call_changed(person: Person) -> None:
+    if person.backend != "bubblewrap":
+        pytest.skip("the same log, whichever backend made the layer")
+    person.agent("echo two >> a.txt")
+    person("exec", "--", "echo three > b.txt; exit 3", code=3)
+    person("changes", "apply", "b.txt")
+    told = person("audit", "replay", _SESSION)
+    lines = told.splitlines()
+    assert any("exec echo two >> a.txt [sandbox] ok" in line for line in lines)
+    assert any("exec echo three > b.txt; exit 3 [sandbox] exit 3" in line for line in lines)
+    assert any("apply of changes, by the terminal" in line and "1 applied" in line for line in lines)
+    assert "    changed a.txt" in lines
+    assert "    +two" in lines
+    assert "no record" in person("audit", "replay", "agent:main:nobody", code=1)

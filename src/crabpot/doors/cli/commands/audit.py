@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 def audit(frame: Frame, options: Namespace) -> int:
     """Show or export records, or verify the chain."""
+    if options.action == "replay":
+        from crabpot.doors.cli.replay import replay  # noqa: PLC0415  the other actions need no gateway
+
+        return replay(frame, options)
     reader = AuditReader(frame.app().around.state)
     if options.action == "verify":
         count, broken = reader.verify()
@@ -64,6 +68,11 @@ def _line(record: dict[str, Any]) -> str:
         what = f"connection {record['answer']:<8} {record['destination']}: {record['because']}"
         more = f" ({_counted(record['repeated'])} more)" if "repeated" in record else ""
         return visible(f"{record['number']:>6} {when} {what}{more}  [{record['session']}]")
+    if record["kind"] == "review":
+        counts = {name: told for name, told in record.get("done", {}).items() if isinstance(told, dict)}
+        what = ", ".join(f"{told['count']} {name}" for name, told in counts.items()) or "begins"
+        text = f"{record['action']} in {record['folder']}, by {record['by']}: {what}  [{record['session']}]"
+        return visible(f"{record['number']:>6} {when} review {text}")
     if record["kind"] == "withheld":
         what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
         return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")

@@ -418,6 +418,7 @@ function sideBySide(diff) {
     less.length = more.length = 0;
   };
   for (const line of diff.split("\n")) {
+    if (line.startsWith("diff --git ")) { flush(); left = right = 0; }
     const hunk = line.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)/);
     if (hunk) {
       flush();
@@ -463,6 +464,23 @@ async function search(older) {
   }
 }
 
+async function replay() {
+  const session = byId("of").value;
+  try {
+    const { chapters } = await told(`/v1/sessions/${encodeURIComponent(session)}/replay?shown=1`);
+    byId("found").textContent = counted(chapters.length, "chapter");
+    byId("story").hidden = false;
+    byId("story").replaceChildren(...chapters.map((one) => h("li", {},
+      h("div", {}, h("span", { class: "soft" }, `${moment(one.time)} `), h("span", { class: "mono" }, one.what), ` ${one.outcome}`,
+        h("span", { class: "soft" }, ` ${[one.where, one.because].filter(Boolean).join(": ")}`)),
+      one.diff ? h("details", {}, h("summary", {}, `changed ${one.changed.join(", ")}`), sideBySide(one.diff)) : "")));
+  } catch (error) {
+    byId("found").textContent = session ? error.message : "name the session to replay";
+    byId("story").hidden = true;
+  }
+}
+
+byId("replay").addEventListener("click", replay);
 byId("search").addEventListener("submit", (event) => { event.preventDefault(); search(false); });
 byId("older").addEventListener("click", () => search(true));
 

@@ -9,13 +9,15 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
 from starlette.responses import Response  # noqa: TC002
 
-from crabpot.approvals.display import line
+from crabpot.approvals.display import displayed, line
+from crabpot.audit.reading import AuditReader
 from crabpot.doors.http.access.refusals import Refusal, bad_request
 from crabpot.doors.http.context import as_json
 from crabpot.doors.http.requests import Key, object_of, operator
 from crabpot.doors.http.routes import openapi
 from crabpot.doors.review import nothing, visible_diff
-from crabpot.errors import LayerBusy, LayerError, SessionError
+from crabpot.errors import CrabpotError, LayerBusy, LayerError, SessionError
+from crabpot.host_commands.review.replaying import story
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,6 +49,7 @@ def add_routes(router: APIRouter, context: Context) -> None:
     rows: list[tuple[str, str, Any, str, dict[str, Any] | None]] = [
         ("GET", "/v1/layers", reviewing.layers, "List the sessions that have changes under review", None),
         ("GET", changes, reviewing.changes, "List the changes of a session", None),
+        ("GET", "/v1/sessions/{key}/replay", reviewing.replay, "Tell a session as a story", None),
         ("GET", f"{changes}/diff", reviewing.diff, "Compare the changes with the host's folder", None),
         ("POST", f"{changes}/apply", reviewing.apply, "Apply changes", _body(paths=_PATHS, gated=gated)),
         ("POST", f"{changes}/undo", reviewing.undo, "Undo the last apply", _body()),
@@ -97,6 +100,17 @@ class _Reviewing:
         layer = _layer(review, key)
         text = "" if layer is None else (await _tried(review.diff(layer, path))).decode("utf-8", "surrogateescape")
         return as_json({"session": key, "diff": visible_diff(text) if shown else text})
+
+    async def replay(self, request: Request, key: Key, *, shown: Shown = False) -> Response:
+        """Tell a session as a story: its records, and what each call was the last to change."""
+        review = self._review(request)
+        try:
+            chapters = await story(review, key, AuditReader(review.state).all())
+        except CrabpotError as error:
+            raise Refusal(404, "not_found", str(error)) from None
+        if shown:
+            chapters = [displayed(one | {"diff": ""}) | {"diff": visible_diff(one["diff"])} for one in chapters]
+        return as_json({"session": key, "chapters": chapters})
 
     async def apply(self, request: Request, key: Key) -> Response:
         """Apply changes; gated ones only if the body says so."""
