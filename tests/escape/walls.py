@@ -446,6 +446,7 @@ WALLS = (
         cannot_have_another_build_run_by_what_was_allowed_for_longer cannot_push_more_than_was_shown
         cannot_have_the_hooks_of_a_remote_that_it_wrote_run cannot_push_what_attacks_a_git_folder
         cannot_have_a_listening_runner_write_beyond_its_roots
+        cannot_have_an_apply_follow_a_link cannot_have_an_apply_bring_what_the_host_would_run
         """,
     ),
     Wall(

@@ -66,7 +66,7 @@ def _by_call(layer: Layer, records: Sequence[Record]) -> dict[int, list[str]]:
 
 def _is_during(at: float, call: Record) -> bool:
     ended = float(call["time"])
-    return ended - call["duration_ms"] / 1000 - _SLACK_S <= at <= ended + _SLACK_S
+    return bool(ended - call["duration_ms"] / 1000 - _SLACK_S <= at <= ended + _SLACK_S)
 
 
 def _changed_s(content: Tree, path: str) -> float:

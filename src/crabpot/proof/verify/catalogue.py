@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from crabpot.errors import CrabpotError
 from crabpot.proof.verify import live
 from crabpot.proof.verify.attacks import (
+    applies,
     approvals,
     arguments,
     configuration,
@@ -62,6 +63,7 @@ MODULES = (
     planting,
     guard,
     git,
+    applies,
     listening,
     runners,
 )

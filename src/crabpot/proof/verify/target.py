@@ -21,6 +21,7 @@ from crabpot.decide.patterns import matches
 from crabpot.gateway import Gateway
 from crabpot.host_commands.host import Host
 from crabpot.host_commands.plan import check
+from crabpot.layers.changes.applying import apply
 from crabpot.proof.verify.claims import NotCarriedOut, Outcome
 from crabpot.proof.verify.impostor import Impostor
 from crabpot.proof.verify.programs import program, read_report
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from crabpot.approvals.requests import Request
     from crabpot.host_commands.plan import Plan
+    from crabpot.layers.layer import Layer
     from crabpot.model import ToolResult
     from crabpot.proof.verify.bait import Bait
     from crabpot.proof.verify.claims import Claim
@@ -169,6 +171,10 @@ class Target:
         host = Host(settings=self.gateway.settings, around=execution.around, environ=execution.environ)
         rule = next((rule for rule in rules(self.agent) if matches(rule.pattern, argv)), None)
         return await host.prepare(argv, self.agent, self.spec, rule or _rule(argv), cwd=cwd)
+
+    def apply(self, layer: Layer, *, gated: bool) -> None:
+        """Apply a layer as a person would who agrees to all of it, or to all that is not held."""
+        apply(layer, gated=gated)
 
     async def look_again(self, plan: Plan) -> None:
         """Check a plan again as is done just before its start; HostRefused if something has changed."""

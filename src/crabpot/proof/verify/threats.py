@@ -36,6 +36,7 @@ ROWS = {
     "malformed-key": "a session key that one component read as text and another parsed, so that one agent's token "
     "acted as another",
     "session-flood": "a thousand session names: nothing may grow without bound, and one agent starves only itself",
+    "hostile-layer": "a layer brought back with links, devices, setuid files, hooks, editor tasks, a .pth",
     "pushed-unseen": "what was pushed was not what was shown: remote.*.push, legacy remotes, push options",
     "hostile-runner": "giant frames, wrong ids, invalid UTF-8, silence, forged results",
 }

@@ -69,10 +69,8 @@ def _line(record: dict[str, Any]) -> str:
         more = f" ({_counted(record['repeated'])} more)" if "repeated" in record else ""
         return visible(f"{record['number']:>6} {when} {what}{more}  [{record['session']}]")
     if record["kind"] == "review":
-        counts = {name: told for name, told in record.get("done", {}).items() if isinstance(told, dict)}
-        what = ", ".join(f"{told['count']} {name}" for name, told in counts.items()) or "begins"
-        text = f"{record['action']} in {record['folder']}, by {record['by']}: {what}  [{record['session']}]"
-        return visible(f"{record['number']:>6} {when} review {text}")
+        done = f"{record['action']} in {record['folder']}, by {record['by']}: {_done(record)}"
+        return visible(f"{record['number']:>6} {when} review {done}  [{record['session']}]")
     if record["kind"] == "withheld":
         what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
         return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")
@@ -88,6 +86,11 @@ def _line(record: dict[str, Any]) -> str:
 def _counted(record: dict[str, Any]) -> str:
     since, until = (time.strftime("%H:%M:%S", time.localtime(record[name])) for name in ("since", "until"))
     return f"{record['count']} from {since} to {until}"
+
+
+def _done(record: dict[str, Any]) -> str:
+    lists = {name: told for name, told in record.get("done", {}).items() if isinstance(told, dict)}
+    return ", ".join(f"{told['count']} {name}" for name, told in lists.items()) or "begins"
 
 
 def _request_text(record: dict[str, Any]) -> str:
