@@ -549,7 +549,11 @@ async def choose_program(state: str, kind: str) -> Any:
     program.write_bytes(b"#!/bin/sh\n")
     program.chmod(0o4755 if kind == "setuid" else 0o755)
     programs = [] if kind == "none" else [candidates.Candidate(path=str(program))]
-    return {"found": await probe.survey(programs, tries, state), "tried": tried}
+    try:
+        found = str(await probe.survey(programs, tries, state))
+    except probe.NoneWorks as failure:
+        found = str(failure)
+    return {"found": found, "tried": tried}
 
 
 async def remember(state: str) -> Any:
