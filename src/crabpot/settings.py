@@ -171,9 +171,11 @@ class Sandbox:
     backend: Backend = "auto"
     network: Network = Network()
     binds: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     tmp_exec: bool = False
+    ports: tuple[int, ...] = ()
     limits: Limits = Limits()
     docker: Docker = Docker()
     socket: str | None = None

@@ -140,6 +140,31 @@ def mount(text: str, around: Surroundings) -> Mount:
     return Mount(source=os.path.realpath(source), target=check_target(target), access=access)
 
 
+def program(source: str, around: Surroundings) -> Mount:
+    """Return the read-only mount of a program's own folder or file, at its own path."""
+    path = expand(source, around.home)
+    if not path.startswith("/"):
+        raise BindRefused(f'"{source}" must be an absolute path')
+    refusal = refuse_program(path, around)
+    if refusal:
+        raise BindRefused(refusal)
+    return Mount(source=os.path.realpath(path), target=check_target(os.path.realpath(path)), access="ro")
+
+
+def refuse_program(source: str, around: Surroundings) -> str | None:
+    """Return why a program's folder must not be shown, or None.
+
+    Like a workspace it may lie under root's home if that is the gateway's own; what is in ~/.local/bin is programs.
+    """
+    own = {form for home in around.homes() for form in (home, *(f"{home}/{name}" for name in _PROGRAMS))}
+    first = [path for path in (normal(source), os.path.realpath(source)) if os.path.dirname(path) in around.homes()]
+    if first and os.path.isdir(first[0]):
+        return f'"{source}" is refused: it is a first-level folder of the home, where other programs keep their keys'
+    whole = [path for path in (normal(source), os.path.realpath(source)) if path in own]
+    trees = [(tree, what) for tree, what in around.protected() if tree not in own or whole]
+    return _refuse(source, around, trees)
+
+
 def expand(path: str, home: str) -> str:
     """Expand a leading `~`, for the one home that matters, the gateway's."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path

@@ -124,6 +124,9 @@ def mounts(sandbox: Sandbox, around: Surroundings, taken: tuple[str, ...] = ()) 
             raise binds.BindRefused(f'"{text}": {one.target} is the agent\'s own folder; choose another place')
         if made.setdefault(one.target, one) != one:
             raise binds.BindRefused(f'"{text}": another bind is already mounted at {one.target}')
+    for path in sandbox.programs:
+        one = binds.program(path, around)
+        made.setdefault(one.target, one)
     return tuple(made.values())
 
 
@@ -171,6 +174,7 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
         yield "sandbox.home", f'"{sandbox.home}" must be a plain name such as "claude": a-z, 0-9, - and _'
     own = os.path.realpath(workspace) if shown_at_own_path(sandbox) else hardening.WORKSPACE
     yield from _bind_problems(sandbox, around, _taken(sandbox, own))
+    yield from _program_problems(sandbox, around)
     yield from network.problems(sandbox.network)
     if sandbox.user is not None and (wrong := _wrong(parse_user, sandbox.user)):
         yield "sandbox.user", wrong
@@ -201,6 +205,14 @@ def _bind_problems(sandbox: Sandbox, around: Surroundings, taken: tuple[str, ...
             yield path, f'"{text}": {one.target} is the agent\'s own folder; choose another place'
         elif targets.setdefault(one.target, one) != one:
             yield path, f'"{text}": another bind is already mounted at {one.target}'
+
+
+def _program_problems(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str, str]]:
+    for index, path in enumerate(sandbox.programs):
+        try:
+            binds.program(path, around)
+        except binds.BindRefused as refused:
+            yield f"sandbox.programs[{index}]", str(refused)
 
 
 def _pairs(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
