@@ -122,12 +122,11 @@ def make(  # noqa: PLR0913  all that a run is made from
         workspace=_WORKSPACE[wishes.way],
         workspace_at="same",
         home=home,
-        network=Network(name="allow", allow=tuple(hosts), ask=wishes.ask, inject=tuple(keys.inject))
-        if hosts or wishes.ask
-        else Network(),
+        network=Network(name="allow", allow=tuple(hosts), ask=wishes.ask, inject=tuple(keys.inject)),
         programs=program.shows,
         env={"PATH": path, **env},
         limits=_limits(),
+        tmp_exec=True,
         ports=wishes.ports,
         prune=Prune(idle_hours=24 * 365, max_age_days=365),
     )

@@ -148,7 +148,11 @@ def program(source: str, around: Surroundings) -> Mount:
     refusal = refuse_program(path, around)
     if refusal:
         raise BindRefused(refusal)
-    return Mount(source=os.path.realpath(path), target=check_target(os.path.realpath(path)), access="ro")
+    real = os.path.realpath(path)
+    taken = next((place for place in OVER_WHICH_NOTHING if real == place or is_under(real, place)), None)
+    if taken is not None:
+        raise BindRefused(f'"{source}" is refused: inside, {taken} is the sandbox\'s own')
+    return Mount(source=real, target=real, access="ro")
 
 
 def refuse_program(source: str, around: Surroundings) -> str | None:

@@ -44,7 +44,7 @@ RESERVED_TARGETS = (
 
 # Where an agent's own folder must not appear: the interpreter, the libraries and the walls would be the agent's.
 OVER_WHICH_NOTHING = (
-    *(place for place in RESERVED_TARGETS if place not in (WORKSPACE, AGENT_WORKSPACE, "/tmp")),  # noqa: S108
+    *(place for place in RESERVED_TARGETS if place not in (WORKSPACE, AGENT_WORKSPACE, "/tmp", "/var/tmp")),  # noqa: S108
     "/run",
 )
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
-from crabpot.doors.cli import parsers, review_parsers
+from crabpot.doors.cli import parsers, review_parsers, run_parsers
 from crabpot.doors.cli.frame import Frame, command_of, hoisted, run
 from crabpot.doors.cli.parsing import EPILOG, Parser, add, group, positive, session
 
@@ -201,6 +201,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),
+    run_parsers.describe: ("run", "secrets"),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }
 
@@ -209,13 +210,14 @@ def main() -> NoReturn:
     """Run the program; no expected error ends in a traceback."""
     # Nearly every object made at start lives until the end. By default they would be collected a hundred times.
     gc.set_threshold(_GARBAGE_AFTER)
-    code = run(_invoke, hoisted(sys.argv[1:]))
+    code = run(invoke, hoisted(sys.argv[1:]))
     # Nor when the interpreter shuts down.
     gc.freeze()
     sys.exit(code)
 
 
-def _invoke(arguments: list[str]) -> int:
+def invoke(arguments: list[str]) -> int:
+    """Carry out one command line."""
     options = parser(command_of(arguments)).parse_args(arguments)
     module, _, function = options.body.partition(":")
     body: Callable[[Frame, Any], int] = getattr(

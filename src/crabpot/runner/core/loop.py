@@ -23,6 +23,9 @@ def _note_signal(_number: int, _frame: object) -> None:
     """Do nothing: it exists so that Python installs its C handler, which writes the number to the wake-up pipe."""
 
 
+_LONGEST_WAIT_S = 86_400.0
+
+
 class Loop:
     """Level-triggered: a callback that leaves something unread is simply called again.
 
@@ -107,7 +110,8 @@ class Loop:
             if self._soon:
                 timeout_s = 0
             elif timers:
-                timeout_s = max(0.0, min(due for due, _ in timers.values()) - monotonic())
+                # The kernel counts milliseconds in 31 bits; what is later is looked at again.
+                timeout_s = min(max(0.0, min(due for due, _ in timers.values()) - monotonic()), _LONGEST_WAIT_S)
             for fd, _ in poll(timeout_s):
                 callback = callbacks.get(fd)
                 if callback is not None:
