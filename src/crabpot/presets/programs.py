@@ -48,7 +48,7 @@ def find(name: str, path: str, home: str, install: str = "") -> Program:
         real = os.path.realpath(interpreter)
         shows.update(dict.fromkeys(_around(interpreter, home)))
         folders += [os.path.dirname(interpreter), os.path.dirname(real)]
-    kept = [one for one in shows if not one.startswith(_SHOWN)]
+    kept = [one for one in shows if not f"{one}/".startswith(_SHOWN)]
     outer = [one for one in kept if not any(one.startswith(f"{other}/") for other in kept)]
     return Program(argv=(entry,), shows=tuple(outer), path=tuple(dict.fromkeys(folders)))
 

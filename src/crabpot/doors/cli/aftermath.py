@@ -88,7 +88,10 @@ def _refusals(plan: Plan, state: str, since: int) -> Iterator[str]:
 
     for record in AuditReader(state).last(_LOOKED_AT, wanted=wanted):
         if record.get("kind") == "connection" and record.get("answer") in ("refused", "failed"):
-            yield visible(f"{record['answer']}: {record.get('destination')}: {record.get('because')}")
+            place, because = str(record.get("destination")), str(record.get("because"))
+            unlisted = because.startswith((f"{place} is not listed", "network.allow is empty"))
+            why = f"not listed; --allow {place} lists it" if unlisted else because
+            yield visible(f"{record['answer']}: {place}: {why}")
 
 
 def _key(question: str) -> str:

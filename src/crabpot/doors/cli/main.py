@@ -154,6 +154,8 @@ def _approving(commands: Adder) -> None:
     actions = group(commands, "approvals", "list and answer requests for approval")
     one = add(actions, "list", "approvals:list_requests", "the pending requests of every gateway of this state folder")
     one.add_argument("--json", action="store_true", help="print JSON")
+    text = "ask here, one after the other, what waits while an agent owns its own terminal"
+    add(actions, "watch", "watch:watch", text)
     one = add(actions, "show", "approvals:show_request", "one request in full, as JSON")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     one = add(actions, "allow", "approvals:allow", "allow a request, once unless an option says more")

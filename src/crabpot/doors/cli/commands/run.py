@@ -87,7 +87,6 @@ def _plan(app: App, name: str, arguments: tuple[str, ...], options: Namespace) -
         arguments=arguments,
         allow=tuple(options.allow),
         ask=options.ask,
-        ports=tuple(options.port),
         env=(*options.env, *(name for name in _PASSED if name in environ)),
         secrets=tuple(options.secret),
         home=options.home,

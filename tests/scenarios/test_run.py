@@ -1,0 +1,96 @@
+"""`crabpot run` as a person types it: headless, in a real sandbox, and what it says where it cannot run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.backends import need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.program import Program
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    """A folder of an ordinary user's, below /tmp."""
+    need("bubblewrap")
+    made = Path(os.path.realpath(tempfile.mkdtemp(prefix="crabpot-project-")))
+    (made / "notes.txt").write_text("mine\n")
+    if os.geteuid() == 0:
+        for path in (made, made / "notes.txt"):
+            os.chown(path, 61234, 61234)
+    yield made
+    shutil.rmtree(made)
+
+
+def test_an_agent_works_at_the_folders_own_path_and_the_folder_stays_as_it_is(crabpot: Program, project: Path) -> None:
+    script = "pwd; echo $HOME; echo theirs > notes.txt; echo kept > ~/kept; curl -sS http://evil.example/; exit 7"
+    done = crabpot("run", "--in", str(project), "--", "shell", "-c", script)
+    assert done.code == 7
+    assert done.out.splitlines()[:2] == [str(project), "/home/agent"]
+    assert (project / "notes.txt").read_text() == "mine\n"
+    assert "1 file changed, not yet in your folder" in done.err
+    assert "~ notes.txt" in done.err
+    assert "refused: evil.example:80: not listed; --allow evil.example:80 lists it" in done.err
+    again = crabpot("run", "--in", str(project), "--", "shell", "-c", "true")
+    assert "go on with --continue" in again.said()
+    on = crabpot("run", "--in", str(project), "--continue", "--", "shell", "-c", "cat notes.txt ~/kept")
+    assert (on.code, on.out) == (0, "theirs\nkept\n")
+    session = on.err.split("--session ")[1].split()[0]
+    applied = crabpot("changes", "apply", "--session", session)
+    assert applied.code == 0, applied.err
+    assert (project / "notes.txt").read_text() == "theirs\n"
+
+
+def test_direct_changes_the_folder_and_private_never_sees_it(crabpot: Program, project: Path) -> None:
+    done = crabpot("run", "--in", str(project), "--direct", "--", "shell", "-c", "echo direct > notes.txt")
+    assert (done.code, (project / "notes.txt").read_text()) == (0, "direct\n")
+    done = crabpot("run", "--in", str(project), "--private", "--", "shell", "-c", "pwd; ls -A; echo x > y")
+    assert (done.code, done.out) == (0, "/workspace\n")
+    assert sorted(path.name for path in project.iterdir()) == ["notes.txt"]
+
+
+def test_what_cannot_run_is_a_clear_answer(crabpot: Program, project: Path) -> None:
+    cases = {
+        ("--in", "/", "--", "shell"): "the whole machine",
+        ("--in", str(crabpot.home), "--", "shell"): "your home",
+        ("--in", f"{project}/missing", "--", "shell"): "no such folder",
+        ("--in", str(project), "--", "no-such-agent"): "not installed",
+        ("--in", str(project), "--continue", "--", "shell"): "nothing to continue",
+        ("--in", str(project), "--direct", "--continue", "--", "shell"): "does not go with",
+        ("--in", str(project), "--secret", "X@a.example", "--", "shell"): "crabpot secrets set X",
+        ("--in", str(project)): "run needs an agent",
+    }
+    for words, said in cases.items():
+        done = crabpot("run", *words)
+        assert done.code != 0
+        assert said in done.said(), words
+
+
+def test_a_preset_that_does_not_parse_is_named_with_its_line(crabpot: Program, project: Path) -> None:
+    folder = crabpot.home / ".config/crabpot/presets"
+    folder.mkdir(parents=True)
+    (folder / "mine.json5").write_text("{program: 'x',\n hosts: 7}")
+    said = crabpot("run", "--in", str(project), "--", "mine").said()
+    assert "mine.json5:2: hosts: must be a list" in said
+
+
+def test_secrets_are_kept_listed_and_forgotten_and_never_shown(crabpot: Program) -> None:
+    assert crabpot("secrets", "list").out == "no secrets\n"
+    assert crabpot("secrets", "set", "API_KEY", "--file", stdin=b"s3cret\n").code == 0
+    listed = crabpot("secrets", "list")
+    assert listed.out == "API_KEY  (file)\n"
+    (kept,) = crabpot.home.rglob("secrets/API_KEY")
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (b"s3cret", 0o600)
+    assert "cannot name a secret" in crabpot("secrets", "set", "../x", stdin=b"y").said()
+    assert "nothing was given" in crabpot("secrets", "set", "EMPTY").said()
+    assert crabpot("secrets", "remove", "API_KEY").code == 0
+    assert "no secret is called API_KEY" in crabpot("secrets", "remove", "API_KEY").said()
