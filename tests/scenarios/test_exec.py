@@ -11,10 +11,10 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
+from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
 
 # --- exit codes, blueprint §10 -------------------------------------------------------------------------------------------
@@ -219,55 +219,6 @@ def test_killed_it_leaves_no_process(placed):
 
 
 # --- terminals -----------------------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """A person at a terminal: a real one, with the program as its foreground process."""
-
-    def __init__(self, program, *arguments, rows=24, cols=80):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(program.home)
-            termios.tcsetwinsize(0, (rows, cols))
-            os.execve(program.argv[0], [*program.argv, *arguments], {**program.environ, "TERM": "xterm-color"})
-        self.seen = ""
-        self.code = None
-
-    def resize(self, rows, cols):
-        termios.tcsetwinsize(self.fd, (rows, cols))
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def wait_for(self, text, within_s=30.0):
-        deadline = time.monotonic() + within_s
-        while text not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            assert self._read(), f"ended without {text!r}: {self.seen!r}"
-
-    def _read(self):
-        if not select.select([self.fd], [], [], 30)[0]:
-            return False
-        try:
-            data = os.read(self.fd, 65536)
-        except OSError:
-            return False
-        self.seen += data.decode(errors="replace")
-        return bool(data)
-
-    def end(self):
-        while self._read():
-            pass
-        _, status = os.waitpid(self.pid, 0)
-        self.code = os.waitstatus_to_exitcode(status)
-        self.pid = None
-        return self.code
-
-    def close(self):
-        if self.pid is not None:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self.fd)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def describe(commands: Adder) -> None:
     """Add the parsers."""
     _running(commands)
-    _keeping(commands)
+    _secrets(commands)
 
 
 def _running(commands: Adder) -> None:
@@ -39,7 +39,7 @@ def _running(commands: Adder) -> None:
     one.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- AGENT [ARG…]", help=text)
 
 
-def _keeping(commands: Adder) -> None:
+def _secrets(commands: Adder) -> None:
     actions = group(commands, "secrets", "keys that stay outside, for `run` and `valueFrom`")
     one = add(actions, "set", "secrets:set_secret", "keep a key, read from the terminal or from standard input")
     one.add_argument("name", metavar="NAME", help="as its variable is called, such as ANTHROPIC_API_KEY")
