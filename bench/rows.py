@@ -18,6 +18,8 @@ _HELD = (
     ("cold open to first result, beside srt true", "open", "crabpot", "srt", 1 / 8),
     ("warm claim to first result", "open", "crabpot, kept ready", "bare spawn", 2.5),
     ("100 sandboxes opened at once", "burst", "crabpot", "bare bwrap python3", 1.5),
+    ("`exec true` in a layer, beside rw", "layer", "layer", "rw", 1.1),
+    ("fork of a session, to its first result, beside an open", "fork", "fork", "open", 1.5),
     ("`crabpot --help`", "commands", "crabpot --help", "python3 -c pass", 10.0),
     ("`crabpot explain`", "commands", "crabpot explain", "python3 -c pass", 15.0),
     ("one-shot `crabpot exec true`", "commands", "crabpot exec true", "srt", 1.0),
@@ -36,10 +38,17 @@ def figures(comparisons: Sequence[Comparison], curves: Sequence[Curve]) -> list[
         made.append(
             Figure(what=what, ours=own or _NOTHING, other=beside if own else None, at_most=at_most, missing=missing)
         )
+    if "review" in found:
+        made.append(_opening(found["review"]))
     grown = {one.id: one for one in curves}
     if "memory" in grown:
         made.append(_memory(grown["memory"]))
     return made + [_flat(grown[name]) for name in ("among", "records") if name in grown]
+
+
+def _opening(comparison: Comparison) -> Figure:
+    other, ours = comparison.series
+    return Figure(what=f"open under review, {ours.name}", ours=ours, other=other, at_most=1.3)
 
 
 def _memory(curve: Curve) -> Figure:

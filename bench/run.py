@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench import doors, growth, measures, network, openings, rows
+from bench import doors, growth, measures, network, openings, review, rows
 from bench.contest import SPAWN, Entrant, contest, spawning
 from bench.entrants import SESSION, SMALL, calling, claiming, opening, prepare, seconds, tools
 from bench.figures import Comparison, Curve, Figure, Report
@@ -28,6 +29,8 @@ _WARM = 10
 # More than one agent may have by default: the cost of many is what is measured.
 _MANY = "{ gateway: { maxSandboxes: 2000, maxSandboxesPerAgent: 2000 } }"
 _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
+# On a disk: /tmp may be memory.
+_PROJECTS = "/var/tmp"  # noqa: S108  for folders of a random name
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
 
@@ -146,6 +149,13 @@ class Run:
         progress("among many that are alive")
         counts = (1, 10, 50, 100, 250, 500) if full else (1, 100)
         self.curves += await growth.among(gateway, counts, rounds)
+        progress("folders under review")
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-", dir=_PROJECTS))
+        os.chmod(folder, 0o755)  # noqa: S103  root's sandboxes are somebody else
+        sizes = {"files": 200_000, "forked": 50_000} if full else {"files": 20_000, "forked": 5_000}
+        self.comparisons += await review.review(
+            lambda text: self.gateway(text)[0], os.path.realpath(folder), rounds=rounds, **sizes
+        )
         progress("100 MB in and out")
         self.figures += await measures.large_file(gateway, 100 * 1024**2, 7 if full else 3)
         if shutil.which("curl"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import check, commands, elevation, patterns, placement, policy, sessions
 from crabpot.decide.elevation import Decision
+from crabpot.decide.known_programs import leaves_review
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git.operation import read as read_git
 from crabpot.model import Place
@@ -100,7 +101,7 @@ def _elevated(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
         {
             "pattern": rule.pattern,
             "approval": rule.approval,
-            "reachable": rule.enabled and runs and sandboxed and patterns.problem_with(rule.pattern) is None,
+            "reachable": rule.enabled and runs and sandboxed and _is_offered(rule.pattern, agent),
             "confine": rule.confine,
             "writes": list(rule.writes),
             "credentials": list(rule.credentials),
@@ -109,6 +110,12 @@ def _elevated(agent: AgentSettings, placed: Placement) -> dict[str, Any]:
     ]
     guarded = any(row["reachable"] and row["confine"] == "guarded" for row in rows)
     return {"enabled": agent.tools.elevated.enabled, "patterns": rows, "clauses": _guard(agent) if guarded else []}
+
+
+def _is_offered(pattern: str, agent: AgentSettings) -> bool:
+    """Return whether a pattern can match, and what it matches may run where the folder is under review."""
+    reviewed = agent.sandbox.workspace == "review"
+    return patterns.problem_with(pattern) is None and (not reviewed or leaves_review(tuple(pattern.split())))
 
 
 def _guard(agent: AgentSettings) -> list[dict[str, Any]]:

@@ -228,6 +228,9 @@ def test_from_a_session_under_review_only_what_needs_no_folder_leaves(
         "{agents: {defaults: {sandbox: {workspace: 'review'}}}, "
         "tools: {elevated: {enabled: true, patterns: ['brew *', 'git *', 'make *']}}}"
     )
-    answer = explain(text, command=command)["command"]
+    told = explain(text, command=command)
+    reachable = {row["pattern"]: row["reachable"] for row in told["elevated"]["patterns"]}
+    assert reachable == {"brew *": True, "git *": True, "make *": False}
+    answer = told["command"]
     assert answer["where"] == where
     assert ("apply first" in answer["because"]) == (where == "blocked")

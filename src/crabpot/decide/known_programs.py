@@ -121,6 +121,11 @@ def needs_no_folder(argv: tuple[str, ...]) -> bool:
     return argv[0] in _MACHINE or is_harmless(argv)
 
 
+def leaves_review(argv: tuple[str, ...]) -> bool:
+    """Return whether a session under review may ask for a program on the host: git may be relayed."""
+    return argv[:1] == ("git",) or (bool(argv) and needs_no_folder(argv))
+
+
 def is_harmless(argv: tuple[str, ...]) -> bool:
     """Return whether a command is known to run no program, write no file and show no file's content."""
     return argv[0] in HARMLESS or (argv[0] == "systemctl" and len(argv) > 1 and argv[1] in _LOOKS)

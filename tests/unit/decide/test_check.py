@@ -43,6 +43,8 @@ FIRES = [
         "runner-compose",
     ),
     (sandbox("backend: 'socket', socket: '/tmp/s'"), "agents.defaults.sandbox.backend", "runner of their own", "0750"),
+    (sandbox("workspace: 'review', warm: 2"), "agents.defaults.sandbox.warm", "keeps no sandbox ready", "take it out"),
+    (elevated("['make all']", sandbox_body="workspace: 'review'"), PATTERNS, "that is under review", "take it out"),
     (sandbox("workspaceAt: 'same'"), "agents.defaults.sandbox.workspaceAt", "has no effect", 'workspace: "rw"'),
     ("{tools: {elevated: {patterns: ['ls']}}}", PATTERNS, "unreachable: elevated is not enabled", "take it out"),
     (elevated("['ls']", sandbox_body="mode: 'off'"), PATTERNS, "unreachable: no session is sandboxed", "take it out"),

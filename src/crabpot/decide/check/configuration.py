@@ -28,6 +28,7 @@ _FETCHING = ("web_fetch", "web_search", "browser")
 def findings(agent: AgentSettings) -> Iterator[Finding]:
     """Return the findings for one agent's settings."""
     yield from _mode(agent)
+    yield from _warm(agent)
     yield from _patterns(agent)
     yield from _undone(agent)
     yield from _globs(agent)
@@ -63,6 +64,12 @@ def _mode(agent: AgentSettings) -> Iterator[Finding]:
     if agent.sandbox.mode == "off":
         message = "no session is sandboxed: every call runs on the host as the gateway's user"
         yield warn(agent.source("sandbox.mode"), message, 'use "non-main" or "all", unless you trust every sender')
+
+
+def _warm(agent: AgentSettings) -> Iterator[Finding]:
+    if agent.sandbox.workspace == "review" and agent.sandbox.warm:
+        message = "keeps no sandbox ready: a layer over a folder under review belongs to one session from the start"
+        yield warn(agent.source("sandbox.warm"), message, "take it out")
 
 
 def _patterns(agent: AgentSettings) -> Iterator[Finding]:
@@ -106,6 +113,8 @@ def _unreachable(agent: AgentSettings, rule: elevation.ElevationRule) -> str | N
         return f"no session is sandboxed ({agent.source('sandbox.mode')} is off)"
     if not rule.enabled:
         return f"elevated is not enabled ({agent.source('tools.elevated.enabled')})"
+    if agent.sandbox.workspace == "review" and not known_programs.leaves_review(tuple(rule.pattern.split())):
+        return f"it would work in a folder that is under review ({agent.source('sandbox.workspace')})"
     if agent.tools.elevated.allow_from == ():
         return f"nobody is in {agent.source('tools.elevated.allowFrom')}"
     return None
