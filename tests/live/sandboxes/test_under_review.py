@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tempfile
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +21,7 @@ from crabpot.layers.store import LayerStore
 from crabpot.sandboxes import under_review
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterator
 
     from crabpot.gateway import Gateway
     from crabpot.layers.layer import Layer
@@ -36,6 +37,13 @@ def project(tmp_path: Path) -> Path:
     (made / "file").write_text("the host's\n")
     (made / "sub" / "inner").write_text("inner\n")
     return made
+
+
+@pytest.fixture
+def below_tmp() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="crabpot-review-") as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
 
 
 @asynccontextmanager
@@ -200,3 +208,23 @@ async def test_a_sandbox_killed_with_its_gateway_leaves_a_layer_that_opens(tmp_p
             while not live.lost:
                 await asyncio.sleep(0.01)
         assert (await run(gateway, "cat note")).stdout == "kept\n"
+
+
+async def test_a_remount_is_of_the_overlay_alone_whatever_the_agent_put_in_its_place(below_tmp: Path) -> None:
+    # The folders on the way are the agent's there, and one that holds a mount can be renamed.
+    place, project = below_tmp, below_tmp / "project"
+    project.mkdir()
+    first = str(place).split("/")[2]
+    swap = f"cd /; mv /tmp/{first} /tmp/moved && mkdir -p {place} && ln -s / {project} && ls -d {project}/usr"
+    mounts = """awk '$5 == "/" || $5 == "/tmp"' /proc/self/mountinfo"""
+    async with opened(place, workspaceAt="same") as gateway:
+        before = await run(gateway, mounts)
+        assert (await run(gateway, swap)).success
+        (live,) = gateway.execution.fleet.listed()
+        assert await live.sandbox.remount() is False
+        await gateway.call(ONE, "exec", command=f"rm {project}; ln -s /tmp {project}", cwd="/tmp")
+        assert await live.sandbox.remount() is False
+        after = await gateway.call(ONE, "exec", command=mounts, cwd="/tmp")
+        assert after.stdout == before.stdout
+        assert " ro," in after.stdout
+        assert "noexec" in after.stdout

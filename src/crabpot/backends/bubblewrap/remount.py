@@ -2,6 +2,10 @@
 
 An overlay remembers what it looked up. Remounting it, in place and with nothing unmounted, makes the kernel forget
 that; /tmp, processes and open files stay as they are. Only who made the sandbox may enter its namespaces to do so.
+
+The agent may have put something else in the folder's place, where the folders on the way are its own (below /tmp): the
+flags of an overlay on / would make that writable, and those on /tmp would let programs in it run. So it is remounted by
+descriptor, and only if it is an overlay; there is one in a sandbox.
 """
 
 from __future__ import annotations
@@ -24,7 +28,13 @@ def call(name, *arguments):
     if Function(_ctypes.dlsym(libc, name))(*[Long(one) if type(one) is int else one for one in arguments]) == -1:
         sys.exit(name + ": " + os.strerror(_ctypes.get_errno()))
 call("setns", int(sys.argv[1]), 0x10000000 | 0x00020000)
-call("mount", None, os.fsencode(sys.argv[2]), None, 32 | 2 | 4, None)
+folder = os.open(sys.argv[2], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+about = bytes(256)  # Filled by the kernel, its type first.
+call("fstatfs", folder, about)
+if int.from_bytes(about[:8], sys.byteorder) != 0x794c7630:
+    sys.exit("no overlay is there")
+os.fchdir(folder)
+call("mount", None, b".", None, 32 | 2 | 4, None)
 """
 
 
