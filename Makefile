@@ -41,6 +41,9 @@ test-pythons: ## the unit tests on every Python of Debian's releases, each in a 
 test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, half an hour; as root
 	scripts/test-vm
 
+test-frameworks: setup ## the suites of the frameworks that we integrate with, each in an environment of its own
+	scripts/test-frameworks
+
 check: lint test ## all of the above
 
 bench: setup ## measure everything beside every peer, and fail where a figure is missed by far
@@ -53,4 +56,4 @@ docs: ## build the site of docs/ into site/, and fail on a broken link
 	scripts/docs
 
 clean:
-	rm -rf .venv .venv.lock .venv-docs .venv-docs.lock site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .venv.lock .venv-frameworks .venv-docs .venv-docs.lock site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

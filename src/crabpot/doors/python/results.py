@@ -97,6 +97,10 @@ class _Refused(CallFailed, PermissionError):
     """It may not be done."""
 
 
+class _NoFile(CallFailed, OSError):
+    """It is a pipe, a device or a socket, or there is no room for it."""
+
+
 class _TimedOut(CallFailed, TimeoutError):
     """It took too long."""
 
@@ -111,6 +115,8 @@ _BY_CODE: dict[str, type[CallFailed]] = {
     "outside": _Refused,
     "denied": _Refused,
     "timeout": _TimedOut,
+    "not_a_file": _NoFile,
+    "disk_limit": _NoFile,
 }
 
 

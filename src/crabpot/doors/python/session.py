@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from crabpot.decide import sessions
 from crabpot.doors.python import copying
+from crabpot.doors.python.long_commands import carried
 from crabpot.doors.python.results import CommandResult, FileInfo, data_of, info_of, raise_failure
 from crabpot.doors.python.streams import Collected, sink_of, source_of
 from crabpot.errors import CallFailed, SandboxLost
@@ -137,7 +138,8 @@ class Session:
             $HOME *
             1000
         """
-        args: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
+        given = command if isinstance(command, str) else list(command)
+        args: dict[str, Any] = {"command": await carried(given, self.write)}
         size = tty if isinstance(tty, bool) else dict(tty)
         options = {"cwd": cwd, "env": env and dict(env), "detach": detach, "tty": size}
         args |= {name: value for name, value in options.items() if value not in (None, False)}

@@ -67,6 +67,16 @@ async def test_a_sink_takes_all_output_and_a_result_is_bounded() -> None:
         assert len(kept.stdout) < 70_000
 
 
+async def test_a_command_of_any_length_runs_and_leaves_no_file() -> None:
+    word = "x" * 60_000
+    async with crabpot.sandbox() as box:
+        assert (await box.exec(["printf", "%s", *[word] * 15])).stdout == word.encode() * 15
+        script = f"echo {word}; " * 5 + "exit 7"
+        done = await box.exec(script)
+        assert (done.exit_code, len(done.stdout)) == (7, 5 * 60_001)
+        assert await box.ls("/tmp") == []
+
+
 async def test_merged_output_is_in_order() -> None:
     async with crabpot.sandbox() as box:
         lines = "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done"

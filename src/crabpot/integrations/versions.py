@@ -1,0 +1,29 @@
+"""Which versions of a framework a module was made for: another one is refused by a sentence that names the range."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from crabpot.errors import CrabpotError
+
+
+def require(package: str, least: str, below: str, *, extra: str) -> None:
+    """Raise CrabpotError unless a version of `package` from `least` on, and below `below`, is installed."""
+    wanted = f"{package} from {least}, below {below}: pip install 'crabpot[{extra}]'"
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        raise CrabpotError(f"{package} is not installed; this integration needs {wanted}") from None
+    if not _parts(least) <= _parts(found) < _parts(below):
+        raise CrabpotError(f"{package} {found} is installed; this integration needs {wanted}")
+
+
+def _parts(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version, up to the first part that is none."""
+    numbers = []
+    for part in text.split("."):
+        digits = "".join(char for char in part if char.isdigit()) if part[:1].isdigit() else ""
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
