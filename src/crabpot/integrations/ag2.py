@@ -67,8 +67,8 @@ class CrabpotSandbox(SandboxBase):
     ) -> ExecResult:
         """Run an argv; a refusal is output that the model can read."""
         box = await self._open()
-        limit = "default" if timeout is None else min(timeout, box.time_ceiling)
-        done = await box.exec(argv, env=env, timeout=limit, text=True, merged=True, detach=True)  # type: ignore[arg-type]
+        limit = box.time_ceiling if timeout is None else min(timeout, box.time_ceiling)
+        done = await box.exec(argv, env=env, timeout=limit, text=True, merged=True, detach=True)
         if done.error is None:
             return ExecResult(output=done.stdout.strip(), exit_code=done.exit_code or 0)
         if done.error.code in ("sandbox_lost", "sandbox_unavailable"):

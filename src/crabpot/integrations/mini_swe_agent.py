@@ -33,7 +33,9 @@ class CrabpotEnvironmentConfig(BaseModel):
 class CrabpotEnvironment:
     """A sandbox of Crabpot as an environment; `cleanup` ends it."""
 
-    def __init__(self, *, config_class: type[CrabpotEnvironmentConfig] = CrabpotEnvironmentConfig, **kwargs: Any) -> None:
+    def __init__(
+        self, *, config_class: type[CrabpotEnvironmentConfig] = CrabpotEnvironmentConfig, **kwargs: Any
+    ) -> None:
         self.config = config_class(**kwargs)
         self._box = sync.open_sandbox(self.config.folder, **self.config.settings)
 

@@ -1,4 +1,4 @@
-"""smolagents: `CodeAgent(…, executor=CrabpotExecutor())` runs the agent's Python in a kernel that is kept in a sandbox."""
+"""smolagents: `CodeAgent(…, executor=CrabpotExecutor())` keeps a Python kernel in a sandbox."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ require("smolagents", "1.20", "2", extra="smolagents")
 from smolagents.local_python_executor import CodeOutput
 from smolagents.monitoring import AgentLogger
 from smolagents.remote_executors import RemotePythonExecutor
-from smolagents.serialization import SafeSerializer
 from smolagents.utils import AgentError
 
 __all__ = ["CrabpotExecutor"]
 
+_PACKAGES = "/workspace/.packages"
 _POLL_S, _LONGEST_POLL_S = 0.005, 0.1
 
 # One line of JSON in for each piece of code, one line of JSON out. Its standard output belongs to the answers, so what
@@ -41,6 +41,14 @@ for line in sys.stdin:
         answer["error"] = {"name": type(error).__name__, "value": str(error), "trace": traceback.format_exc()}
     answers.write(json.dumps({**answer, "logs": logs.getvalue()}) + "\\n")
     answers.flush()
+"""
+
+# Not an Exception: code that catches all of those must not swallow its own answer.
+_FINAL_ANSWER = f"""
+import json
+class {RemotePythonExecutor.FINAL_ANSWER_EXCEPTION}(BaseException): pass
+def final_answer(answer=None):
+    raise {RemotePythonExecutor.FINAL_ANSWER_EXCEPTION}(json.dumps(answer, default=repr))
 """
 
 
@@ -69,7 +77,8 @@ class CrabpotExecutor(RemotePythonExecutor):
         self.installed_packages = self.install_packages(self.additional_imports)
 
     def _start(self) -> str:
-        started = self._box.call("exec", command=["python3", "-u", "-c", _KERNEL], background=True)
+        kernel = ["python3", "-u", "-c", _KERNEL]
+        started = self._box.call("exec", command=kernel, env={"PYTHONPATH": _PACKAGES}, background=True)
         if started.error is not None:
             raise CrabpotError(f"the kernel did not start: {started.error.message}")
         return str((started.data or {})["process"])
@@ -82,16 +91,24 @@ class CrabpotExecutor(RemotePythonExecutor):
         if error is None:
             return CodeOutput(output=answer.get("value"), logs=logs, is_final_answer=False)
         if error.get("name") == self.FINAL_ANSWER_EXCEPTION:
-            # Never by pickle: what comes out of a sandbox is hostile.
-            value = SafeSerializer.loads(str(error.get("value")), allow_pickle=False)
+            # JSON, never a pickle: what comes out of a sandbox is hostile.
+            value = json.loads(str(error.get("value")))
             return CodeOutput(output=value, logs=logs, is_final_answer=True)
         raise AgentError(f"{logs}\n{error.get('trace')}", self.logger)
 
+    def send_tools(self, tools: dict[str, Any]) -> None:
+        """Define the agent's tools in the kernel; the final answer comes out as JSON."""
+        self.run_code_raise_errors(_FINAL_ANSWER)
+        super().send_tools({name: tool for name, tool in tools.items() if name != "final_answer"})
+
     def install_packages(self, additional_imports: list[str]) -> list[str]:
-        """Install packages for the kernel, inside."""
+        """Install packages for the kernel, inside; without a network none are, and the code that needs one fails."""
         if additional_imports:
-            done = self._box.exec(["python3", "-m", "pip", "install", "--user", *additional_imports], timeout=None)
-            done.check()
+            install = ["python3", "-m", "pip", "install", "--quiet", "--target", _PACKAGES, *additional_imports]
+            done = self._box.exec(install, timeout=None, text=True)
+            if not done.success:
+                why = done.error.message if done.error else done.stderr.strip()[-500:]
+                self.logger.log(f"not installed: {', '.join(additional_imports)}: {why}")
         return additional_imports
 
     def _ask(self, code: str) -> dict[str, Any]:

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["CrabpotSandbox"]
 
 _FAILED = 125
-_LANGUAGES = {"python": "python3", "python3": "python3", "sh": "sh", "bash": "bash", "node": "node", "javascript": "node"}
+_LANGUAGES = {
+    "python": "python3",
+    "python3": "python3",
+    "sh": "sh",
+    "bash": "bash",
+    "node": "node",
+    "javascript": "node",
+}
 
 
 class CrabpotSandbox(Sandbox):
@@ -87,11 +94,12 @@ class CrabpotSandbox(Sandbox):
 
         async def running() -> crabpot.CommandResult[bytes]:
             try:
-                return await box.exec(
+                done: crabpot.CommandResult[bytes] = await box.exec(
                     command, timeout=limit, detach=True, sink=lambda *piece: came.put(piece), **options
                 )
+                return done
             finally:
-                came.put_nowait(None) if not came.full() else await came.put(None)
+                await came.put(None)
 
         task = asyncio.create_task(running())
         decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}

@@ -19,7 +19,10 @@ async def test_commands_code_and_files_are_of_one_sandbox() -> None:
         came = [one async for one in sandbox.execute_streaming("echo out; echo err >&2; exit 3", env={"A": "1"})]
         assert isinstance(came[-1], ExecutionResult)
         assert (came[-1].exit_code, came[-1].stdout, came[-1].stderr) == (3, "out\n", "err\n")
-        assert {(one.stream_type, one.data) for one in came if isinstance(one, StreamChunk)} == {("stdout", "out\n"), ("stderr", "err\n")}
+        assert {(one.stream_type, one.data) for one in came if isinstance(one, StreamChunk)} == {
+            ("stdout", "out\n"),
+            ("stderr", "err\n"),
+        }
         ran = await sandbox.execute_code("print(6 * 7)", "python")
         assert ran.stdout == "42\n"
         await sandbox.write_file("a/raw", bytes(range(256)))
