@@ -9,6 +9,9 @@ Kind = Literal["user", "system"]
 
 SERVICE, SOCKET = "crabpot.service", "crabpot.socket"
 ACCOUNT = "crabpot"
+# Beside the agents' folders in that account's home, and not around them: what lies in the state is never shown.
+HOME = f"/var/lib/{ACCOUNT}"
+STATE = f"{HOME}/state"
 
 _SOCKET = """\
 [Unit]
@@ -39,6 +42,7 @@ RestartSec=2
 # It ends its sandboxes itself, within 30 s.
 KillMode=mixed
 TimeoutStopSec=45
+TimeoutStartSec=300
 StandardOutput=journal
 StandardError=journal
 SyslogIdentifier=crabpot
@@ -131,7 +135,9 @@ def steps(service: Service, folder: str | None) -> str:
         first = ["loginctl enable-linger   (without it the gateway ends with your last session)"]
     else:
         place, ctl = folder or "/etc/systemd/system", "sudo systemctl"
-        useradd = f"sudo useradd --system --create-home --home-dir {service.state} --shell /usr/sbin/nologin"
-        first = [] if service.account == "root" else [f"{useradd} {service.account}"]
+        name = service.account
+        useradd = f"sudo useradd --system --create-home --home-dir {HOME} --shell /usr/sbin/nologin {name}"
+        own = f"sudo install -d -m 700 -o {name} -g {name} {service.state}"
+        first = [] if name == "root" else [useradd, own]
     lines = [*first, f"put both into {place}", f"{ctl} daemon-reload", f"{ctl} enable --now {SOCKET}"]
     return "".join(f"#   {line}\n" for line in lines)

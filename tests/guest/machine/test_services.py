@@ -59,7 +59,7 @@ SERVICES = {
         before=("runuser", "-u", "crabpot", "--", "env", "HOME=/var/lib/crabpot"),
         control=("systemctl",),
         units="/etc/systemd/system",
-        state="/var/lib/crabpot",
+        state="/var/lib/crabpot/state",
         group="system.slice/crabpot.service",
     ),
     "root": Service(
@@ -96,6 +96,8 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
     assert done.returncode == 0, done.stderr
     checked = run("systemd-analyze", "verify", f"{found.units}/crabpot.service")
     assert "crabpot" not in checked.stderr.replace("DelegateSubgroup", ""), checked.stderr
+    if request.param == "system":
+        run("install", "-d", "-m", "700", "-o", "crabpot", "-g", "crabpot", found.state)
     found.systemctl("daemon-reload")
     found.systemctl("enable", "--now", "crabpot.socket")
     yield found

@@ -81,7 +81,7 @@ def _service(frame: Frame, options: Namespace) -> systemd.Service:
     if options.account is not None and options.kind == "user":
         raise UsageError("--account is for --system: a user's units run as that user")
     # A system account's state lies where systemd keeps such, unless it was named.
-    state = os.path.realpath(app.around.state) if frame.state or not own else f"/var/lib/{systemd.ACCOUNT}"
+    state = os.path.realpath(app.around.state) if frame.state or not own else systemd.STATE
     config = () if app.config is None else ("--config", os.path.realpath(app.config))
     argv = (sys.executable, "-P", "-m", "crabpot", *config, "--state", state, "serve")
     return systemd.Service(kind=options.kind, argv=argv, state=state, account=options.account or systemd.ACCOUNT)
