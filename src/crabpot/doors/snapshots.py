@@ -15,6 +15,14 @@ ACTIONS = ("save", "list", "restore", "remove")
 
 async def answer(gateway: Gateway, request: dict[str, Any]) -> dict[str, Any]:
     """Carry out `{action, session, name}`, or `{action: "fork", session, to: […]}`; LayerError says what is wrong."""
+    try:
+        return await _answer(gateway, request)
+    except OSError as error:
+        # Such as a full disk: what was made half is gone again.
+        raise LayerError(f"{error.filename or 'it'}: {error.strerror}; nothing was changed") from None
+
+
+async def _answer(gateway: Gateway, request: dict[str, Any]) -> dict[str, Any]:
     kept = Snapshots(gateway.execution, gateway.settings)
     action, session = request.get("action"), str(request.get("session"))
     if action == "list":

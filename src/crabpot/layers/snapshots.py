@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FOLDER = "snapshots"
 _NOTE, _FILES = "snapshot.json", "files"
-_DRAFT = ".draft"
+_DRAFT, _ABANDONED_S = ".draft", 86_400
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _LARGEST_NOTE = 64 * 1024
 # What belongs to a layer beside its content: how it came to be, but not what is under way in it.
@@ -99,6 +99,7 @@ class SnapshotStore:
             folder=None if isinstance(source, str) else source.folder,
             created=time.time(),
         )
+        _sweep(above)
         draft = f"{path}.{os.urandom(4).hex()}{_DRAFT}"
         with _removed_on_failure(draft):
             os.mkdir(draft, 0o700)
@@ -120,6 +121,14 @@ class SnapshotStore:
     def folder_of(self, scope_key: str) -> str:
         """Return where the snapshots of a scope lie."""
         return os.path.join(self._folder, sandbox_name(scope_key))
+
+
+def _sweep(above: str) -> None:
+    """Remove what interrupted savings and removals left long ago."""
+    for entry in list(os.scandir(above)):
+        if entry.name.endswith(_DRAFT) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
+            with suppress(OSError):
+                remove_tree(entry.path)
 
 
 def forget_all(state: str, scope_key: str) -> None:

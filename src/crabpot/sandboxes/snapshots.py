@@ -124,7 +124,12 @@ class Snapshots:
         try:
             place = scope.spec.workspace
             draft, old = (f"{place}.{os.urandom(4).hex()}{private_folders.DRAFT}" for _ in range(2))
-            trees.copy(files, draft)
+            try:
+                trees.copy(files, draft)
+            except BaseException:
+                with suppress(OSError):
+                    remove_tree(draft)
+                raise
             if replace and os.path.lexists(place):
                 os.rename(place, old)
             os.rename(draft, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import tempfile
 import time
 from contextlib import asynccontextmanager
@@ -228,3 +229,33 @@ async def test_a_remount_is_of_the_overlay_alone_whatever_the_agent_put_in_its_p
         assert after.stdout == before.stdout
         assert " ro," in after.stdout
         assert "noexec" in after.stdout
+
+
+async def test_git_pushes_what_was_committed_in_a_layer_and_the_hosts_repository_stays(
+    tmp_path: Path, project: Path
+) -> None:
+    quiet = {"GIT_CONFIG_GLOBAL": "/dev/null", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    who = ["-c", "user.name=x", "-c", "user.email=x@y"]
+
+    def git(*words: str, at: Path) -> str:
+        argv = ["git", "-C", str(at), *who, *words]
+        return subprocess.run(argv, env=quiet, check=True, capture_output=True, text=True).stdout
+
+    remote = tmp_path / "remote.git"
+    remote.mkdir()
+    git("init", "-q", "--bare", at=remote)
+    git("init", "-q", "-b", "main", at=project)
+    git("remote", "add", "origin", str(remote), at=project)
+    git("add", ".", at=project)
+    git("commit", "-qm", "first", at=project)
+    before = git("rev-parse", "main", at=project)
+    elevated = {"enabled": True, "patterns": ["git push *"], "requireApproval": False}
+    async with opened(tmp_path, {"elevated": elevated}) as gateway:
+        done = await run(gateway, f"echo more >> file; git {' '.join(who)} commit -qam second; git rev-parse main")
+        assert done.success, done
+        pushed = await run(gateway, "git push origin main")
+        assert pushed.success, pushed
+        assert pushed.place.value == "host"
+    assert git("rev-parse", "main", at=remote) == done.stdout
+    assert git("rev-parse", "main", at=project) == before
+    assert git("status", "--porcelain", at=project) == ""
