@@ -1,4 +1,4 @@
-.PHONY: setup hooks fmt lint quick test test-pythons test-vm check bench bench-docs docs clean
+.PHONY: test-agents setup hooks fmt lint quick test test-pythons test-vm check bench bench-docs docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
@@ -43,6 +43,9 @@ test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an em
 
 test-frameworks: setup ## the suites of the frameworks that we integrate with, each in an environment of its own
 	scripts/test-frameworks
+
+test-agents: setup ## the real Claude Code, Codex and OpenCode in the pot, installed from npm into a folder of their own
+	scripts/test-agents
 
 check: lint test ## all of the above
 

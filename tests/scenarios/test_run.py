@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.backends import need
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.support.program import Program
 
@@ -94,3 +96,65 @@ def test_secrets_are_kept_listed_and_forgotten_and_never_shown(crabpot: Program)
     assert "nothing was given" in crabpot("secrets", "set", "EMPTY").said()
     assert crabpot("secrets", "remove", "API_KEY").code == 0
     assert "no secret is called API_KEY" in crabpot("secrets", "remove", "API_KEY").said()
+
+
+@pytest.fixture
+def at_terminal(crabpot: Program) -> Iterator[Callable[..., Terminal]]:
+    made: list[Terminal] = []
+
+    def start(*arguments: str, **size: Any) -> Terminal:
+        made.append(Terminal(crabpot, *arguments, **size))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def test_at_a_terminal_one_key_applies_what_changed(
+    crabpot: Program, project: Path, at_terminal: Callable[..., Terminal]
+) -> None:
+    script = "test -t 0 && stty size && echo applied > new.txt"
+    one = at_terminal("run", "--in", str(project), "shell", "-c", script, rows=31, cols=97)
+    one.wait_for("31 97")
+    one.wait_for("+ new.txt")
+    one.wait_for("[k]eep")
+    one.seen = ""
+    one.type("l")
+    one.wait_for("+applied")
+    one.wait_for("[k]eep")
+    one.type("a")
+    assert one.end() == 0, one.seen
+    assert (project / "new.txt").read_text() == "applied\n"
+    assert sorted(path.name for path in project.iterdir()) == ["new.txt", "notes.txt"]
+
+
+def test_a_question_rings_in_the_agents_terminal_and_is_answered_in_another(
+    project: Path, at_terminal: Callable[..., Terminal]
+) -> None:
+    script = "curl -sS -m 60 http://asked.example/; echo over"
+    agent = at_terminal("run", "--in", str(project), "--ask", "--", "shell", "-c", script)
+    agent.wait_for("a question waits: crabpot approvals watch")
+    person = at_terminal("approvals", "watch")
+    person.wait_for("asked.example")
+    person.wait_for("deny")
+    time.sleep(1)  # A question is deaf at first, so that nothing typed before answers it.
+    person.type("d not today\r")
+    agent.wait_for("not today")
+    agent.wait_for("over")
+    assert agent.end() == 0
+
+
+def test_a_second_run_in_one_folder_waits_for_nobody_and_loses_nothing(
+    crabpot: Program, project: Path, at_terminal: Callable[..., Terminal]
+) -> None:
+    first = at_terminal("run", "--in", str(project), "--", "shell", "-c", "echo up; read x; echo $x > x.txt")
+    first.wait_for("up")
+    assert "another run is going on" in crabpot("run", "--in", str(project), "--", "shell", "-c", "true").said()
+    first.type("done\r")
+    first.wait_for("+ x.txt")
+    first.wait_for("[k]eep")
+    first.type("k")
+    assert first.end() == 0
+    kept = crabpot("run", "--in", str(project), "--continue", "--", "shell", "-c", "cat x.txt")
+    assert kept.out == "done\n"

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 120.0
@@ -46,6 +46,7 @@ class Program:
 
     home: Path
     argv: tuple[str, ...] = (sys.executable, "-m", "crabpot")
+    more: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -54,6 +55,7 @@ class Program:
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(REPOSITORY / "src"),
+            **self.more,
         }
 
     @property

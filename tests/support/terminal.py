@@ -20,16 +20,14 @@ class Terminal:
     """A person at a terminal: a real one, with the program as its foreground process."""
 
     def __init__(
-        self, program: Program, *arguments: str, rows: int = 24, cols: int = 80, cwd: Path | None = None, **environ: str
+        self, program: Program, *arguments: str, rows: int = 24, cols: int = 80, cwd: Path | None = None
     ) -> None:
         pid, self.fd = pty.fork()
         self.pid: int | None = pid
         if pid == 0:
             os.chdir(cwd or program.home)
             termios.tcsetwinsize(0, (rows, cols))
-            os.execve(
-                program.argv[0], [*program.argv, *arguments], {**program.environ, "TERM": "xterm-color", **environ}
-            )
+            os.execve(program.argv[0], [*program.argv, *arguments], {**program.environ, "TERM": "xterm-color"})
         self.seen = ""
         self.code: int | None = None
 

@@ -95,12 +95,13 @@ def _refusals(plan: Plan, state: str, since: int) -> Iterator[str]:
 
 
 def _key(question: str) -> str:
-    sys.stderr.write(question)
-    sys.stderr.flush()
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     try:
+        # Before the question is shown: what was typed for the agent is no answer to it.
         tty.setcbreak(fd, termios.TCSAFLUSH)
+        sys.stderr.write(question)
+        sys.stderr.flush()
         pressed = os.read(fd, 1).decode("ascii", "replace").lower()
     finally:
         termios.tcsetattr(fd, termios.TCSAFLUSH, before)

@@ -179,7 +179,10 @@ async def _attach(gateway: Gateway, plan: Plan, *, attended: bool) -> int:
         streams = Streams(
             source=console.read(), sink=console.write, resizes=raw_mode.resizes() if size is not None else None
         )
-        result = await gateway.call(plan.session, "exec", args, streams=streams)
+        try:
+            result = await gateway.call(plan.session, "exec", args, streams=streams)
+        finally:
+            console.leave()
     if result.error is not None:
         complain(visible(f"{result.error.code}: {result.error.message}"))
     return exit_code(result)

@@ -38,6 +38,10 @@ class Console:
             self._may_read.set()
             self._may_write.set()
 
+    def leave(self) -> None:
+        """Read no more of the input: what is typed from now on is for whoever asks next."""
+        self._may_read.clear()
+
     async def write(self, stream: str, data: bytes) -> None:
         """Write output bytes unchanged to the right stream. The call waits for the reader of that stream."""
         fd = 2 if stream == "stderr" else 1
