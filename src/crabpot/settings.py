@@ -175,6 +175,7 @@ class Sandbox:
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     tmp_exec: bool = False
+    ports: tuple[int, ...] = ()
     limits: Limits = Limits()
     docker: Docker = Docker()
     socket: str | None = None

@@ -64,6 +64,7 @@ class Wishes:
     arguments: tuple[str, ...]
     allow: tuple[str, ...] = ()
     ask: bool = False
+    ports: tuple[int, ...] = ()
     env: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     home: str | None = None
@@ -126,6 +127,7 @@ def make(  # noqa: PLR0913  all that a run is made from
         env={"PATH": path, **env},
         limits=_limits(),
         tmp_exec=True,
+        ports=wishes.ports,
         prune=Prune(idle_hours=24 * 365, max_age_days=365),
     )
     agent = AgentSettings(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crabpot.backends.base import Sandbox
     from crabpot.decide.scope import Scope
     from crabpot.egress.authority import Authority
+    from crabpot.sandboxes.ports import Ports
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.calls import RunnerWire
@@ -70,6 +71,8 @@ class Live:
     scope: Scope | None = None
     # Who vouches inside for the hosts whose TLS ends at the gateway.
     authority: Authority | None = None
+    # The ports inside that this machine may reach.
+    ports: Ports | None = None
     # Whether the call that it was opened for has it: until then it looks idle, and is not.
     taken: bool = False
     # A process in the background may still run, and no call is in flight for it.
@@ -148,6 +151,8 @@ class Live:
 
     async def end(self) -> None:
         """End it and everything in it, then let go of its private folder."""
+        if self.ports is not None:
+            self.ports.close()
         self.wire.lose("it was closed")
         await self.wire.upcalls.ended()
         try:

@@ -73,6 +73,11 @@ class Opener:
                 live = await self._start(spec, agent, await self._hold(spec, agent))
         except (OSError, LayerError) as error:
             raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None
+        if agent.sandbox.ports:
+            from crabpot.sandboxes.ports import Ports  # noqa: PLC0415  few sandboxes have any
+
+            live.ports = Ports(live.wire)
+            await live.ports.open(agent.sandbox.ports)
         return self.attend(live)
 
     async def _hold(self, spec: SandboxSpec, agent: AgentSettings) -> Hold | None:

@@ -22,6 +22,7 @@ _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}(?::[0-9]{1,5})?", re.ASCII
 _DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}", re.ASCII)
 _HOME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
+_HIGHEST_PORT = 65535
 _HIGHEST_ID = 2**32 - 2
 
 _MIB = 1024**2
@@ -253,6 +254,9 @@ def _limit_problems(limits: Limits) -> Iterator[tuple[str, str]]:
 
 
 def _lifetime_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+    for index, port in enumerate(sandbox.ports):
+        if not 0 < port <= _HIGHEST_PORT:
+            yield f"sandbox.ports[{index}]", "must be a port from 1 to 65535"
     if sandbox.warm < 0:
         yield "sandbox.warm", "must be 0 or more"
     for key, value in (("idleHours", sandbox.prune.idle_hours), ("maxAgeDays", sandbox.prune.max_age_days)):

@@ -28,6 +28,8 @@ def _running(commands: Adder) -> None:
     text = "another host that it may reach; may be repeated"
     one.add_argument("--allow", action="append", default=[], metavar="HOST[:PORT]", help=text)
     one.add_argument("--ask", action="store_true", help="ask about hosts that are not listed, instead of refusing them")
+    text = "a port of a server inside that this machine may reach on its loopback; may be repeated"
+    one.add_argument("--port", action="append", default=[], type=_port, metavar="N", help=text)
     text = "a variable of your environment to pass on; may be repeated"
     one.add_argument("--env", action="append", default=[], metavar="NAME", help=text)
     text = "a key that stays outside, added to requests to its host; may be repeated"
@@ -48,3 +50,9 @@ def _secrets(commands: Adder) -> None:
     one.add_argument("--json", action="store_true", help="print JSON")
     one = add(actions, "remove", "secrets:remove", "forget a key")
     one.add_argument("name", metavar="NAME", help="its name, as listed")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):  # noqa: PLR2004  the largest port
+        raise argparse.ArgumentTypeError("must be a port from 1 to 65535")
+    return int(text)

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide import placement, sessions
 from crabpot.doors.cli import aftermath
 from crabpot.doors.cli.commands.exec import exit_code, finished
 from crabpot.doors.cli.frame import UsageError, complain, note
@@ -87,6 +88,7 @@ def _plan(app: App, name: str, arguments: tuple[str, ...], options: Namespace) -
         arguments=arguments,
         allow=tuple(options.allow),
         ask=options.ask,
+        ports=tuple(options.port),
         env=(*options.env, *(name for name in _PASSED if name in environ)),
         secrets=tuple(options.secret),
         home=options.home,
@@ -132,7 +134,7 @@ async def _run(app: App, plan: Plan, *, attended: bool) -> int:
         detach = gateway.desk.attach(Bell() if attended else Notice(app.around.state))
         try:
             await _seed(gateway, plan)
-            for text in _introduction(plan):
+            for text in (*_introduction(plan), *await _ports(gateway, plan)):
                 note(text)
             return await _attach(gateway, plan, attended=attended)
         finally:
@@ -159,6 +161,17 @@ def _introduction(plan: Plan) -> list[str]:
         told.append(f"{', '.join(plan.keys)}: kept outside; inside is a dummy")
     told.append("questions: crabpot approvals watch, in another terminal")
     return [visible(text) for text in (*told, *plan.notes)]
+
+
+async def _ports(gateway: Gateway, plan: Plan) -> list[str]:
+    """Open the sandbox, and return where its ports are on this machine."""
+    if not plan.agent.sandbox.ports:
+        return []
+    agent = gateway.settings.agent(plans.AGENT)
+    placed = placement.decide(sessions.parse(plan.session), agent).answer
+    live = await gateway.execution.acquire(agent, placed)
+    opened = {} if live.ports is None else live.ports.opened
+    return [f"port {inside} inside: http://127.0.0.1:{outside}" for inside, outside in opened.items()]
 
 
 async def _seed(gateway: Gateway, plan: Plan) -> None:
