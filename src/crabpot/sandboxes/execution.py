@@ -167,6 +167,8 @@ class Execution:
         """End the sandbox that has the layer of a scope mounted; LayerBusy if something runs in it."""
         key = (Place.SANDBOX, scope_key)
         live = next((one for one in self.fleet.listed() if one.key == key), None)
+        if live is not None:
+            await live.settle()
         if live is not None and not live.idle:
             raise LayerBusy(f"something runs in the sandbox of {scope_key}; try again when it ended, or stop it first")
         await self.fleet.stop(key)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
+from crabpot.errors import SandboxLost
 from crabpot.model import Place
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     # A place and what shares it: no session can be named so that it finds the host's runner.
     Key = tuple[Place, str]
 
+_SETTLE_S = 5.0
 # Between the calls of a busy agent nobody waits for a remount.
 _UNCHANGED_S = 1.0
 # A sandbox that is not ready by then never will be.
@@ -104,6 +107,16 @@ class Live:
         """Whether nothing runs in it, is about to, or was left running, and nobody needs it frozen."""
         awaited = not self.taken and time.time() - self.started < START_S
         return not (self.wire.busy or awaited or self.left_running or self._freezes)
+
+    async def settle(self) -> None:
+        """Find out whether what was left running still runs. Only the agent's own work depends on the answer."""
+        if not self.left_running or self.wire.busy:
+            return
+        with suppress(SandboxLost):
+            reply = await self.wire.call("process", {"action": "list"}, timeout_s=_SETTLE_S)
+            listed = (reply.data or {}).get("processes")
+            known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+            self.left_running = not reply.success or any(one.get("running") is not False for one in known)
 
     def can_reach(self, folder: str) -> bool:
         """Return whether it can change something in a folder of the host, or above it: a program looks there too."""

@@ -119,6 +119,12 @@ async def test_a_layer_is_released_while_nothing_runs_and_not_before(tmp_path: P
         await gateway.call(ONE, "exec", command="sleep 60", background=True)
         with pytest.raises(LayerBusy, match="something runs"):
             await gateway.execution.release_layer(ONE)
+        (running,) = (await gateway.call(ONE, "process", action="list")).data["processes"]
+        await gateway.call(ONE, "process", action="kill", id=running["id"])
+        await gateway.call(ONE, "process", action="wait", id=running["id"])
+        await gateway.execution.release_layer(ONE)
+        with store.hold(layer_of(tmp_path)):
+            pass
 
 
 @pytest.mark.parametrize("moved", ["replaced", "gone"])
