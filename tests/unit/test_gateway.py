@@ -696,7 +696,7 @@ async def test_decisions_are_remembered_but_not_for_every_session_ever_seen(benc
     async with bench(settings('{deny: ["ls"]}')) as made:
         for number in range(6000):
             await made.gateway.call(f"agent:main:{number}", "ls")
-        assert made.gateway._decided.cache_info().currsize <= 4096
+        assert made.gateway._cached.cache_info().currsize <= 4096
 
 
 async def test_a_hundred_first_calls_open_one_sandbox(bench):

@@ -26,7 +26,7 @@ def test_arguments_are_those_of_the_contract():
         "grep": ["pattern", "path", "glob", "context", "ignore_case", "limit"],
         "glob": ["pattern", "path", "limit"],
         "ls": ["path", "all"],
-        "exec": ["command", "cwd", "timeout", "env", "stdin", "background", "tty"],
+        "exec": ["command", "cwd", "timeout", "env", "stdin", "background", "detach", "tty"],
         "process": ["action", "id", "data"],
     }
 
