@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.backends import need
 from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,3 +160,36 @@ def test_a_second_run_in_one_folder_waits_for_nobody_and_loses_nothing(
     assert first.end() == 0
     kept = crabpot("run", "--in", str(project), "--continue", "--", "shell", "-c", "cat x.txt")
     assert kept.out == "done\n"
+
+
+def _git(*words: str, at: Path) -> str:
+    who = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org"}
+    env = {**os.environ, **who, "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"}
+    words = ("-c", "safe.directory=*", "-C", str(at), *words)
+    return subprocess.run(["git", *words], check=True, capture_output=True, text=True, env=env).stdout
+
+
+def test_a_push_from_a_run_under_review_waits_for_a_person_and_goes_out_once_allowed(
+    crabpot: Program, project: Path, tmp_path: Path
+) -> None:
+    crabpot.configure('{agents: {entries: {run: {sandbox: {hostCommands: ["git"]}}}}}')
+    _git("init", "-q", "--bare", "remote.git", at=tmp_path)
+    _git("init", "-q", "-b", "main", at=project)
+    _git("remote", "add", "origin", f"file://{tmp_path}/remote.git", at=project)
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "-R", "61234:61234", str(project)], check=True)
+    inside = "/usr/bin/git -c user.name=A -c user.email=a@example.org"
+    script = f"/usr/bin/git add notes.txt; {inside} commit -qm theirs; git push origin main"
+    with tempfile.TemporaryFile() as said:
+        words = ("run", "--in", str(project), "--", "shell", "-c", script)
+        started = crabpot.start(*words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        try:
+            wait_until(lambda: crabpot("approvals", "list", "--json").json, within_s=60)
+            (request,) = crabpot("approvals", "list", "--json").json
+            assert request["argv"] == ["git", "push", "origin", "main"]
+            assert crabpot("approvals", "allow", request["id"]).code == 0
+            assert started.wait(60) == 0
+        finally:
+            started.kill()
+            started.wait()
+    assert _git("log", "--format=%s", "main", at=tmp_path / "remote.git") == "theirs\n"
