@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import LayerError
-from crabpot.layers.changes import engine, exchange, recovery, staging, steps, undoing
+from crabpot.layers.changes import engine, recovery, staging, steps, undoing
 from crabpot.layers.changes.change import PERMISSIONS, identity
 from crabpot.layers.changes.choosing import Left, choose
 from crabpot.layers.changes.reading import both, judged
@@ -118,7 +118,7 @@ def _run(  # noqa: PLR0913, PLR0917  what is done, from where, to where
         staging.make(host, journal)
         with staging.staging(host, journal) as folder:
             staged = [_staged(step, content, host, folder, sources) for step in planned]
-            exchange.flush(folder)
+            staging.flush(staged, folder)
             steps.write(layer, journal := journal.with_steps(staged, "acting"))
             done = engine.carry_out(staged, host, folder)
             steps.write(layer, journal := journal.with_steps(done, "done"))

@@ -20,11 +20,6 @@ def swap(one: str, one_folder: int, other: str, other_folder: int) -> None:
     _rename(one, one_folder, other, other_folder, _EXCHANGE)
 
 
-def flush(folder: int) -> None:
-    """Bring to disk what was written to the file system of a folder."""
-    _checked(_libc().syncfs(folder))
-
-
 def _rename(source: str, source_folder: int, target: str, target_folder: int, how: int) -> None:
     names = os.fsencode(source), os.fsencode(target)
     _checked(_libc().renameat2(source_folder, names[0], target_folder, names[1], how), target)

@@ -14,12 +14,12 @@ from crabpot.layers.changes.change import PERMISSIONS
 from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from crabpot.layers.changes.steps import Journal, Step
     from crabpot.layers.changes.tree import Tree
 
-_PIECE = 1 << 20
+_MOST_FLUSHED = 500
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_ATTRIBUTES = ("user.", "system.posix_acl_access")
 
@@ -73,6 +73,23 @@ def stage(  # noqa: PLR0913  what, from where, to where
     if restored and not stat.S_ISDIR(facts.st_mode):
         os.utime(step.name, ns=(facts.st_atime_ns, facts.st_mtime_ns), dir_fd=folder, follow_symlinks=False)
     return os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_ino
+
+
+def flush(steps: Sequence[Step], folder: int) -> None:
+    """Bring what was staged to the disk, so that a power cut leaves no empty file in its place.
+
+    Not for thousands of files: one by one they would take minutes. A killed process loses nothing either way.
+    """
+    if len(steps) > _MOST_FLUSHED:
+        return
+    for step in steps:
+        if step.staged is None or not stat.S_ISREG(os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode):
+            continue
+        handle = os.open(step.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _copy(source: Tree, path: str, facts: os.stat_result, target: int) -> None:
