@@ -134,5 +134,10 @@ def reachable(path: str) -> Iterator[str]:
 
 def same_user(sock: socket.socket) -> bool:
     """Return whether the other end runs as this user, by the kernel's word, not the peer's."""
+    return peer(sock) == os.geteuid()
+
+
+def peer(sock: socket.socket) -> int:
+    """Return the user at the other end; of a listener, who made it listen."""
     _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return bool(uid == os.geteuid())
+    return int(uid)
