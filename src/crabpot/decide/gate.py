@@ -41,11 +41,14 @@ class _Index:
                     self._wild.append(row)
                 else:
                     self._plain.setdefault(parts[0], []).append(row)
+        # One look for all of them: few parts of a path match any.
+        self._any_wild = re.compile("|".join(patterns[0].pattern for patterns, _ in self._wild) or r"(?!)", re.DOTALL)
 
     def reason(self, parts: Sequence[str]) -> str | None:
         """Return the reason of the first rule that a path matches, or None."""
         for at, part in enumerate(parts):
-            for patterns, reason in [*self._plain.get(part, []), *self._wild]:
+            wild = self._wild if self._any_wild.fullmatch(part) else []
+            for patterns, reason in [*self._plain.get(part, []), *wild]:
                 beneath = parts[at : at + len(patterns)]
                 if len(beneath) == len(patterns) and all(map(re.Pattern.fullmatch, patterns, beneath)):
                     return reason
