@@ -136,3 +136,19 @@ def test_one_that_another_process_uses_is_left_alone(sandboxed):
 def test_the_list_is_json_for_programs(sandboxed):
     (row,) = json.loads(sandboxed("sandboxes", "list", "--json").out)
     assert list(row) == ["name", "scope_key", "agent", "state", "created", "used"]
+
+
+def test_what_a_session_wrote_is_kept_put_back_and_forked(sandboxed):
+    sandboxed("exec", "--", "echo before > note")
+    assert sandboxed("snapshots", "save", "first").out == "saved first of agent:main:main\n"
+    sandboxed("exec", "--", "echo after > note")
+    assert sandboxed("snapshots", "restore", "first").code == 0
+    assert sandboxed("exec", "--", "cat note").out == "before\n"
+    assert sandboxed("fork", "agent:main:main", "agent:main:a", "agent:main:b").out.endswith("to 2 sessions\n")
+    assert sandboxed("exec", "--session", "agent:main:b", "--", "cat note").out == "before\n"
+    (one,) = json.loads(sandboxed("snapshots", "list", "--json").out)["snapshots"]
+    assert (one["name"], one["folder"]) == ("first", None)
+    refused = sandboxed("snapshots", "restore", "none")
+    assert (refused.code, refused.out) == (1, "")
+    assert "has no snapshot 'none' (first)" in refused.err
+    assert sandboxed("snapshots", "save").code == 2

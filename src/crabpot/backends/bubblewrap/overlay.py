@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -113,6 +111,9 @@ def mapping(owner: User, shown: User) -> int:
 
     Kept for as long as the gateway lives: every sandbox over such a folder needs the same.
     """
+    import shutil  # noqa: PLC0415  dear to import, and only for root's folders
+    import subprocess  # noqa: PLC0415
+
     program = shutil.which("unshare", path=TRUSTED_PATH)
     if program is None:
         raise FileNotFoundError("unshare (util-linux) is not installed")

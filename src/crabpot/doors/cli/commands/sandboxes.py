@@ -43,7 +43,8 @@ async def _sandboxes(app: App, options: Namespace) -> int:
             for warning in waiting:
                 note(f"warning: {visible(warning)}")
             said = f"pruned {len(pruned)}: {', '.join(pruned) or 'nothing was stale'}"
-            print(json.dumps({"pruned": pruned, "warnings": waiting}, indent=2) if options.json else said)
+            warnings = {"warnings": waiting} if waiting else {}
+            print(json.dumps({"pruned": pruned, **warnings}, indent=2) if options.json else said)
             return OK
         one = kept_and_live.find(rows, options.name)
         stopped = await remote.inquire("stop", scope_key=one["scope_key"]) if remote else False
