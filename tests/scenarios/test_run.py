@@ -193,3 +193,21 @@ def test_a_push_from_a_run_under_review_waits_for_a_person_and_goes_out_once_all
             started.kill()
             started.wait()
     assert _git("log", "--format=%s", "main", at=tmp_path / "remote.git") == "theirs\n"
+
+
+def test_a_gateway_killed_under_a_run_takes_the_agent_along_and_loses_no_change(
+    crabpot: Program, project: Path, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    script = "echo theirs > new.txt; echo up; exec sleep 300"
+    with said.open("wb") as out:
+        words = ("run", "--in", str(project), "--", "shell", "-c", script)
+        started = crabpot.start(*words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            wait_until(lambda: "up\n" in said.read_text(), within_s=60)
+        finally:
+            started.kill()
+            started.wait()
+    on = crabpot("run", "--in", str(project), "--continue", "--", "shell", "-c", "cat new.txt; pgrep sleep")
+    assert on.out == "theirs\n"
+    assert "+ new.txt" in on.err
