@@ -132,7 +132,7 @@ def test_a_secret_for_an_encrypted_host_alone_is_an_error_that_says_so(crabpot):
     configure(crabpot, {"allow": ["api.example.com:443"], "inject": [rule]})
     told = crabpot("check")
     assert told.code == 2
-    assert "HTTPS requests cannot be given a header yet" in told.err
+    assert 'set tls: "upgrade" or "terminate"' in told.err
     configure(crabpot, {"allow": ["api.example.com"], "inject": [rule]})
     shown = crabpot("explain", "--json")
     assert shown.code == 0

@@ -75,7 +75,7 @@ async def test_a_container_is_what_the_hardening_guide_asks_for(engine: Engine, 
         assert sorted((await inside.out("env")).split()) == [
             "HOME=/workspace",
             "LANG=C.UTF-8",
-            "PATH=/usr/local/bin:/usr/bin:/bin",
+            "PATH=/usr/local/bin:/usr/bin:/bin:/crabpot/fallback",
             "PWD=/workspace",
             "USER=agent",
         ]

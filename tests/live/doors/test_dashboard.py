@@ -450,7 +450,7 @@ async def test_every_control_has_a_name_and_the_sections_are_landmarks(page):
         )
         assert nameless == []
         regions = await shown.get_by_role("region").all()
-        assert len(regions) == 6
+        assert len(regions) == 7
         assert await shown.get_by_role("banner").count() == 1
         assert await shown.get_by_role("navigation").count() == 1
         asking.cancel()

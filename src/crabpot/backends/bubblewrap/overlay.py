@@ -111,7 +111,7 @@ def mapping(owner: User, shown: User) -> int:
 
     Kept for as long as the gateway lives: every sandbox over such a folder needs the same.
     """
-    import shutil  # noqa: PLC0415  dear to import, and only for root's folders
+    import shutil  # noqa: PLC0415  slow to import, and only for root's folders
     import subprocess  # noqa: PLC0415
 
     program = shutil.which("unshare", path=TRUSTED_PATH)

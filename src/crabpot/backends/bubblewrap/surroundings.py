@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 from crabpot.backends.bubblewrap import remedy
-from crabpot.backends.linux import cgroup_delegation, processes
+from crabpot.backends.linux import cgroup_delegation
 from crabpot.backends.linux.kernel_files import read
 
 _ENABLED = "/sys/module/apparmor/parameters/enabled"
@@ -52,6 +51,11 @@ def _profile_of(path: str) -> str | None:
     """Return the profile that confines it, as the kernel says of one that was started; None where none does."""
     if not has_apparmor():
         return None
+    # Slow to import, and only for machines with AppArmor.
+    import subprocess  # noqa: PLC0415
+
+    from crabpot.backends.linux import processes  # noqa: PLC0415
+
     reader, writer = os.pipe2(os.O_CLOEXEC)
     # It waits for more arguments from a pipe that says nothing, and is looked at meanwhile.
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import subprocess
 
 from crabpot.backends.linux import freezing, owner
 from crabpot.backends.linux.kernel_files import read, write
@@ -52,6 +51,8 @@ def _is_delegated(folder: str) -> bool:
 
 def _says_delegated(unit: str) -> bool:
     """Ask a user's own systemd, which puts no mark on a group."""
+    import subprocess  # noqa: PLC0415  slow to import, and only for a unit of a user's own
+
     command = ["systemctl", "--user", "show", "--property=Delegate", "--value", "--", unit]
     environ = {"PATH": TRUSTED_PATH, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
     try:

@@ -7,8 +7,6 @@ to others. It does where a setuid helper (newgidmap, for users with subordinate 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,6 +20,10 @@ if TYPE_CHECKING:
 @cache
 def namespace() -> int | None:
     """Return a descriptor of it, or None where this user cannot make one; it lives as long as this process."""
+    # Slow to import, and only for users with groups to give up.
+    import shutil  # noqa: PLC0415
+    import subprocess  # noqa: PLC0415
+
     unshare = shutil.which("unshare", path=TRUSTED_PATH)
     if unshare is None or _enter() is None:
         return None
@@ -46,6 +48,8 @@ def namespace() -> int | None:
 
 @cache
 def _enter() -> str | None:
+    import shutil  # noqa: PLC0415  as above
+
     return shutil.which("nsenter", path=TRUSTED_PATH)
 
 
