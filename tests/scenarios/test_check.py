@@ -46,7 +46,7 @@ def test_every_finding_has_its_place_and_its_fix(crabpot: Any) -> None:
     (workspace / ".git/hooks").mkdir(parents=True)
     file = crabpot.configure(
         """{
-          agents: { defaults: { sandbox: { network: "host", workspace: "rw", binds: ["/srv:/srv:rw"] } } },
+          agents: { defaults: { sandbox: { network: "host", workspace: "rw", binds: ["/mnt:/mnt:rw"] } } },
           tools: {
             deny: ["write", "web_fetch"],
             elevated: { enabled: true, patterns: ["docker *", "a/b", "env *"], requireApproval: false },
@@ -68,8 +68,8 @@ def test_every_finding_has_its_place_and_its_fix(crabpot: Any) -> None:
         'warning: tools.deny[0] "write": denies write, but exec is allowed',
         'warning: tools.deny[1] "web_fetch": denies web_fetch, but exec is allowed and the sandbox has a network',
         "warning: agents.defaults.sandbox.network: the sandbox has the host's network",
-        "warning: agents.defaults.sandbox.binds[0]: /srv is a whole top-level folder",
-        "warning: agents.defaults.sandbox.binds[0]: the agent may change /srv",
+        "warning: agents.defaults.sandbox.binds[0]: /mnt is a whole top-level folder",
+        "warning: agents.defaults.sandbox.binds[0]: the agent may change /mnt",
         f"warning: agents.defaults.sandbox.workspace: the agent may change {workspace}, which holds files that the host executes: .git/hooks",
     ):
         assert [line for line in found if line.startswith(words)], f"{words!r} is missing in:\n{ended.out}"
