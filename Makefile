@@ -38,7 +38,7 @@ test: setup ## every test that this machine can run, with coverage
 test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
 	scripts/test-pythons
 
-test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, half an hour; as root
+test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, half an hour or more; as root
 	scripts/test-vm
 
 test-frameworks: setup ## the suites of the frameworks that we integrate with, each in an environment of its own
