@@ -71,7 +71,7 @@ class Double:
         self.pid = None
         self.death: tuple[str, str] | None = None
         self.frozen: list[bool] = []
-        self.unfreezable = False
+        self.unfreezable = self.unthawable = False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -94,6 +94,8 @@ class Double:
 
     async def thaw(self) -> None:
         self.frozen.append(False)
+        if self.unthawable:
+            raise SandboxLost("it does not thaw")
 
     async def cause_of_death(self) -> tuple[str, str] | None:
         return self.death

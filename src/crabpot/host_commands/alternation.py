@@ -12,13 +12,13 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from crabpot.backends.linux import freezing
 from crabpot.errors import HostRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
 # The command's turns grow up to the last value: most commands end in their first.
 _TURNS_S = (0.1, 0.1, 0.2, 0.4)
@@ -72,14 +72,27 @@ class Alternation:
                     freezing.go_on(pid)
 
     async def _sandboxs_turn(self) -> None:
-        await self._sandbox.thaw()
         try:
+            await _uninterrupted(self._sandbox.thaw())
             began = time.monotonic()
             await asyncio.sleep(_SANDBOXS_TURN_S)
             while self._waits() and time.monotonic() - began < _LONGEST_S:  # noqa: ASYNC110  acknowledged elsewhere
                 await asyncio.sleep(_POLL_S)
         finally:
-            await asyncio.shield(asyncio.ensure_future(self._sandbox.freeze()))
+            await _uninterrupted(self._sandbox.freeze())
+
+
+async def _uninterrupted(step: Coroutine[Any, Any, None]) -> None:
+    """Take a step to its end, even if cancelled: after half a thaw nobody knows whether the next freeze freezes."""
+    task, cancelled = asyncio.ensure_future(step), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 async def _stop(pid: int) -> None:

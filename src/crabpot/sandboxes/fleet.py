@@ -129,7 +129,7 @@ class Fleet:
     @asynccontextmanager
     async def frozen(self, which: Callable[[Live], bool]) -> AsyncIterator[None]:
         """Let nothing move in the sandboxes that `which` names, nor in those that open meanwhile."""
-        freeze = Freeze(which)
+        freeze = Freeze(which, self._give_up)
         self._freezes.append(freeze)
         try:
             async with freeze:
@@ -149,6 +149,10 @@ class Fleet:
         self._ending[task] = live
         task.add_done_callback(self._ending.pop)
         return task
+
+    def _give_up(self, live: Live, reason: str) -> None:
+        live.wire.lose(reason)
+        self.forget(live)
 
     def listed(self) -> list[Live]:
         """Return the sandboxes that live."""

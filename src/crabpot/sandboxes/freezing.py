@@ -1,4 +1,4 @@
-"""One freeze of many sandboxes: which are in it, and that each is thawed afterwards or ended."""
+"""One freeze of many sandboxes: which are in it, and that each is thawed afterwards or given up."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ One = TypeVar("One", bound=Freezable)
 class Freeze(Generic[One]):
     """Sandboxes that are frozen until the block ends."""
 
-    def __init__(self, which: Callable[[One], bool]) -> None:
+    def __init__(self, which: Callable[[One], bool], give_up: Callable[[One, str], object]) -> None:
         self._which = which
+        self._give_up = give_up
         self._seen: list[One] = []
         self._frozen: list[One] = []
 
@@ -67,11 +68,11 @@ class Freeze(Generic[One]):
         await asyncio.shield(asyncio.ensure_future(self._thaw()))
 
     async def _thaw(self) -> None:
-        await asyncio.gather(*map(_thaw, self._frozen))
+        await asyncio.gather(*map(self._thaw_one, self._frozen))
 
-
-async def _thaw(one: Freezable) -> None:
-    try:
-        await one.thaw()
-    except SandboxLost:
-        await one.end()
+    async def _thaw_one(self, one: One) -> None:
+        try:
+            await one.thaw()
+        except SandboxLost as error:
+            # Its end is not awaited: it waits for the host commands of the sandbox, and one of them may wait here.
+            self._give_up(one, str(error))

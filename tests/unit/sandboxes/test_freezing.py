@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -98,6 +99,31 @@ async def test_a_freeze_that_is_cancelled_thaws():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert one.frozen == [True, False]
+    await fleet.close()
+
+
+async def test_one_that_cannot_be_thawed_is_ended_even_if_its_own_host_command_froze_it():
+    def script(peer):
+        peer.greet()
+        wired.wait(60)
+        peer.send({"op": "upcall", "up": "1", "kind": "run"}, b"question")
+
+    async def run(_upcall):
+        async with fleet.frozen(lambda _: True):
+            live.wire.lose("it was closed")
+            # The end of a command takes a moment, and the cancellation is spent on it.
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    wired = threading.Event()
+    fleet, one = Fleet(), Double(script)
+    one.unthawable = True
+    live = await live_at(fleet, one)
+    live.wire.upcalls.answers = {"run": run}
+    wired.set()
+    await until(lambda: one.closed)
+    assert live.lost
+    assert fleet.listed() == []
     await fleet.close()
 
 
