@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from crabpot.host_commands.alternation import Alternation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Slow:
