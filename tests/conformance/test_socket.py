@@ -42,6 +42,8 @@ THEIRS = {
     "a_listed_place_is_reached_without_settings_and_no_other": _NETWORK,
     "two_hundred_connections_at_once_are_each_answered": _NETWORK,
     "an_empty_list_and_the_internet_reach_nothing_of_the_hosts": _NETWORK,
+    "ordinary_programs_find_what_they_expect": "what programs find is what its container has",
+    "programs_run_from_tmp_only_where_configured": "its /tmp is that of the container around it",
     "the_memory_limit_is_named": _LIMITS,
     "the_process_limit_is_named": _LIMITS,
     "the_file_size_limit_is_named": _LIMITS,

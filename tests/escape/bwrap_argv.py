@@ -120,7 +120,9 @@ def hosts_folders(argv: Argv, scene: Scene) -> Argv:
     """Read-only, but for the bait: an attack that works must do no harm."""
     tops = ("/var", "/run", "/home", "/root", "/srv", "/boot", "/opt", "/mnt", "/media")
     edited = [word for path in tops if os.path.isdir(path) for word in ("--ro-bind", path, path)]
-    return before_the_end(argv, *edited, *(word for path in scene for word in ("--bind", path, path)))
+    # The private one would cover the bait.
+    shown = [word for word in argv if not word.endswith(":/var/tmp")]
+    return before_the_end(shown, *edited, *(word for path in scene for word in ("--bind", path, path)))
 
 
 def hosts_etc(argv: Argv, _scene: Scene) -> Argv:
@@ -139,7 +141,8 @@ def hosts_devices(argv: Argv, _scene: Scene) -> Argv:
 
 def plain_tmp(argv: Argv, _scene: Scene) -> Argv:
     """As bubblewrap makes one by itself: programs in it run, and it has no size."""
-    edited = before_the_end(argv, "--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--tmpfs", "/dev/shm")
+    places = ("/tmp", "/var/tmp", "/dev/shm")
+    edited = before_the_end(argv, *(word for place in places for word in ("--perms", "1777", "--tmpfs", place)))
     return unordered(edited, "tmpfs")
 
 

@@ -59,7 +59,7 @@ LockPersonality=yes
 RestrictRealtime=yes
 SystemCallArchitectures=native
 UMask=0077
-{walls}
+{hardening}
 # Do not add: RestrictNamespaces, RestrictSUIDSGID, SystemCallFilter, ProtectHostname, MemoryDenyWriteExecute (filters
 # that sandboxes inherit and cannot be made under), ProtectKernelTunables, ProtectKernelLogs, ProtectProc, ProcSubset
 # (they mask /proc, and then no other can be mounted), ProtectControlGroups, PrivateUsers. Each sandbox has stricter
@@ -69,14 +69,14 @@ UMask=0077
 WantedBy={target}
 """
 
-_SYSTEM_WALLS = """\
+_SYSTEM_HARDENING = """\
 ProtectSystem=full
 PrivateTmp=yes
 ProtectClock=yes
 ProtectKernelModules=yes
 CapabilityBoundingSet=
 """
-_ROOT_WALLS = """\
+_ROOT_HARDENING = """\
 ProtectSystem=full
 ProtectClock=yes
 """
@@ -104,16 +104,16 @@ def _socket(service: Service) -> str:
 
 
 def _service(service: Service) -> str:
-    account, walls = "", ""
+    account, hardening = "", ""
     if service.kind == "system":
         own = service.account != "root"
         account = f"User={service.account}\nGroup={service.account}\n" if own else ""
-        walls = _SYSTEM_WALLS if own else _ROOT_WALLS
+        hardening = _SYSTEM_HARDENING if own else _ROOT_HARDENING
     return _SERVICE.format(
         socket_unit=SOCKET,
         command=" ".join(_quoted(word) for word in service.argv),
         account=account,
-        walls=walls,
+        hardening=hardening,
         target="default.target" if service.kind == "user" else "multi-user.target",
     )
 
