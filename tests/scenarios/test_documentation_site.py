@@ -122,5 +122,7 @@ def test_the_search_is_in_the_site_itself(site: Path) -> None:
 
 
 def test_make_builds_it_although_a_folder_has_the_targets_name() -> None:
-    said = subprocess.run(["make", "--no-print-directory", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run(
+        ["make", "--no-print-directory", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
     assert said.stdout.splitlines()[-1] == "scripts/docs"

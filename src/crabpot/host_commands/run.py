@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from crabpot.wire.replies import Reply
 
 _START_S = 20.0
+_TRIES = 3
 _ENDS = ("INT", "TERM", "HUP", "QUIT")
+
+
+class NoGuard(HostRefused):
+    """A guard could not be made; nothing ran in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +59,10 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
         relayed = asyncio.ensure_future(plan.relay.run(timeout_s=timeout_s, output_limit=output_limit, sink=sink))
         return await _accompanied(relayed, None if caller is None else _interrupted(caller.signals))
     argv, binary, _ = plan.started
-    runner = _start(plan, output_limit)
+    runner, wire = await _begin(plan, output_limit)
     whole = False
     heard = None if sink is None else Listening(sink)
     try:
-        wire = await _connect(runner)
         try:
             called = asyncio.ensure_future(
                 wire.call(
@@ -84,6 +88,20 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
         await asyncio.shield(asyncio.ensure_future(_end(plan, runner, whole=whole)))
 
 
+async def _begin(plan: Plan, output_limit: int) -> tuple[HostRunner, RunnerWire]:
+    """Start a runner; a guard is tried again, since bwrap fails at a mount of the host's that vanishes meanwhile."""
+    for tries_left in reversed(range(_TRIES)):
+        runner = _start(plan, output_limit)
+        try:
+            return runner, await _connect(runner)
+        except BaseException as error:
+            # It was not told what to run, so nothing ran.
+            await asyncio.shield(asyncio.ensure_future(_end(plan, runner, whole=False)))
+            if not (tries_left and isinstance(error, NoGuard)):
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
 def _start(plan: Plan, output_limit: int) -> HostRunner:
     _, _, env = plan.started
     folder = plan.folder
@@ -98,7 +116,7 @@ async def _connect(runner: HostRunner) -> RunnerWire:
         wire = await RunnerWire.connect(runner.channel, runner.hello, timeout_s=_START_S)
     except SandboxError:
         if isinstance(runner, Guarded):
-            raise HostRefused("denied", f"no guard could be made: {runner.reason()}") from None
+            raise NoGuard("denied", f"no guard could be made: {runner.reason()}") from None
         raise
     if isinstance(runner, Guarded):
         runner.check()

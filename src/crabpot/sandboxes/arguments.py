@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 # Larger texts are sent beside the frame, not in it.
 _INLINE = 64 * 1024
 _BESIDE = {"write": "content", "exec": "stdin"}
+# The runner ends at a longer number, and the sandbox with it.
+_LARGEST = 10**18
 
 
 class InvalidCall(ValueError):
@@ -38,6 +41,7 @@ def time_limit(args: Mapping[str, Any], agent: AgentSettings) -> float:
 
 def split_input(call: ToolCall) -> tuple[dict[str, Any], Source | None]:
     """Return the arguments without a large content or input, and that: it is sent as raw bytes beside the frame."""
+    _check_numbers(call.args)
     name = _BESIDE.get(call.tool)
     text = call.args.get(name) if name else None
     # The time limit is a field of the frame, whatever the tool.
@@ -47,6 +51,18 @@ def split_input(call: ToolCall) -> tuple[dict[str, Any], Source | None]:
     del rest[name]
     encoding = rest.pop("encoding", None) if call.tool == "write" else None
     return rest, _pieces(_decoded(text, name, encoding))
+
+
+def _check_numbers(args: Mapping[str, Any]) -> None:
+    left: list[Any] = [*args.values()]
+    while left:
+        value = left.pop()
+        if type(value) is dict:
+            left += value.values()
+        elif type(value) is list:
+            left += value
+        elif (type(value) is int and abs(value) > _LARGEST) or (type(value) is float and not math.isfinite(value)):
+            raise InvalidCall(f"a number in the arguments is above {_LARGEST:g} or not finite")
 
 
 def _decoded(text: str, name: str, encoding: Any) -> bytes:

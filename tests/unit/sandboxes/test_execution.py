@@ -104,6 +104,12 @@ def test_what_is_no_text_is_left_to_the_runner_to_refuse(content):
     assert split_input(call("write", path="x", content=content))[1] is None
 
 
+@pytest.mark.parametrize("value", [10**20, [-(10**20)], {"deep": [{"er": 10**400}]}, float("inf"), [float("nan")]])
+def test_a_number_that_would_end_the_runner_is_refused_before(value):
+    with pytest.raises(InvalidCall, match="a number in the arguments"):
+        split_input(call("exec", command="true", env=value))
+
+
 # --- over a gateway -----------------------------------------------------------------------------------------------------
 
 

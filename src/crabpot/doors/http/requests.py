@@ -24,10 +24,16 @@ def _decoded(encoded: str) -> str:
     return unquote(encoded, errors="surrogateescape")
 
 
-# The guard passes session paths on as they were sent, percent-encoded, whatever is in them.
+# The guard passes session paths on as they were sent, percent-encoded, whatever is in them: twelve characters at most
+# for one of the key's, which is measured where it is parsed.
 Key = Annotated[
     str,
-    Path(min_length=1, max_length=3 * _LONGEST, description="the session key, percent-encoded as one segment"),
+    Path(
+        min_length=1,
+        max_length=12 * _LONGEST,
+        json_schema_extra={"maxLength": _LONGEST},
+        description="the session key, percent-encoded as one segment",
+    ),
     AfterValidator(_decoded),
 ]
 FilePath = Annotated[

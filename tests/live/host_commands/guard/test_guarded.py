@@ -375,6 +375,31 @@ async def test_without_a_bwrap_that_works_nothing_runs_and_the_setting_is_named(
     assert (await machine.run("true", way=OPEN)).exit_code == 0
 
 
+@pytest.mark.parametrize(("failures", "runs"), [(1, True), (3, False)])
+async def test_a_guard_that_bwrap_fails_to_make_is_tried_again_and_then_refused(
+    machine: Any,
+    open_folder: Path,
+    failures: int,
+    *,
+    runs: bool,
+) -> None:
+    plan = await machine.plan("touch", "ran")
+    bwrap, seen = plan.guard.bwrap, open_folder / "failures"
+    flaky = open_folder / "bwrap"
+    flaky.write_text(
+        f'#!/bin/sh\nif [ "$(cat {seen} 2>/dev/null | wc -l)" -lt {failures} ]; then echo >> {seen}; '
+        f'echo "a mount vanished" >&2; exit 1; fi\nexec {bwrap.path} "$@"\n'
+    )
+    flaky.chmod(0o755)
+    plan = replace(plan, guard=replace(plan.guard, bwrap=replace(bwrap, path=str(flaky))))
+    if runs:
+        assert (await run(plan, timeout_s=20, output_limit=OUTPUT)).exit_code == 0
+    else:
+        with pytest.raises(HostRefused, match="no guard could be made: a mount vanished"):
+            await run(plan, timeout_s=20, output_limit=OUTPUT)
+    assert (machine.workspace / "ran").exists() is runs
+
+
 async def test_a_guard_that_the_kernel_describes_otherwise_runs_nothing(machine: Any) -> None:
     plan = await machine.plan("touch", "ran")
     view = plan.guard.view

@@ -8,6 +8,7 @@ from fastapi import Path
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
 from starlette.responses import Response  # noqa: TC002
 
+from crabpot.decide.sessions import LONGEST
 from crabpot.doors import snapshots
 from crabpot.doors.http.access.refusals import Refusal, bad_request
 from crabpot.doors.http.context import as_json
@@ -29,9 +30,12 @@ _NAMED: dict[str, Any] = {
     "required": ["name"],
     "additionalProperties": False,
 }
+_KEY: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST}
 _FORK: dict[str, Any] = {
     "type": "object",
-    "properties": {"to": {"type": "array", "items": {"type": "string"}, "minItems": 1}},
+    "properties": {
+        "to": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": LONGEST}, "minItems": 1}
+    },
     "required": ["to"],
     "additionalProperties": False,
 }
