@@ -45,7 +45,7 @@ def _same(name: str, path: str) -> bool:
 
 
 def notify(text: str, environ: MutableMapping[str, str]) -> None:
-    """Tell systemd about this service (`READY=1`); without it, nobody is told."""
+    """Notify systemd about this service (`READY=1`); without it, nobody is told."""
     address = environ.pop("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -79,7 +79,7 @@ class Encrypted:
         return await self._secured.read()
 
     def half_close(self) -> None:
-        """Say nothing: many servers take the end of one direction of TLS for the end of both."""
+        """Do nothing: many servers take the end of one direction of TLS for the end of both."""
 
     def close(self) -> None:
         """End the connection."""

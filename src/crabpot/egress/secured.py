@@ -73,7 +73,7 @@ class Secured:
             await self._flush()
 
     async def finish(self) -> None:
-        """Tell the other side that no more follows."""
+        """Announce to the other side that no more follows."""
         # It raises unless the other side has said the same already; the message has left by then.
         with suppress(ssl.SSLError):
             self._object.unwrap()

@@ -35,7 +35,7 @@ def last_record(state: str) -> int:
 
 
 def report(plan: Plan, state: str, since: int) -> bool:
-    """Say on stderr what a run left; return whether there is something to decide."""
+    """Report on stderr what a run left; return whether there is something to decide."""
     for text in dict.fromkeys(_refusals(plan, state, since)):
         complain(text)
     if plan.way != "review":
@@ -63,7 +63,7 @@ def decide(plan: Plan, changes_command: Callable[[list[str]], int]) -> None:
 
 
 def remind(plan: Plan) -> None:
-    """Say that the changes are kept, and how to come back to them."""
+    """Report that the changes are kept, and how to come back to them."""
     decide_by = f"crabpot changes diff|apply|discard --session {plan.session}"
     note(f"the changes are kept: crabpot run --continue goes on, {decide_by}")
 

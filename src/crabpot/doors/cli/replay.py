@@ -25,7 +25,7 @@ _GOOD = ("ok", "allowed")
 
 
 def replay(frame: Frame, options: Namespace) -> int:
-    """Tell the session."""
+    """Print the session as a story."""
     chapters = asyncio.run(_chapters(frame, options.session))
     if options.json:
         print(json.dumps({"session": options.session, "chapters": chapters}, indent=2))

@@ -113,7 +113,7 @@ async def _fetch(context: GitContext, layer: Layer, own: store.Store, branches: 
 
 
 def _give_back(git_folder: str) -> None:
-    """Give what root's git wrote to the repository's owner."""
+    """Change the owner of what root's git wrote to the repository's."""
     facts = os.lstat(git_folder)
     if os.geteuid() != 0 or facts.st_uid == 0:
         return

@@ -59,7 +59,7 @@ def _forget(layer: Layer, content: Tree, path: str) -> None:
 
 
 def _restore(layer: Layer, found: Sequence[Change], content: Tree, host: Tree) -> None:
-    """Give a copy the host's files again: what the agent made goes, the deepest first, then what it took comes."""
+    """Put the host's files back into a copy: what the agent made goes, the deepest first, then what it took comes."""
     rows = copying.base(layer)
     for one in sorted(found, key=lambda change: -change.path.count("/")):
         if one.new is not None and not (one.old is not None and _are_folders(one)):

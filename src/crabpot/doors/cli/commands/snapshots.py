@@ -37,7 +37,7 @@ def snapshots(frame: Frame, options: Namespace) -> int:
 
 
 def fork(frame: Frame, options: Namespace) -> int:
-    """Give other sessions a copy of what one has written."""
+    """Copy what one session has written to others."""
     answer = asyncio.run(_ask(frame.app(), {"action": "fork", "session": options.source, "to": options.targets}))
     if options.json:
         print(json.dumps(answer, indent=2))

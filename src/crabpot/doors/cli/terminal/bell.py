@@ -1,4 +1,4 @@
-"""Say in a terminal's title that a question waits, while an agent inside owns the terminal itself."""
+"""Show in a terminal's title that a question waits, while an agent inside owns the terminal itself."""
 
 from __future__ import annotations
 

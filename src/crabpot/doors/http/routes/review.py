@@ -102,7 +102,7 @@ class _Reviewing:
         return as_json({"session": key, "diff": visible_diff(text) if shown else text})
 
     async def replay(self, request: Request, key: Key, *, shown: Shown = False) -> Response:
-        """Tell a session as a story: its records, and what each call was the last to change."""
+        """Return a session as a story: its records, and what each call was the last to change."""
         review = self._review(request)
         try:
             chapters = await story(review, key, AuditReader(review.state).all())

@@ -93,7 +93,7 @@ class _Snapshots:
         return await self._answer(request, {"action": "remove", "session": key, "name": name})
 
     async def fork(self, request: Request, key: Key) -> Response:
-        """Give new sessions a copy of what one has written."""
+        """Copy what one session has written to new ones."""
         operator(request)
         given = await _only(request, "to")
         return await self._answer(request, {"action": "fork", "session": key, **given})
