@@ -163,7 +163,8 @@ def test_strange_names_and_bytes_do_not_crash(ripgrep, ctx, ws) -> None:
     assert matches == [
         {"path": "bad\ufffd\nname/f\ufffd", "line": 1, "text": "x \ufffd\ufffd y", "before": [], "after": []}
     ]
-    assert search_tools.glob({"pattern": "**/f*"}, ctx)["data"]["paths"] == ["bad\ufffd\nname/f\ufffd", "fifo"]
+    paths = search_tools.glob({"pattern": "**/f*"}, ctx)["data"]["paths"]
+    assert sorted(paths) == ["bad\ufffd\nname/f\ufffd", "fifo"], "in which order depends on the clock's ticks"
     frames.encode({"data": matches})
     assert code(search_tools.grep, {"pattern": "x", "path": "fifo"}, ctx) == "not_a_file"
 
