@@ -89,7 +89,7 @@ async def run(  # noqa: PLR0913  a command's streams are optional and independen
 
 
 async def _begin(plan: Plan, output_limit: int) -> tuple[HostRunner, RunnerWire]:
-    """Start a runner; a guard is tried again, since bwrap fails at a mount of the host's that vanishes meanwhile."""
+    """Start a runner; a guard that could not be made is tried again: on a busy host bwrap sometimes fails once."""
     for tries_left in reversed(range(_TRIES)):
         runner = _start(plan, output_limit)
         try:
