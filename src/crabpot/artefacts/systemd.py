@@ -53,7 +53,7 @@ Delegate=yes
 DelegateSubgroup=gateway
 TasksMax=infinity
 
-# Every sandbox inherits these, and works with them.
+# Every sandbox inherits these.
 NoNewPrivileges=yes
 LockPersonality=yes
 RestrictRealtime=yes

@@ -175,7 +175,7 @@ def _open_quietly(name: str, flags: int, folder: int | None = None) -> int:
 
 
 def clone_or_copy(reading: int, writing: int) -> str:
-    """Give one open file the content of another, sharing its blocks where the file system can; return the digest."""
+    """Copy the content of one open file to another, sharing its blocks where the file system can; return the digest."""
     shared = True
     try:
         fcntl.ioctl(writing, _FICLONE, reading)

@@ -51,7 +51,7 @@ def closed(layer: str) -> None:
 
 
 def adopt(layer: str, source: str) -> None:
-    """Give a layer that was copied from another the mounts in which its files came to be."""
+    """Record for a layer that was copied from another the mounts in which its files came to be."""
     _write(layer, _ended(mounts(source), _now()))
 
 

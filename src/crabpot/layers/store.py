@@ -86,7 +86,7 @@ class LayerStore:
         return f"{self.path_of(scope_key)}.{os.urandom(4).hex()}{_DRAFT}"
 
     def publish(self, draft: str, layer: Layer) -> Layer:
-        """Give a layer that was made beside the others its name; LayerError if that is taken."""
+        """Name a layer that was made beside the others; LayerError if that is taken."""
         try:
             # Not over another: a folder that holds something is never replaced by a rename.
             os.rename(draft, layer.path)

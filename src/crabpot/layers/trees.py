@@ -178,7 +178,7 @@ def _copy_data(reading: int, writing: int, size: int) -> None:
 
 
 def _dress(made: int, found: os.stat_result, source: int) -> None:
-    """Give an open copy the attributes of its original."""
+    """Copy the attributes of the original to an open copy."""
     for name in os.listxattr(source):
         if name.startswith("user."):
             os.setxattr(made, name, os.getxattr(source, name))

@@ -140,7 +140,7 @@ class Fleet:
             self._freezes.remove(freeze)
 
     def forget(self, live: Live) -> asyncio.Task[None] | None:
-        """Give no more calls to a sandbox, and end it once those in it have ended; a lost one ends at once."""
+        """Pass no more calls to a sandbox, and end it once those in it have ended; a lost one ends at once."""
         key = live.wanted.key
         if self._live.get(key) is not live:
             return None

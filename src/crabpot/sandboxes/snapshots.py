@@ -81,7 +81,7 @@ class Snapshots:
         self._fork(kept, scope)
 
     async def fork(self, session: str, *others: str) -> None:
-        """Give each of the other sessions, which have written nothing yet, a copy of what this one has written."""
+        """Copy what this session has written to each of the others, which have written nothing yet."""
         scope = self._scope(session)
         wanted = [self._scope(other) for other in others]
         for other in wanted:

@@ -31,7 +31,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     @abstractmethod
     def give_up(self, reason: str) -> None:
-        """Tell whoever waits that nothing more comes."""
+        """Notify whoever waits that nothing more comes."""
 
     def admit(self, line: bytearray) -> None:
         """Look at a line before it is parsed; FrameError loses the stream."""

@@ -106,7 +106,7 @@ def _copy(source: Tree, path: str, facts: os.stat_result, target: int) -> None:
 
 
 def _keep_attributes(step: Step, host: Tree, target: int) -> None:
-    """Give a file the attributes of the one that it replaces, but for capabilities: those were another content's."""
+    """Copy to a file the attributes of the one that it replaces, but for capabilities: those were another content's."""
     if step.old is None:
         return
     with suppress(OSError):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
             ...
 
         def abort(self) -> None:
-            """Give the file up."""
+            """Abandon the file."""
 
 
 class Tools:

@@ -25,7 +25,7 @@ class Staging:
         self._backups: list[tuple[Target, bytes]] = []
 
     def put(self, target: Target, content: bytes, like: posix.stat_result | None) -> None:
-        """Give the file this content, and the mode of `like`; a full disk or a forbidden folder already fails here."""
+        """Write this content, with the mode of `like`; a full disk or a forbidden folder already fails here."""
         replacement = Replacement(target, like)
         self._replacements.append(replacement)
         replacement.write(content)
