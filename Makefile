@@ -8,6 +8,8 @@ BACKENDS ?= bubblewrap $(if $(filter 0,$(shell id -u)),docker)
 WORKERS ?= $(shell expr 2 '*' $$(nproc))
 # What is compiled once serves every process, whatever the environment says. A group of tests stays with one worker.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
+# A loaded machine fails a test now and then: it is tried twice more and counted as rerun. A broken claim never gets a second try.
+RERUNS = --reruns 2 --reruns-delay 3 --rerun-except "'broken' == 'held'"
 QUICK := decide spec config approvals artefacts runner test_explain.py test_settings.py
 
 setup: ## make .venv with everything that development needs
@@ -30,10 +32,10 @@ lint: setup ## ruff, mypy --strict, import-linter, and the contracts that it can
 quick: setup ## the decisions, the runner and one real sandbox: without root, without an engine, within a minute
 	$(PYTEST) -m 'not slow' $(QUICK:%=tests/unit/%) tests/live/test_smoke.py
 
-test: setup ## every test that this machine can run, with coverage
+test: setup ## every test that this machine can run, with coverage (then: .venv/bin/coverage report)
 	scripts/test-machine $(BACKENDS)
 	PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q src
-	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine env $(PYTEST) --cov --cov-report=term
+	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine env $(PYTEST) $(RERUNS) --cov --cov-report=
 
 test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
 	scripts/test-pythons
