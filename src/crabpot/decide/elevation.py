@@ -38,6 +38,13 @@ class ElevationRule:
     confine: Confine = "guarded"
     writes: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
+    grants_at: str = ""
+    """Where `confine`, `writes` and `credentials` are or would be written, if not at the source."""
+
+    @property
+    def grants(self) -> str:
+        """Where to write `confine`, `writes` and `credentials`."""
+        return self.grants_at or self.source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,12 @@ def _host_command(agent: AgentSettings, index: int) -> ElevationRule:
     source = agent.source(f"sandbox.hostCommands[{index}]")
     pattern = f"{agent.sandbox.host_commands[index]} *"
     return ElevationRule(
-        pattern=pattern, source=source, approval=True, enabled=True, confine=agent.tools.elevated.confine
+        pattern=pattern,
+        source=source,
+        approval=True,
+        enabled=True,
+        confine=agent.tools.elevated.confine,
+        grants_at=f'a pattern "{pattern}" in tools.elevated.patterns',
     )
 
 
@@ -116,7 +128,9 @@ def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[
     # A pattern that matches the same words also says how they are confined.
     same = next((one for one in _written(agent) if patterns.matches(one.pattern, argv)), None)
     if same is not None:
-        rule = replace(rule, confine=same.confine, writes=same.writes, credentials=same.credentials)
+        rule = replace(
+            rule, confine=same.confine, writes=same.writes, credentials=same.credentials, grants_at=same.source
+        )
     return _matched(rule, argv, agent, None)
 
 

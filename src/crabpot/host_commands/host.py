@@ -87,7 +87,7 @@ class Host:
                 )
                 dangers = (*_dangers(words, rule, None, hop, relayed=True), *relay.dangers)
                 return Plan(
-                    argv=words, binary=binary, folder=folder, env=env, dangers=dangers, source=rule.source, relay=relay
+                    argv=words, binary=binary, folder=folder, env=env, dangers=dangers, grants=rule.grants, relay=relay
                 )
             # In a thread: it examines hundreds of paths, and the first time starts a program.
             guard = None if free else await asyncio.to_thread(self._guard, words, rule, spec, env)
@@ -105,7 +105,7 @@ class Host:
                 ),
                 dangers=tuple(_dangers(words, rule, guard, hop)),
                 guard=guard,
-                source=rule.source,
+                grants=rule.grants,
                 hop=hop,
                 obeyed=obeyed,
             )
@@ -155,7 +155,7 @@ class Host:
         if self._bwrap is None:
             found = guards.find()
             if isinstance(found, str):
-                raise HostRefused("denied", f"this machine cannot make a guard: {found}; {_UNCONFINED} ({rule.source})")
+                raise HostRefused("denied", f"this machine cannot make a guard: {found}; {_UNCONFINED} ({rule.grants})")
             self._bwrap = found
         seen = places.view(argv, rule, spec, self._with_every_key(), env=env, programs=env["PATH"].split(":"))
         return Guard(view=seen, bwrap=self._bwrap)

@@ -47,8 +47,8 @@ class Plan:
     """Its confinement; None if the pattern says `confine: "host"`, another user runs it, or git is relayed."""
     relay: Prepared | None = field(default=None, repr=False)
     """The relayed git operation, if git needs a network or credentials."""
-    source: str = ""
-    """Where the pattern that elevated it is written."""
+    grants: str = ""
+    """Where to write what else its pattern grants."""
     hop: Hop | None = None
     """How to reach the other user, if one is configured; else it runs as the gateway's user."""
     obeyed: tuple[str, ...] = field(default=(), repr=False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.decide.elevation import Decision, decide, rules
+from crabpot.decide.elevation import Decision, decide, decide_host_command, rules
 from crabpot.settings import AgentSettings, Elevated, Sandbox, Tools
 
 if TYPE_CHECKING:
@@ -148,3 +148,12 @@ def test_the_order_of_patterns_means_nothing_and_taking_one_away_never_opens(
 def test_the_strictest_answer_is_the_highest() -> None:
     assert max(Decision) is Decision.SANDBOXED
     assert min(Decision) is Decision.ELEVATED
+
+
+def test_what_a_host_command_is_granted_is_written_in_a_pattern_for_its_words() -> None:
+    alone = decide_host_command(("make", "all"), agent("make")).answer.rule
+    assert alone is not None
+    assert alone.grants == 'a pattern "make *" in tools.elevated.patterns'
+    beside = decide_host_command(("make", "all"), agent("make", patterns=("ls", "make *"))).answer.rule
+    assert beside is not None
+    assert beside.grants != alone.grants

@@ -132,11 +132,18 @@ def _privileges(view: View) -> Iterator[str]:
         yield from ("--cap-add", name)
 
 
+def hides(view: View, path: str) -> bool:
+    """Return whether a path leads to something of the host that is hidden."""
+    return _within(path, [place.path for place in view.hides]) and not _within(path, _shown(view))
+
+
 def reaches(view: View, path: str) -> bool:
     """Return whether a path shows the host's own file: neither hidden nor covered by a private folder."""
-    covered = [place.path for place in view.hides] + list(PRIVATE)
-    shown = [place.path for place in (*view.shows, *view.writes)]
-    return not _within(path, covered) or _within(path, shown)
+    return not hides(view, path) and (not _within(path, PRIVATE) or _within(path, _shown(view)))
+
+
+def _shown(view: View) -> list[str]:
+    return [place.path for place in (*view.shows, *view.writes)]
 
 
 def writable(view: View) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,34 +21,12 @@ from crabpot.host_commands.guard import start as guards
 from crabpot.host_commands.run import run
 from crabpot.settings import AgentSettings, Inject, Network, Sandbox, ValueFrom
 from crabpot.wire.calls import RunnerWire
-from tests.support.machines import Machine
 from tests.support.runners import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OPEN = {"confine": "host"}
-
-
-@pytest.fixture
-def machine() -> Iterator[Any]:
-    """Return a machine whose home is not below /tmp, which is private in a guard."""
-    with tempfile.TemporaryDirectory(
-        prefix="crabpot-test-", dir="/opt" if os.geteuid() == 0 else Path.home()
-    ) as folder:
-        made = Machine(Path(folder))
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def home(machine: Any) -> Path:
-    """Return the operator's home, with a key in it."""
-    (machine.home / ".ssh").mkdir()
-    (machine.home / ".ssh" / "id_ed25519").write_text("PRIVATE")
-    (machine.home / ".gitconfig").write_text("[user]\n\tname = The Operator\n\temail = op@example.com\n")
-    (machine.home / "notes").write_text("plain")
-    return machine.home
 
 
 async def both(machine: Any, script: str, **way: Any) -> tuple[Any, Any]:
@@ -67,12 +44,9 @@ async def test_it_writes_the_agents_folder_and_a_private_tmp_and_reads_the_host(
     assert not Path("/tmp/x").exists()
 
 
-async def test_it_cannot_write_elsewhere_and_says_which_places_it_may(machine: Any, home: Path) -> None:
+async def test_it_cannot_write_elsewhere(machine: Any, home: Path) -> None:
     held, loose = await both(machine, f"echo evil > {home}/evil || exit 3")
     assert (held.exit_code, loose.exit_code) == (3, 0)
-    assert f"crabpot: it ran in a guard, which may write {machine.workspace}, a private /tmp" in held.stderr
-    assert "`writes` of tools.elevated.patterns[0]" in held.stderr
-    assert "crabpot" not in loose.stderr
 
 
 @pytest.mark.parametrize("how", ["chmod 600 {0}", "touch -d 2001-01-01 {0}", "mv {0} {0}-moved", "truncate -s 0 {0}"])
@@ -99,10 +73,6 @@ async def test_credentials_and_crabpots_own_files_are_absent(machine: Any, home:
     assert held.stdout == ""
     assert "PRIVATE" in loose.stdout
     assert "answers" in loose.stdout
-    assert (
-        f"where {home}/.ssh/id_ed25519 is absent; name it in `credentials` of tools.elevated.patterns[0]"
-        in (await machine.run("cat", f"{home}/.ssh/id_ed25519")).stderr
-    )
 
 
 async def test_keys_elsewhere_that_the_environment_or_the_settings_name_are_absent(machine: Any, home: Path) -> None:
@@ -350,11 +320,6 @@ async def test_a_hidden_file_is_empty_rather_than_refused(machine: Any, home: Pa
 async def test_git_in_a_guard_has_no_network(machine: Any) -> None:
     machine.script("git", "#!/bin/sh\ngrep -c : /proc/net/dev\n")
     assert (await machine.run("git", "status")).stdout == "1\n"
-    machine.script("git", "#!/bin/sh\necho 'fatal: Could not read from remote repository.' >&2; exit 1\n")
-    assert (
-        "without a network; push, fetch, pull, clone and ls-remote have one"
-        in (await machine.run("git", "remote", "update")).stderr
-    )
 
 
 async def test_a_folder_swapped_after_it_was_shown_is_refused(machine: Any) -> None:

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.backends import skip_or_fail
-from tests.support.machines import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ENGINE = os.environ.get("DOCKER_HOST", "")
-
-
-@pytest.fixture
-def machine() -> Iterator[Any]:
-    """Return a machine whose gateway knows the engine's socket, and hands its address on."""
-    place = "/opt" if os.geteuid() == 0 else Path.home()
-    with tempfile.TemporaryDirectory(prefix="crabpot-test-", dir=place) as folder:
-        made = Machine(Path(folder))
-        yield made
-        made.close()
 
 
 async def test_docker_reaches_its_engine_and_says_that_this_hands_over_the_host(machine: Any) -> None:
