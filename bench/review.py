@@ -54,7 +54,7 @@ async def review(
 async def _fork(gateway: Gateway) -> float:
     other = f"agent:main:fork-{next(_numbers)}"
     began = time.perf_counter()
-    await Snapshots(gateway.execution, gateway.settings).fork(SESSION, other)
+    await Snapshots(gateway.execution, gateway.settings, gateway.audit).fork(SESSION, other)
     await seconds(gateway.call(other, "exec", command="true"))
     took = time.perf_counter() - began
     await gateway.execution.fleet.stop((Place.SANDBOX, other))

@@ -146,6 +146,12 @@ def of_review(  # noqa: PLR0913  who did what to whose changes
     }
 
 
+def of_snapshot(session: str, agent: str, action: str, by: str, **what: str) -> dict[str, Any]:
+    """Describe what was done with a snapshot, by name, or that a session was forked, and to which."""
+    who = {"session": readable(session), "agent": agent, "action": action, "by": readable(by)}
+    return {"kind": "snapshot", **who, **{name: readable(text) for name, text in what.items()}}
+
+
 def _shortened(told: Mapping[str, Any]) -> dict[str, Any]:
     """Return lists with their length, and the first of what is in them."""
     short: dict[str, Any] = {}

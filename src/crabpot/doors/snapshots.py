@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 ACTIONS = ("save", "list", "restore", "remove")
 
 
-async def answer(gateway: Gateway, request: dict[str, Any]) -> dict[str, Any]:
-    """Carry out `{action, session, name}`, or `{action: "fork", session, to: […]}`; LayerError says what is wrong."""
+async def answer(gateway: Gateway, request: dict[str, Any], *, by: str) -> dict[str, Any]:
+    """Carry out `{action, session, name}`, or `{action: "fork", session, to: […]}`; LayerError says what is wrong.
+
+    `by` is who asks, for the audit log.
+    """
     try:
-        return await _answer(gateway, request)
+        return await _answer(Snapshots(gateway.execution, gateway.settings, gateway.audit, by=by), request)
     except OSError as error:
         # Such as a full disk: what was made half is gone again.
         raise LayerError(f"{error.filename or 'it'}: {error.strerror}; nothing was changed") from None
 
 
-async def _answer(gateway: Gateway, request: dict[str, Any]) -> dict[str, Any]:
-    kept = Snapshots(gateway.execution, gateway.settings)
+async def _answer(kept: Snapshots, request: dict[str, Any]) -> dict[str, Any]:
     action, session = request.get("action"), str(request.get("session"))
     if action == "list":
         return {"session": session, "snapshots": [one.as_json() for one in kept.all(session)]}

@@ -32,6 +32,12 @@ def is_seen(layer: Layer) -> bool:
     return all(one.closed_ns is not None and one.closed_ns <= seen for one in last)
 
 
-def size_of(layer: Layer) -> int:
-    """Return how many bytes of the disk the content takes; costs what changed."""
-    return trees.size_of(layer.content)
+def problem_with_size(layer: Layer, most: int) -> str | None:
+    """Return why a layer holds too much, or None; costs what changed."""
+    used = trees.size_of(layer.content)
+    if used <= most:
+        return None
+    return (
+        f"the layer of {layer.session} holds {used} bytes, more than limits.disk ({most}): "
+        f"crabpot changes apply|discard --session {layer.session}"
+    )

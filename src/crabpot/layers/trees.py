@@ -62,7 +62,8 @@ def size_of(folder: str) -> int:
 def _sizes(folder: int, counted: set[int], depth: int) -> Iterator[int]:
     _check(depth)
     for name in os.listdir(folder):
-        with suppress(FileNotFoundError):
+        # Whoever writes here meanwhile may remove it, or put something else in its place.
+        with suppress(FileNotFoundError, NotADirectoryError):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if found.st_ino not in counted:
                 yield found.st_blocks * _BLOCK

@@ -14,6 +14,7 @@ from crabpot.model import Place
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
 from crabpot.sandboxes.fleet import Fleet
+from crabpot.sandboxes.growth import Growth
 from crabpot.sandboxes.live import Wanted
 from crabpot.sandboxes.opening import Opener
 from crabpot.sandboxes.streams import Streams
@@ -66,11 +67,13 @@ class Execution:
     environ: Mapping[str, str]
     fleet: Fleet = field(default_factory=Fleet)
     opener: Opener = field(init=False)
+    _growth: Growth = field(init=False)
     _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
     _wanted: dict[tuple[str, str | None], Wanted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
+        self._growth = Growth(self.fleet.give_up)
 
     def warm_up(self, settings: Settings) -> None:
         """Begin to keep spares for the agents whose settings ask for some; a gateway for one call never does."""
@@ -103,6 +106,7 @@ class Execution:
         live = await self.acquire(agent, placed, call)
         if live.is_behind:
             await live.catch_up()
+        self._growth.watch(live)
         live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
         underway = None if live.scope is None else live.scope.begin(call.session)
         try:
@@ -117,7 +121,7 @@ class Execution:
             )
         except SandboxLost as error:
             # Asked first: ending it may take the answer away.
-            cause = await live.sandbox.cause_of_death()
+            cause = live.ended_by or await live.sandbox.cause_of_death()
             self.fleet.forget(live)
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
             return call.failed(code, message, placed.where)
@@ -184,6 +188,7 @@ class Execution:
 
     async def close(self) -> None:
         """End every place."""
+        await self._growth.close()
         await self.opener.spares.close()
         await self.fleet.close()
 

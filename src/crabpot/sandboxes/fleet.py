@@ -129,7 +129,7 @@ class Fleet:
     @asynccontextmanager
     async def frozen(self, which: Callable[[Live], bool]) -> AsyncIterator[None]:
         """Let nothing move in the sandboxes that `which` names, nor in those that open meanwhile."""
-        freeze = Freeze(which, self._give_up)
+        freeze = Freeze(which, self.give_up)
         self._freezes.append(freeze)
         try:
             async with freeze:
@@ -150,7 +150,8 @@ class Fleet:
         task.add_done_callback(self._ending.pop)
         return task
 
-    def _give_up(self, live: Live, reason: str) -> None:
+    def give_up(self, live: Live, reason: str) -> None:
+        """End a sandbox at once, with what runs in it."""
         live.wire.lose(reason)
         self.forget(live)
 

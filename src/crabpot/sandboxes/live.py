@@ -76,6 +76,8 @@ class Live:
     authority: Authority | None = None
     # The ports inside that this machine may reach.
     ports: Ports | None = None
+    # Why the gateway itself ended it: a code and a sentence.
+    ended_by: tuple[str, str] | None = None
     # Whether the call that it was opened for has it: until then it looks idle, and is not.
     taken: bool = False
     # A process in the background may still run, and no call is in flight for it.
@@ -149,10 +151,11 @@ class Live:
     @property
     def is_behind(self) -> bool:
         """Whether the host may have changed a folder under review while nothing ran in it."""
-        return self._reviewed and not self.wire.busy and time.time() - self.rested > _UNCHANGED_S
+        return self.reviewed and not self.wire.busy and time.time() - self.rested > _UNCHANGED_S
 
     @property
-    def _reviewed(self) -> bool:
+    def reviewed(self) -> bool:
+        """Whether it works on a layer over the host's folder."""
         return self.wanted.spec is not None and self.wanted.spec.layer is not None
 
     async def catch_up(self) -> None:
@@ -171,7 +174,7 @@ class Live:
         try:
             await self.sandbox.close()
         finally:
-            if self.held is not None and self._reviewed:
+            if self.held is not None and self.reviewed:
                 # In a thread: it looks at what the agent wrote.
                 await asyncio.to_thread(self.held.release)
             elif self.held is not None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.audit.records import of_snapshot
 from crabpot.decide import placement, sessions
 from crabpot.errors import LayerError
 from crabpot.layers import snapshots, trees
@@ -24,6 +25,7 @@ from crabpot.state.removal import remove_tree
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from crabpot.audit.store import AuditLog
     from crabpot.layers.snapshots import Snapshot
     from crabpot.sandboxes.execution import Execution
     from crabpot.settings import AgentSettings, Settings
@@ -40,9 +42,11 @@ class _Scope:
 class Snapshots:
     """The snapshots of one gateway's sessions, and forks of them."""
 
-    def __init__(self, execution: Execution, settings: Settings) -> None:
+    def __init__(self, execution: Execution, settings: Settings, audit: AuditLog, *, by: str = "python") -> None:
         self._execution = execution
         self._settings = settings
+        self._audit = audit
+        self._by = by
         self._layers = LayerStore(execution.around.state)
         self._kept = SnapshotStore(execution.around.state)
 
@@ -54,25 +58,32 @@ class Snapshots:
         """Keep what a session has written under a name; LayerError says why that cannot be."""
         scope = self._scope(session)
         async with self._still(scope) as source:
-            return await asyncio.to_thread(self._kept.save, scope.spec.scope_key, name, source)
+            made = await asyncio.to_thread(self._kept.save, scope.spec.scope_key, name, source)
+        self._record(scope, "save", name=name)
+        return made
 
     async def remove(self, session: str, name: str) -> None:
         """Forget a snapshot."""
-        await asyncio.to_thread(self._kept.remove, self._scope(session).spec.scope_key, name)
+        scope = self._scope(session)
+        await asyncio.to_thread(self._kept.remove, scope.spec.scope_key, name)
+        self._record(scope, "remove", name=name)
 
     async def restore(self, session: str, name: str) -> None:
         """Put a snapshot in the place of what a session has written since; ends its sandbox if that is idle."""
         scope = self._scope(session)
         found = self._kept.find(scope.spec.scope_key, name)
         await self._execution.release_layer(scope.spec.scope_key)
+        await asyncio.to_thread(self._restore, found, scope)
+        self._record(scope, "restore", name=name)
+
+    def _restore(self, found: Snapshot, scope: _Scope) -> None:
+        layer = None if scope.spec.layer is None else self._layers.find(scope.spec.scope_key)
         if scope.spec.layer is None:
-            await asyncio.to_thread(self._put, found.files, scope, replace=True)
-            return
-        layer = self._layers.find(scope.spec.scope_key)
-        if layer is None:
-            await asyncio.to_thread(self._begin, found, scope)
+            self._put(found.files, scope, replace=True)
+        elif layer is None:
+            self._begin(found, scope)
         else:
-            await asyncio.to_thread(snapshots.restore_layer, self._layers, found, layer)
+            snapshots.restore_layer(self._layers, found, layer)
 
     def _begin(self, found: Snapshot, scope: _Scope) -> None:
         kept = snapshots.layer_of(found)
@@ -92,6 +103,7 @@ class Snapshots:
                     await asyncio.to_thread(self._fork, source, other)
                 else:
                     await asyncio.to_thread(self._put, source, other, replace=False)
+                self._record(scope, "fork", to=other.session)
 
     def _fork(self, source: Layer, scope: _Scope) -> None:
         snapshots.fork_layer(
@@ -160,6 +172,9 @@ class Snapshots:
                 yield source
             finally:
                 held.release()
+
+    def _record(self, scope: _Scope, action: str, **what: str) -> None:
+        self._audit.record(of_snapshot(scope.session, scope.agent.id, action, self._by, **what))
 
     def _scope(self, session: str) -> _Scope:
         key = sessions.parse(session, default_agent=self._settings.default_agent)

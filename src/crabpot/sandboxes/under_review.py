@@ -12,7 +12,7 @@ from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import copying, stamps
 from crabpot.layers.changes.entries import note
 from crabpot.layers.changes.recovery import recover
-from crabpot.layers.content import is_empty, is_seen, size_of
+from crabpot.layers.content import is_empty, is_seen, problem_with_size
 from crabpot.layers.store import LayerStore, used
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.live import START_S
@@ -117,12 +117,9 @@ async def _prepare(layer: Layer, spec: SandboxSpec) -> None:
     await asyncio.to_thread(recover, layer)
     if layer.mechanism == "copy" and not copying.is_complete(layer):
         await asyncio.to_thread(copying.copy_folder, layer)
-    used = await asyncio.to_thread(size_of, layer)
-    if used > spec.limits.disk:
-        raise LayerError(
-            f"the layer of {layer.session} holds {used} bytes, more than limits.disk ({spec.limits.disk}): "
-            f"crabpot changes apply|discard --session {layer.session}"
-        )
+    problem = await asyncio.to_thread(problem_with_size, layer, spec.limits.disk)
+    if problem is not None:
+        raise LayerError(problem)
     stamps.opened(layer.path)
 
 
@@ -134,7 +131,7 @@ def prune(state: str, settings: Settings, *, now: float) -> list[str]:
     store, gone = LayerStore(state), []
     for layer in _stale(store, settings, now):
         with suppress(LayerError, OSError):
-            if is_empty(layer) or is_seen(layer):
+            if not _waits(layer):
                 store.forget(layer)
                 gone.append(layer.name)
     store.sweep()
@@ -143,7 +140,15 @@ def prune(state: str, settings: Settings, *, now: float) -> list[str]:
 
 def unseen(state: str, settings: Settings, *, now: float) -> list[Layer]:
     """Return the layers that are stale but stay: their changes wait for somebody to look at them."""
-    return [layer for layer in _stale(LayerStore(state), settings, now) if not (is_empty(layer) or is_seen(layer))]
+    return [layer for layer in _stale(LayerStore(state), settings, now) if _waits(layer)]
+
+
+def _waits(layer: Layer) -> bool:
+    """Return whether a layer holds changes that nobody looked at; so does one that cannot be read, for all we know."""
+    try:
+        return not (is_empty(layer) or is_seen(layer))
+    except (LayerError, OSError):
+        return True
 
 
 def _stale(store: LayerStore, settings: Settings, now: float) -> list[Layer]:

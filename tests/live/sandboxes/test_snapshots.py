@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crabpot import app
+from crabpot.audit.reading import AuditReader
 from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import stamps
 from crabpot.layers.layer import read
@@ -47,7 +48,14 @@ async def out(gateway: Gateway, session: str, command: str) -> str:
 
 
 def kept(gateway: Gateway) -> Snapshots:
-    return Snapshots(gateway.execution, gateway.settings)
+    return Snapshots(gateway.execution, gateway.settings, gateway.audit)
+
+
+def recorded(folder: Path) -> list[tuple[str, str]]:
+    """Return what the audit log has about snapshots and forks of the first session."""
+    found = [one for one in AuditReader(str(folder / "state")).all() if one["kind"] == "snapshot"]
+    assert {(one["session"], one["agent"], one["by"]) for one in found} == {(ONE, "main", "python")}
+    return [(one["action"], one.get("name") or one["to"]) for one in found]
 
 
 @pytest.mark.parametrize("workspace", ["review", "none"])
@@ -61,6 +69,7 @@ async def test_a_snapshot_is_what_was_written_by_then(tmp_path: Path, workspace:
         assert [one.name for one in kept(gateway).all(ONE)] == ["first"]
         await kept(gateway).remove(ONE, "first")
         assert kept(gateway).all(ONE) == []
+    assert recorded(tmp_path) == [("save", "first"), ("restore", "first"), ("remove", "first")]
 
 
 @pytest.mark.parametrize("workspace", ["review", "none"])
@@ -76,6 +85,7 @@ async def test_forks_begin_alike_and_go_their_own_ways(tmp_path: Path, workspace
             await kept(gateway).fork(ONE, TWO)
         with pytest.raises(LayerError, match="shares the sandbox"):
             await kept(gateway).fork(ONE, ONE)
+    assert recorded(tmp_path) == [("fork", TWO), ("fork", THREE)]
 
 
 async def test_a_sandbox_that_runs_stands_still_while_it_is_copied(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from crabpot.errors import LayerBusy
 from crabpot.layers import content, stamps
 from crabpot.layers.store import LayerStore
 from crabpot.sandboxes import under_review
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -170,6 +171,30 @@ async def test_a_layer_beyond_the_disk_limit_is_not_opened_again(tmp_path: Path,
         assert refused.error is not None
         assert "limits.disk" in refused.error.message
         assert "crabpot changes" in refused.error.message
+
+
+async def test_a_layer_that_outgrows_the_disk_limit_ends_its_sandbox(tmp_path: Path, project: Path) -> None:
+    # A folder that nobody may list hides nothing.
+    flood = "mkdir deep; cd deep; exec 9> f; chmod 0 .; while :; do head -c 500000 /dev/urandom >&9; sleep 0.1; done"
+    async with opened(tmp_path, limits={"disk": "2m"}) as gateway:
+        assert (await run(gateway, "head -c 1000000 /dev/urandom > allowed")).success
+        ended = await run(gateway, flood)
+        assert ended.error is not None
+        assert (ended.error.code, "limits.disk" in ended.error.message) == ("disk_limit", True)
+        refused = await run(gateway, "true")
+        assert refused.error is not None
+        assert "limits.disk" in refused.error.message
+        review = gateway.review()
+        await review.discard(layer_of(tmp_path))
+        assert (await run(gateway, "ls")).stdout == "file\nsub\n"
+
+
+async def test_what_runs_in_the_background_outgrows_no_limit_either(tmp_path: Path, project: Path) -> None:
+    flood = "while :; do head -c 500000 /dev/urandom >> f; sleep 0.1; done"
+    async with opened(tmp_path, limits={"disk": "2m"}) as gateway:
+        assert (await gateway.call(ONE, "exec", command=flood, background=True)).success
+        await until(lambda: not gateway.execution.fleet.listed(), 60)
+        assert layer_of(tmp_path).mechanism == "overlay"
 
 
 async def test_unseen_changes_are_never_pruned_and_a_warning_says_so(tmp_path: Path, project: Path) -> None:

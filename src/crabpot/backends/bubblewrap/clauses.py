@@ -75,7 +75,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield "workspace", "enforced", found.review.how
     yield from _binds(spec, found.program, found)
     yield from _counted(spec, found)
-    yield from sized(spec.limits)
+    yield from sized(spec.limits, reviewed=spec.layer is not None)
 
 
 def _user(found: Findings) -> Row:

@@ -63,7 +63,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
     yield _binds(spec, facts)
     yield from _counted(spec, facts)
     yield from _wished(spec, facts, found)
-    yield from sized(spec.limits)
+    yield from sized(spec.limits, reviewed=spec.layer is not None)
 
 
 def _review(layer: str) -> Row:

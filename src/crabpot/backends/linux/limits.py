@@ -107,14 +107,13 @@ def amount(size: int) -> str:
     return f"{size} bytes"
 
 
-def sized(limits: Limits) -> Iterator[Row]:
+def sized(limits: Limits, *, reviewed: bool) -> Iterator[Row]:
     """Yield the clauses of the limits that the runner and the mounts keep, whichever backend made them."""
     yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
     yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
     yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /var/tmp and in /dev/shm"
-    yield (
-        "limits.disk",
-        "degraded",
-        f"{amount(limits.file_size)} for each file; the sum of files is not limited: this backend has no quota",
-    )
+    largest = f"{amount(limits.file_size)} for each file"
+    total = f"{amount(limits.disk)} in the layer, which is looked at about once a second while something runs"
+    unlimited = "the sum of files is not limited: this backend has no quota"
+    yield "limits.disk", "degraded", f"{largest}; {total if reviewed else unlimited}"
     yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"

@@ -116,4 +116,4 @@ def snapshots(pipeline: gateway.Gateway) -> Snapshots:
         >>> asyncio.run(main())
         common
     """
-    return Snapshots(pipeline.execution, pipeline.settings)
+    return Snapshots(pipeline.execution, pipeline.settings, pipeline.audit)

@@ -299,7 +299,7 @@ class Session:
 
     @property
     def _snapshots(self) -> Snapshots:
-        return Snapshots(self._gateway.execution, self._gateway.settings)
+        return Snapshots(self._gateway.execution, self._gateway.settings, self._gateway.audit)
 
     async def close(self) -> None:
         """End the session's sandbox, and what runs in it. Its files stay; the next call opens another."""

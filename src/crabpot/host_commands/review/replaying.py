@@ -97,6 +97,8 @@ def _what(record: Record) -> str:
         return f"asks for {record['shown'] or record.get('destination')}"
     if record["kind"] == "review":
         return f"{record['action']} of changes, by {record['by']}"
+    if record["kind"] == "snapshot":
+        return f"{record['action']} {record.get('name') or record['to']}, by {record['by']}"
     return str(record.get("destination") or record["kind"])
 
 

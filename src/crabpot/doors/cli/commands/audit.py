@@ -71,6 +71,9 @@ def _line(record: dict[str, Any]) -> str:
     if record["kind"] == "review":
         done = f"{record['action']} in {record['folder']}, by {record['by']}: {_done(record)}"
         return visible(f"{record['number']:>6} {when} review {done}  [{record['session']}]")
+    if record["kind"] == "snapshot":
+        what = f"{record['action']} {record.get('name') or record['to']}, by {record['by']}"
+        return visible(f"{record['number']:>6} {when} snapshot {what}  [{record['session']}]")
     if record["kind"] == "withheld":
         what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
         return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import review, sandboxes
 from crabpot.doors.cli.commands.approvals import Queue
-from crabpot.doors.cli.frame import OK, UsageError
+from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.doors.cli.shutdown import Shutdown
 from crabpot.doors.local import server as door
 from crabpot.doors.systemd import notify
@@ -62,14 +62,26 @@ async def _serve(app: App, at: Address | None) -> None:
             gateway.execution.warm_up(gateway.settings)
             notify("READY=1", os.environ)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
+            told: set[str] = set()
             while not shutdown.asked.is_set():
                 await sandboxes.sweep(gateway)
+                await _warn(gateway, told)
                 try:
                     await asyncio.wait_for(shutdown.asked.wait(), _SWEEP_S)
                 except TimeoutError:
                     continue
     finally:
         await gateway.close()
+
+
+async def _warn(gateway: Gateway, told: set[str]) -> None:
+    """Warn once of each stale layer that stays because nobody looked at it."""
+    found = await asyncio.to_thread(sandboxes.unseen, gateway.execution.around.state, gateway.settings)
+    for warning in found:
+        if warning not in told:
+            note(f"warning: {warning}")
+    told.clear()
+    told.update(found)
 
 
 async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
@@ -88,7 +100,7 @@ async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
         from crabpot.doors import snapshots  # noqa: PLC0415  most gateways are never asked
 
         request = args.get("request")
-        return await snapshots.answer(gateway, request if isinstance(request, dict) else {})
+        return await snapshots.answer(gateway, request if isinstance(request, dict) else {}, by="the terminal")
     if name == "explain":
         return await _explain(gateway, args)
     raise CrabpotError(f"unknown inquiry {name!r}")

@@ -57,7 +57,7 @@ async def _ask(app: App, request: dict[str, Any]) -> dict[str, Any]:
             await remote.close()
     gateway = app.gateway()
     try:
-        return await door.answer(gateway, request)
+        return await door.answer(gateway, request, by="the terminal")
     finally:
         await gateway.close()
 

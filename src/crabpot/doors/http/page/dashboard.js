@@ -262,7 +262,7 @@ function showSandboxes({ sandboxes }) {
 
 const what = (record) => {
   const args = record.args ?? {};
-  return [record.tool ?? record.kind, args.command ?? args.path ?? args.pattern ?? record.shown ?? record.sandbox ?? ""].join(" ");
+  return [record.tool ?? record.kind, args.command ?? args.path ?? args.pattern ?? record.shown ?? record.sandbox ?? record.action ?? ""].join(" ");
 };
 
 const outcome = (record) => {

@@ -99,9 +99,9 @@ class _Snapshots:
         return await self._answer(request, {"action": "fork", "session": key, **given})
 
     async def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
-        operator(request)
+        by = f"http {operator(request).name}"
         try:
-            return as_json(await snapshots.answer(self._context.gateway, asked))
+            return as_json(await snapshots.answer(self._context.gateway, asked, by=by))
         except SessionError as error:
             raise Refusal(400, "invalid_arguments", str(error)) from None
         except LayerBusy as error:
