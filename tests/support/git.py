@@ -16,7 +16,7 @@ QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "
 def host_git(*words: str | Path, cwd: str | Path = "/") -> str:
     """Run git on the host, as the test itself."""
     done = subprocess.run(
-        ["git", *AS, *map(str, words)], cwd=cwd, env=QUIET, capture_output=True, text=True, timeout=60, check=False
+        ["git", *AS, *map(str, words)], cwd=cwd, env=QUIET, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -31,7 +31,7 @@ class Project:
     def agent(self, script: str) -> None:
         """Run a script where the folder is writable and its changes go to the layer."""
         if self.layer.mechanism == "copy":
-            subprocess.run(["bash", "-ec", script], cwd=self.layer.content, check=True, timeout=60)
+            subprocess.run(["bash", "-ec", script], cwd=self.layer.content, check=True, timeout=600)
             return
         view = Path(self.layer.path) / "view"
         view.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ class Project:
         work = str(Path(self.layer.path) / "work")
         argv = ["unshare", "-Urm", "bash", "-ec", _MOUNTED]
         places = [str(self.folder), self.layer.content, work, str(view)]
-        subprocess.run([*argv, *places, f"set -e\n{script}"], check=True, timeout=60)
+        subprocess.run([*argv, *places, f"set -e\n{script}"], check=True, timeout=600)
         stamps.closed(self.layer.path)
         entries.note(self.layer)
 

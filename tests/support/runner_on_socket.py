@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NOBODY = 65534
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 _PYTHON = "/usr/bin/python3"
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def until(condition: Callable[[], Any], within_s: float = 20.0) -> Any:
+async def until(condition: Callable[[], Any], within_s: float = 90.0) -> Any:
     """Wait for a condition, which may be a coroutine function, and return what it returned."""
     deadline = time.monotonic() + within_s
     while True:
@@ -24,7 +24,7 @@ async def until(condition: Callable[[], Any], within_s: float = 20.0) -> Any:
         await asyncio.sleep(0.002)
 
 
-def wait_until(condition: Callable[[], Any], within_s: float = 20.0) -> Any:
+def wait_until(condition: Callable[[], Any], within_s: float = 90.0) -> Any:
     """Do the same outside an event loop."""
     deadline = time.monotonic() + within_s
     while not (found := condition()):

@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_nothing_half(tmp_path: Path, files: Path) -> None:
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(crabpot.__file__).parent.parent)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.stdout == "True []\n[]\n", done.stderr

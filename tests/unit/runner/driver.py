@@ -25,7 +25,7 @@ PYTHON = os.environ.get("CRABPOT_RUNNER_PYTHON", sys.executable)
 # One that an unprivileged user can read too, which a private interpreter in somebody's home is not.
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/", "USER": "agent", "LANG": "C.UTF-8"}
 

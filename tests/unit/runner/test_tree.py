@@ -106,7 +106,7 @@ def sleeper(marker):
     ],
 )
 def test_a_time_limit_ends_every_grandchild(runner, marker, command):
-    call = runner.begin("exec", {"command": command.replace("SLEEPER", sleeper(marker))}, timeout=1)
+    call = runner.begin("exec", {"command": command.replace("SLEEPER", sleeper(marker))}, timeout=3)
     eventually(lambda: processes_with(marker, program="sleep"), "it runs")
     result = runner.result(call)
     assert result["error"]["code"] == "timeout"

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,7 @@ async def _listening(target: Target, root: str) -> AsyncIterator[Ask]:
     words = ("--socket", path, "--root", root, "--allow", "git", "mv")
     process = await asyncio.create_subprocess_exec(*target.listener(), *words, stderr=asyncio.subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(_START_S):
-            while not os.path.exists(path) and process.returncode is None:  # noqa: ASYNC110  another process makes it
-                await asyncio.sleep(_POLL_S)
-        reader, writer = await asyncio.open_unix_connection(path)
+        reader, writer = await _connected(path, process)
 
         async def ask(tool: str, args: Any) -> dict[str, Any]:
             writer.write(json.dumps({"id": tool, "tool": tool, "args": args, "cwd": root}).encode() + b"\n")
@@ -51,6 +49,20 @@ async def _listening(target: Target, root: str) -> AsyncIterator[Ask]:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def _connected(
+    path: str, process: asyncio.subprocess.Process
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect as soon as the runner listens; the last failure if it ends before that, or takes too long."""
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            return await asyncio.open_unix_connection(path)
+        except OSError:
+            if process.returncode is not None or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(_POLL_S)
 
 
 @claim.about("sandbox", threats=("hatch", "host-git"))
