@@ -191,6 +191,11 @@ def _configuring(commands: Adder) -> None:
     )
     one.add_argument("path", metavar="PATH", help="a path such as tools.deny[1]; tools.deny[+] appends")
     one.add_argument("value", metavar="VALUE", help="JSON5, or a bare word")
+    text = "propose the least configuration that a session needed, from its audit records"
+    one = add(commands, "learn", "learn:learn", text)
+    session(one)
+    one.add_argument("--write", action="store_true", help="set the proposed values, keeping comments and order")
+    one.add_argument("--json", action="store_true", help="print JSON")
 
 
 _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
@@ -198,7 +203,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _calling: ("exec", "shell", "call", "cp"),
     _deciding: ("explain", "check"),
     _approving: ("approvals", "leases"),
-    _configuring: ("init", "config"),
+    _configuring: ("init", "config", "learn"),
     _operating: ("sandboxes", "audit", "serve", "tokens", "mcp"),
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),

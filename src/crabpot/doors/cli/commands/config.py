@@ -17,6 +17,7 @@ from crabpot.wording import closest
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
@@ -109,11 +110,21 @@ def _print(value: Any) -> None:
 
 def set_value(frame: Frame, options: Namespace) -> int:
     """Change one value, if the file still loads afterwards."""
-    app = frame.app()
+    file, changed = change(frame.app(), [(options.path, options.value)])
+    if changed:
+        print(f"{file}: {options.path} set")
+    else:
+        note(f"{options.path} already has this value")
+    return OK
+
+
+def change(app: App, values: Sequence[tuple[str, str]]) -> tuple[str, bool]:
+    """Set values, all or none; return the file, and whether it changed. UsageError if it would not load."""
     file = _target(app)
-    text = load.read_text(file) if os.path.lexists(file) else "{\n}\n"
+    text = changed = load.read_text(file) if os.path.lexists(file) else "{\n}\n"
     try:
-        changed = edit.set_value(text, options.path, options.value)
+        for path, value in values:
+            changed = edit.set_value(changed, path, value)
         load.from_text(changed, file, app.around, app.environ)
     except edit.EditRefused as refused:
         raise UsageError(str(refused)) from None
@@ -121,12 +132,9 @@ def set_value(frame: Frame, options: Namespace) -> int:
         raise UsageError(f"{file}:{line_of(text, problem.offset)}: {problem}") from None
     except ConfigError as error:
         raise UsageError(f"refused, {file} is unchanged: it would not load\n{error}") from None
-    if changed == text:
-        note(f"{options.path} already has this value")
-        return OK
-    _write(file, changed)
-    print(f"{file}: {options.path} set")
-    return OK
+    if changed != text:
+        _write(file, changed)
+    return file, changed != text
 
 
 def _steps(path: str) -> list[edit.Step]:
