@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,30 +171,72 @@ def _git(*words: str, at: Path) -> str:
     return subprocess.run(["git", *words], check=True, capture_output=True, text=True, env=env).stdout
 
 
-def test_a_push_from_a_run_under_review_waits_for_a_person_and_goes_out_once_allowed(
-    crabpot: Program, project: Path, tmp_path: Path
-) -> None:
-    crabpot.configure('{agents: {entries: {run: {sandbox: {hostCommands: ["git"]}}}}}')
+@pytest.fixture
+def remote(project: Path, tmp_path: Path) -> Path:
+    """Make the project a repository, with a remote that is returned."""
     _git("init", "-q", "--bare", "remote.git", at=tmp_path)
     _git("init", "-q", "-b", "main", at=project)
     _git("remote", "add", "origin", f"file://{tmp_path}/remote.git", at=project)
     if os.geteuid() == 0:
         subprocess.run(["chown", "-R", "61234:61234", str(project)], check=True)
-    inside = "/usr/bin/git -c user.name=A -c user.email=a@example.org"
-    script = f"/usr/bin/git add notes.txt; {inside} commit -qm theirs; git push origin main"
-    with tempfile.TemporaryFile() as said:
-        words = ("run", "--in", str(project), "--", "shell", "-c", script)
+    return tmp_path / "remote.git"
+
+
+def _question(crabpot: Program) -> dict[str, Any]:
+    wait_until(lambda: crabpot("approvals", "list", "--json").json, within_s=60)
+    (request,) = crabpot("approvals", "list", "--json").json
+    return dict(request)
+
+
+@contextmanager
+def _running(
+    crabpot: Program, project: Path, script: str, *options: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Start a headless run; what it says is in a file."""
+    with tempfile.NamedTemporaryFile() as said:
+        words = ("run", "--in", str(project), *options, "--", "shell", "-c", script)
         started = crabpot.start(*words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
-            wait_until(lambda: crabpot("approvals", "list", "--json").json, within_s=60)
-            (request,) = crabpot("approvals", "list", "--json").json
-            assert request["argv"] == ["git", "push", "origin", "main"]
-            assert crabpot("approvals", "allow", request["id"]).code == 0
-            assert started.wait(60) == 0
+            yield started, Path(said.name)
         finally:
             started.kill()
             started.wait()
-    assert _git("log", "--format=%s", "main", at=tmp_path / "remote.git") == "theirs\n"
+
+
+_COMMITS = "git add notes.txt; git -c user.name=A -c user.email=a@example.org commit -qm theirs; "
+
+
+def test_without_configuration_a_push_waits_for_a_person_and_the_rest_of_git_does_not(
+    crabpot: Program, project: Path, remote: Path
+) -> None:
+    with _running(crabpot, project, f"{_COMMITS} cd /; git -C {project} push origin main") as (started, said):
+        request = _question(crabpot)
+        assert (request["argv"], request["source"]) == (["git", "push", "origin", "main"], "crabpot run")
+        assert crabpot("approvals", "allow", request["id"]).code == 0
+        assert started.wait(60) == 0, said.read_text()
+        assert "asks you before it runs on the host: git push" in said.read_text()
+    assert _git("log", "--format=%s", "main", at=remote) == "theirs\n"
+
+
+def test_a_push_that_was_denied_is_told_at_the_end_with_the_reason(
+    crabpot: Program, project: Path, remote: Path
+) -> None:
+    with _running(crabpot, project, f"{_COMMITS} git push origin main; git push --mirror") as (started, said):
+        assert crabpot("approvals", "deny", _question(crabpot)["id"], "--reason", "not on a Friday").code == 0
+        assert started.wait(60) == 126, said.read_text()
+        assert "refused: git push origin main: not on a Friday" in said.read_text()
+        assert "refused: git push --mirror" in said.read_text()
+    assert _git("for-each-ref", at=remote) == ""
+
+
+def test_a_file_that_offers_no_host_command_keeps_the_push_inside(
+    crabpot: Program, project: Path, remote: Path
+) -> None:
+    crabpot.configure("{agents: {entries: {run: {sandbox: {hostCommands: []}}}}}")
+    done = crabpot("run", "--in", str(project), "--", "shell", "-c", f"{_COMMITS} command -v git; git push origin main")
+    assert done.code == 128
+    assert done.out == "/usr/bin/git\n"
+    assert _git("for-each-ref", at=remote) == ""
 
 
 def test_a_gateway_killed_under_a_run_takes_the_agent_along_and_loses_no_change(
@@ -211,3 +255,58 @@ def test_a_gateway_killed_under_a_run_takes_the_agent_along_and_loses_no_change(
     on = crabpot("run", "--in", str(project), "--continue", "--", "shell", "-c", "cat new.txt; pgrep sleep")
     assert on.out == "theirs\n"
     assert "+ new.txt" in on.err
+
+
+def test_ports_of_a_run_are_listed_opened_and_closed_from_another_terminal(crabpot: Program, project: Path) -> None:
+    (project / "page.txt").write_text("from inside")
+    assert "no gateway runs" in crabpot("ports", "list").said()
+    script = "exec python3 -u -m http.server --bind 127.0.0.1 8123"
+    with _running(crabpot, project, script) as (started, said):
+        wait_until(lambda: "8123" in said.read_text(), within_s=60)
+        assert crabpot("ports", "list").out.startswith("no ports are open")
+        (opened,) = crabpot("ports", "open", "8123", "--json").json
+        assert opened["port"] == 8123
+        assert crabpot("ports", "list", "--json").json == [opened]
+        with urllib.request.urlopen(f"{opened['address']}/page.txt", timeout=60) as answer:
+            assert answer.read() == b"from inside"
+        assert "not open" in crabpot("ports", "close", "8124").said()
+        assert crabpot("ports", "close", "8123", "--session", opened["session"]).out.startswith("no ports are open")
+        with pytest.raises(OSError, match="refused"):
+            urllib.request.urlopen(opened["address"], timeout=60)
+        assert "which one" in crabpot("ports", "open").said()
+        assert "no sandbox of agent:main:x" in crabpot("ports", "open", "80", "--session", "agent:main:x").said()
+        assert "port   open 8123 inside at 127.0.0.1:" in crabpot("audit", "tail").out
+        started.terminate()
+        started.wait()
+    assert "no gateway runs" in crabpot("ports", "list").said()
+
+
+def test_questions_come_to_the_dashboard_whose_address_is_printed_at_the_start(
+    crabpot: Program, project: Path, tmp_path: Path
+) -> None:
+    secret = crabpot("tokens", "add", "me", "--role", "operator").out.split()[-1]
+    served = tmp_path / "served"
+    with served.open("wb") as out:
+        serving = crabpot.start("serve", "--listen", "127.0.0.1:0", stdin=subprocess.DEVNULL, stdout=out)
+        try:
+            wait_until(lambda: "HTTP on" in served.read_text(), within_s=60)
+            page = next(word.rstrip(";") for word in served.read_text().split() if word.startswith("http://"))
+            script = "curl -sS -m 60 http://asked.example/ || true"
+            with _running(crabpot, project, script, "--ask") as (started, said):
+                wait_until(
+                    lambda: f"questions: {page}/ (the dashboard), or crabpot approvals watch" in said.read_text(),
+                    within_s=60,
+                )
+                request = _question(crabpot)
+                asking = urllib.request.Request(
+                    f"{page}/v1/approvals/{request['id']}",
+                    data=b'{"allowed": false, "reason": "not now"}',
+                    headers={"authorization": f"Bearer {secret}", "content-type": "application/json"},
+                )
+                with urllib.request.urlopen(asking, timeout=60) as answer:
+                    assert answer.status == 200
+                assert started.wait(60) == 0
+                assert "not now" in said.read_text()
+        finally:
+            serving.terminate()
+            serving.wait()

@@ -125,6 +125,11 @@ def of_connection(session: str, agent: str, destination: str, answer: str, **mor
     }
 
 
+def of_port(scope_key: str, agent: str, action: str, port: int, at: int | None) -> dict[str, Any]:
+    """Describe a port of a sandbox that a person opened or closed: `at` is where on the host's loopback."""
+    return {"kind": "port", "session": readable(scope_key), "agent": agent, "action": action, "port": port, "at": at}
+
+
 def of_review(  # noqa: PLR0913  who did what to whose changes
     session: str,
     agent: str,

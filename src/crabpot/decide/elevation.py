@@ -121,10 +121,11 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
 
 def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[Elevation]:
     """Decide on a host command that a program inside asked for: its argv as it is, with no sender."""
-    listed = {name: index for index, name in enumerate(agent.sandbox.host_commands)}
-    if not argv or argv[0] not in listed:
+    listed = (index for index, name in enumerate(agent.sandbox.host_commands) if _begins(argv, name))
+    index = next(listed, None)
+    if index is None:
         return _stays("no host command of this name is listed", agent.source("sandbox.hostCommands"), argv)
-    rule = _host_command(agent, listed[argv[0]])
+    rule = _host_command(agent, index)
     # A pattern that matches the same words also says how they are confined.
     same = next((one for one in _written(agent) if patterns.matches(one.pattern, argv)), None)
     if same is not None:
@@ -132,6 +133,12 @@ def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[
             rule, confine=same.confine, writes=same.writes, credentials=same.credentials, grants_at=same.source
         )
     return _matched(rule, argv, agent, None)
+
+
+def _begins(argv: tuple[str, ...], name: str) -> bool:
+    """Return whether a command is the listed one: its name, or its name and its subcommand."""
+    words = tuple(name.split(" "))
+    return argv[: len(words)] == words
 
 
 def _matched(

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from crabpot.spec.binds import Surroundings
 
 AGENT = "run"
+# A configuration lists names alone; this is one subcommand, and the rest of git stays inside.
+PUSH = "git push"
 Way = Literal["review", "direct", "private"]
 
 _FOREVER_S = 10 * 365 * 86_400.0
@@ -152,16 +154,22 @@ def make(  # noqa: PLR0913  all that a run is made from
 
 
 def settings_for(plan: Plan, settings: Settings) -> Settings:
-    """Return the settings of a gateway that runs it; the file's own hostCommands and approvals are kept."""
+    """Return the settings of a gateway that runs it; the file's own hostCommands and approvals are kept.
+
+    Where the file lists none, a push may be asked for: without it the agent's work would go nowhere.
+    """
     own = settings.agent(AGENT)
+    offered, sources = own.sandbox.host_commands, own.sources
+    if "sandbox.hostCommands" not in sources:
+        offered, sources = (PUSH,), {**sources, "sandbox.hostCommands[0]": "crabpot run"}
     commands = replace(
         plan.agent.sandbox,
-        host_commands=own.sandbox.host_commands,
+        host_commands=offered,
         host_user=own.sandbox.host_user,
         ssh_key=own.sandbox.ssh_key,
     )
     elevated = replace(own.tools.elevated, enabled=False, patterns=())
-    agent = replace(plan.agent, sandbox=commands, tools=Tools(elevated=elevated), sources=own.sources)
+    agent = replace(plan.agent, sandbox=commands, tools=Tools(elevated=elevated), sources=sources)
     return replace(settings, entries={**settings.entries, AGENT: agent})
 
 

@@ -47,7 +47,7 @@ class Ports:
     def __init__(self, wire: RunnerWire) -> None:
         self._wire = wire
         self._listening: dict[int, asyncio.Server] = {}
-        self._connections = 0
+        self._connections: dict[asyncio.Task[None], int] = {}
 
     @property
     def opened(self) -> dict[int, int]:
@@ -75,22 +75,30 @@ class Ports:
                 writer.write(data)
                 await writer.drain()
 
-        self._connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = port
         try:
-            if self._connections <= _MOST:
+            if len(self._connections) <= _MOST:
                 argv = ["/bin/sh", "-c", 'exec python3 -I -S -c "$0" "$1"', _RELAY, str(port)]
                 with suppress(SandboxError, ConnectionError):
                     args = {"argv": argv}
                     await self._wire.call("run", args, timeout_s=_LONGEST_S, source=_said(reader), sink=sink)
+        except asyncio.CancelledError:
+            pass  # By `close`; asyncio's own callback reports a cancelled task as an error.
         finally:
-            self._connections -= 1
+            del self._connections[task]
             writer.close()
 
-    def close(self) -> None:
-        """Listen no more."""
-        for server in self._listening.values():
-            server.close()
-        self._listening.clear()
+    def close(self, port: int | None = None) -> bool:
+        """Listen no more at one port, or at all, and end its connections; return whether it was open."""
+        closed = [one for one in self._listening if port in (None, one)]
+        for one in closed:
+            self._listening.pop(one).close()
+        for task, through in list(self._connections.items()):
+            if through in closed:
+                task.cancel()
+        return bool(closed)
 
 
 async def _said(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -157,3 +157,11 @@ def test_what_a_host_command_is_granted_is_written_in_a_pattern_for_its_words() 
     beside = decide_host_command(("make", "all"), agent("make", patterns=("ls", "make *"))).answer.rule
     assert beside is not None
     assert beside.grants != alone.grants
+
+
+def test_a_listed_subcommand_is_asked_for_and_nothing_else_of_that_program() -> None:
+    pushes = agent("git push")
+    asked = decide_host_command(("git", "push", "origin", "main"), pushes)
+    assert (asked.answer.decision, asked.answer.pattern) == (Decision.NEEDS_APPROVAL, "git push *")
+    for argv in (("git",), ("git", "status"), ("git", "-c", "x=y", "push"), ("git push",), ("git", "pushed"), ()):
+        assert decide_host_command(argv, pushes).answer.decision is Decision.SANDBOXED, argv

@@ -8,6 +8,7 @@ import termios
 import tty
 from typing import TYPE_CHECKING
 
+from crabpot.approvals.requests import DEADLINE
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.cli.frame import complain, note
 from crabpot.doors.cli.show import visible
@@ -86,12 +87,25 @@ def _refusals(plan: Plan, state: str, since: int) -> Iterator[str]:
     def wanted(record: dict[str, Any]) -> bool:
         return bool(record["number"] > since and record.get("session") == plan.session)
 
+    asked: dict[str, str] = {}
     for record in AuditReader(state).last(_LOOKED_AT, wanted=wanted):
-        if record.get("kind") == "connection" and record.get("answer") in ("refused", "failed"):
+        if record.get("kind") == "request" and record.get("destination") is None:
+            asked[str(record["request"])] = str(record.get("shown"))
+        elif record.get("kind") == "answer" and record.get("allowed") is False and record["request"] in asked:
+            yield visible(f"refused: {asked[record['request']]}: {_why_not(record)}")
+        elif record.get("kind") == "call" and record.get("error") == "denied" and record.get("tool") == "exec":
+            yield visible(f"refused: {record['args'].get('command')}: {record.get('because')} ({record.get('rule')})")
+        elif record.get("kind") == "connection" and record.get("answer") in ("refused", "failed"):
             place, because = str(record.get("destination")), str(record.get("because"))
             unlisted = because.startswith((f"{place} is not listed", "network.allow is empty"))
             why = f"not listed; --allow {place} lists it" if unlisted else because
             yield visible(f"{record['answer']}: {place}: {why}")
+
+
+def _why_not(answer: dict[str, Any]) -> str:
+    if answer.get("by") == DEADLINE:
+        return "nobody answered in time"
+    return str(answer.get("reason") or "the operator said no")
 
 
 def _key(question: str) -> str:

@@ -208,7 +208,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),
-    run_parsers.describe: ("run", "secrets"),
+    run_parsers.describe: ("run", "ports", "secrets"),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }
 

@@ -1,4 +1,4 @@
-"""The parsers of `run` and of what goes with it: secrets."""
+"""The parsers of `run` and of what goes with it: ports and secrets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def describe(commands: Adder) -> None:
     """Add the parsers."""
     _running(commands)
+    _ports(commands)
     _secrets(commands)
 
 
@@ -50,6 +51,15 @@ def _secrets(commands: Adder) -> None:
     one.add_argument("--json", action="store_true", help="print JSON")
     one = add(actions, "remove", "secrets:remove", "forget a key")
     one.add_argument("name", metavar="NAME", help="its name, as listed")
+
+
+def _ports(commands: Adder) -> None:
+    text = "list, open or close the ports inside live sandboxes that this machine reaches on its loopback"
+    one = add(commands, "ports", "ports:ports", text)
+    one.add_argument("action", choices=("list", "open", "close"), help="through the gateway that runs the sandbox")
+    one.add_argument("port", nargs="?", type=_port, metavar="PORT", help="for open and close: the port inside")
+    one.add_argument("--session", metavar="KEY", help="whose sandbox (the only one that is live)")
+    one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _port(text: str) -> int:

@@ -115,9 +115,9 @@ class RemoteGateway:
         self._wire.lose("the client left")
 
 
-async def connect(state: str, *, timeout_s: float = _READY_S) -> RemoteGateway | None:
-    """Connect to the gateway that serves this state folder; return None if there is none."""
-    path = os.path.join(state, SOCKET_NAME)
+async def connect(state: str, *, timeout_s: float = _READY_S, name: str = SOCKET_NAME) -> RemoteGateway | None:
+    """Connect to the gateway that serves this state folder, or to another one by name; return None if there is none."""
+    path = os.path.join(state, name)
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.settimeout(_CONNECT_S)

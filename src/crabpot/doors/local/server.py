@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import socket
 import struct
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     Inquiries = Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
 
 SOCKET_NAME = "serve.sock"
+_BESIDE, _ENDING = "run-", ".sock"
+_OWN_SOCKET = re.compile(rf"{_BESIDE}[0-9]{{1,10}}\{_ENDING}", re.ASCII)
 
 _LONGEST_ADDRESS = 107
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -37,8 +40,41 @@ class AlreadyServing(CrabpotError):
 @contextlib.asynccontextmanager
 async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: str | None = None) -> AsyncIterator[str]:
     """Listen during the block, and yield the socket's path; `inquiries` answers what is not a tool call."""
-    connections: set[asyncio.Task[None]] = set()
+    path = os.path.join(state, SOCKET_NAME)
     ready = {"op": "ready", "protocol": 1, "config": fingerprint(config)}
+    with _only_one(state), _listener(path) as listener:
+        async with _accepting(listener, gateway, inquiries, ready):
+            yield path
+
+
+@contextlib.asynccontextmanager
+async def serve_beside(gateway: Gateway, state: str, inquiries: Inquiries) -> AsyncIterator[None]:
+    """Listen during the block on a socket of this process's own, beside the gateway that serves and any others."""
+    for name in beside(state):
+        pid = int(name.removeprefix(_BESIDE).removesuffix(_ENDING))
+        if not os.path.exists(f"/proc/{pid}"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(state, name))
+    ready = {"op": "ready", "protocol": 1, "config": None}
+    with listening(os.path.join(state, f"{_BESIDE}{os.getpid()}{_ENDING}")) as listener:
+        async with _accepting(listener, gateway, inquiries, ready):
+            yield
+
+
+def beside(state: str) -> list[str]:
+    """Return the names of the sockets of gateways that do not serve: of those that run one agent."""
+    try:
+        names = os.listdir(state)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if _OWN_SOCKET.fullmatch(name))
+
+
+@contextlib.asynccontextmanager
+async def _accepting(
+    listener: socket.socket, gateway: Gateway, inquiries: Inquiries, ready: dict[str, Any]
+) -> AsyncIterator[None]:
+    connections: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -53,15 +89,14 @@ async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: s
             connections.discard(task)
             writer.close()
 
-    with _only_one(state), _listener(os.path.join(state, SOCKET_NAME)) as listener:
-        server = await asyncio.start_unix_server(accept, sock=listener)
-        try:
-            yield os.path.join(state, SOCKET_NAME)
-        finally:
-            server.close()
-            for task in connections:
-                task.cancel()
-            await asyncio.gather(*connections, return_exceptions=True)
+    server = await asyncio.start_unix_server(accept, sock=listener)
+    try:
+        yield
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
 
 def fingerprint(config: str | None) -> str:

@@ -74,6 +74,10 @@ def _line(record: dict[str, Any]) -> str:
     if record["kind"] == "snapshot":
         what = f"{record['action']} {record.get('name') or record['to']}, by {record['by']}"
         return visible(f"{record['number']:>6} {when} snapshot {what}  [{record['session']}]")
+    if record["kind"] == "port":
+        at = "" if record["at"] is None else f" at 127.0.0.1:{record['at']}"
+        what = f"port   {record['action']} {record['port']} inside{at}"
+        return visible(f"{record['number']:>6} {when} {what}  [{record['session']}]")
     if record["kind"] == "withheld":
         what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
         return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")

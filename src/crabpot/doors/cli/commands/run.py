@@ -6,10 +6,12 @@ import contextlib
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import placement, sessions
-from crabpot.doors.cli import aftermath
+from crabpot.doors import ports, sandboxes
+from crabpot.doors.cli import aftermath, introduction
 from crabpot.doors.cli.commands.exec import exit_code, finished
 from crabpot.doors.cli.frame import UsageError, complain, note
 from crabpot.doors.cli.show import visible
@@ -17,7 +19,8 @@ from crabpot.doors.cli.terminal import raw_mode
 from crabpot.doors.cli.terminal.bell import Bell
 from crabpot.doors.cli.terminal.console import Console
 from crabpot.doors.cli.terminal.prompt import Notice
-from crabpot.errors import LayerBusy, LayerError
+from crabpot.doors.local.server import serve_beside
+from crabpot.errors import CrabpotError, LayerBusy, LayerError
 from crabpot.host_commands.git import identity
 from crabpot.layers.content import is_empty
 from crabpot.layers.store import LayerStore
@@ -134,13 +137,23 @@ async def _run(app: App, plan: Plan, *, attended: bool) -> int:
         detach = gateway.desk.attach(Bell() if attended else Notice(app.around.state))
         try:
             await _seed(gateway, plan)
-            for text in (*_introduction(plan), *await _ports(gateway, plan)):
+            for text in (*await introduction.lines(app, plan, settings), *await _ports(gateway, plan)):
                 note(text)
-            return await _attach(gateway, plan, attended=attended)
+            async with serve_beside(gateway, app.around.state, partial(_inquire, gateway)):
+                return await _attach(gateway, plan, attended=attended)
         finally:
             detach()
     finally:
         await gateway.close()
+
+
+async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
+    """Answer what the same user's other programs ask of this run."""
+    if name == "live":
+        return sandboxes.live(gateway)
+    if name == "ports":
+        return await ports.answer(gateway, args)
+    raise CrabpotError(f"a run answers no {name!r}")
 
 
 async def _identity(app: App) -> dict[str, str]:
@@ -150,17 +163,6 @@ async def _identity(app: App) -> dict[str, str]:
         found = await identity.variables({"PATH": path}, app.around.home)
         return {name: value for name, value in found.items() if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))}
     return {}
-
-
-def _introduction(plan: Plan) -> list[str]:
-    ways = {"review": "under review: your folder stays as it is until you apply", "direct": "which it may change"}
-    where = "a private folder" if plan.way == "private" else f"{plan.folder}, {ways[plan.way]}"
-    allowed = plan.agent.sandbox.network.allow
-    told = [f"{os.path.basename(plan.argv[0])} in {where}", f"home {plan.home} · hosts: {', '.join(allowed) or 'none'}"]
-    if plan.keys:
-        told.append(f"{', '.join(plan.keys)}: kept outside; inside is a dummy")
-    told.append("questions: crabpot approvals watch, in another terminal")
-    return [visible(text) for text in (*told, *plan.notes)]
 
 
 async def _ports(gateway: Gateway, plan: Plan) -> list[str]:

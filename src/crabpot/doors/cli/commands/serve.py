@@ -51,14 +51,17 @@ async def _serve(app: App, at: Address | None) -> None:
     shutdown.last_words = gateway.audit.close
     gateway.desk.attach(Queue(app.around.state))
 
+    where: list[str] = []
+
     async def inquire(name: str, args: dict[str, Any]) -> Any:
-        return await _inquire(gateway, name, args)
+        return where if name == "addresses" else await _inquire(gateway, name, args)
 
     try:
         async with (
             door.serve(gateway, app.around.state, inquire, config=app.config) as path,
-            opened(gateway, at) as where,
+            opened(gateway, at) as listening,
         ):
+            where += listening
             gateway.execution.warm_up(gateway.settings)
             notify("READY=1", os.environ)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
@@ -101,6 +104,10 @@ async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
 
         request = args.get("request")
         return await snapshots.answer(gateway, request if isinstance(request, dict) else {}, by="the terminal")
+    if name == "ports":
+        from crabpot.doors import ports  # noqa: PLC0415  as snapshots
+
+        return await ports.answer(gateway, args)
     if name == "explain":
         return await _explain(gateway, args)
     raise CrabpotError(f"unknown inquiry {name!r}")
