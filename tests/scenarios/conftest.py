@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.backends import engine_host, skip_or_fail
 from tests.support.docker_client import Docker
+from tests.support.pane import Pane
 from tests.support.program import REPOSITORY, Program
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ def placed(crabpot: Program) -> Program:
 def crabpot(tmp_path_factory: pytest.TempPathFactory) -> Program:
     # Not below the test's own folder, whose long name leaves no room for a socket's.
     return Program(home=tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def pane(crabpot: Program, tmp_path: Path) -> Iterator[Pane]:
+    """A terminal of its own."""
+    made = Pane(crabpot, tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="session")

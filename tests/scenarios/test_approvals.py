@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pane import PROMPT
 from tests.support.waiting import wait_until
 
 CONFIG = """{
   agents: { defaults: { workspace: "WS", sandbox: { workspace: "rw" } } },
   tools: { elevated: { enabled: true, patterns: ["git status", "touch *"], approvalTimeout: TIME } },
 }"""
-PROMPT = "left] >"
 
 
 @pytest.fixture
@@ -37,60 +37,6 @@ def leaving(crabpot):
         return crabpot
 
     return configured
-
-
-class Pane:
-    """A terminal of its own, with a shell in it that runs Crabpot."""
-
-    def __init__(self, program, folder):
-        self._tmux = ["tmux", "-S", str(folder / "tmux.sock"), "-f", "/dev/null"]
-        self._words = shlex.join(program.argv)
-        environ = {**program.environ, "PS1": "$ ", "ENV": "", "TERM": "screen"}
-        start = [*self._tmux, "new-session", "-d", "-x", "150", "-y", "50", "/bin/sh"]
-        subprocess.run(start, env=environ, cwd=program.home, check=True)
-
-    def tmux(self, *words):
-        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True).stdout
-
-    def end(self):
-        """End its server, unless that went with the last pane."""
-        subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
-
-    def run(self, *arguments):
-        # What an earlier command left on the screen is not this one's end.
-        self.type("clear")
-        wait_until(lambda: "ended=" not in self.text)
-        self.type(f"{self._words} {shlex.join(arguments)}; echo ended=$?")
-
-    def type(self, text):
-        self.tmux("send-keys", "-l", text)
-        self.tmux("send-keys", "Enter")
-
-    @property
-    def text(self):
-        return self.tmux("capture-pane", "-p", "-J")
-
-    def shows(self, text):
-        def seen():
-            now = self.text
-            return now if text in now else None
-
-        return wait_until(seen, 60)
-
-    def asked(self):
-        """Wait until the question stands: what was typed before its prompt has been thrown away, what is typed now is heard."""
-        return self.shows(PROMPT)
-
-    def answer(self, text):
-        self.asked()
-        self.type(text)
-
-
-@pytest.fixture
-def pane(crabpot, tmp_path):
-    made = Pane(crabpot, tmp_path)
-    yield made
-    made.end()
 
 
 @contextmanager
