@@ -158,6 +158,7 @@ def _connection(text: str, agent: AgentSettings, placed: Verdict[Placement]) -> 
     """Return what would happen to a connection, as far as is known before its name is resolved."""
     # Only this question needs them; every start of `explain` would pay for the import.
     from crabpot.egress.destinations import BadDestination, read_authority  # noqa: PLC0415
+    from crabpot.egress.resolving import in_hosts_file  # noqa: PLC0415
     from crabpot.egress.routes import is_own  # noqa: PLC0415
     from crabpot.egress.rules import Reach, rules  # noqa: PLC0415
 
@@ -171,11 +172,14 @@ def _connection(text: str, agent: AgentSettings, placed: Verdict[Placement]) -> 
     found = rules(agent)
     verdict = found.decide(destination)
     answer, because = verdict.answer, f"{verdict.because} ({verdict.source})"
-    if answer is Reach.ALLOWED and destination.address is not None:
-        wrong = found.forbid(destination.address, destination.port, is_own)
-        answer, because = (answer, because) if wrong is None else (Reach.REFUSED, f"{wrong} ({verdict.source})")
-    elif answer is Reach.ALLOWED:
-        because += "; every address that it leads to is checked when it is dialled"
+    known = in_hosts_file(destination.host) if destination.address is None else (destination.address,)
+    if answer is Reach.ALLOWED:
+        forbidden = (found.forbid(address, destination.port, is_own) for address in known)
+        wrong = next((one for one in forbidden if one is not None), None)
+        if wrong is not None:
+            answer, because = Reach.REFUSED, f"{wrong} ({verdict.source})"
+        elif destination.address is None:
+            because += "; every address that it leads to is checked when it is dialled"
     return {"place": str(destination), "answer": answer.value, "because": because}
 
 

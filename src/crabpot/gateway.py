@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
 from crabpot.audit.store import AuditUnavailable
-from crabpot.decide import elevation, placement, policy, sessions
+from crabpot.decide import elevation, hints, placement, policy, sessions
 from crabpot.decide.elevation import Decision
 from crabpot.decide.scope import acting_for
 from crabpot.decide.tools import BUILT_IN, OPERATIONS
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
+from crabpot.sandboxes import remarks
 from crabpot.tools.descriptions import describe
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from crabpot.host_tools import HostTool
     from crabpot.model import ToolResult
     from crabpot.sandboxes.execution import Execution
+    from crabpot.sandboxes.remarks import Remark
     from crabpot.sandboxes.streams import Streams
     from crabpot.settings import AgentSettings, Settings
 
@@ -108,7 +110,10 @@ class Gateway:
     async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
         """Describe the tools that the session's policy leaves, and only those."""
         left = self.tools(session, host_allowed=host_allowed)
-        return [describe(name, function).as_json() for name, function in left.items()]
+        agent, placed, _ = self._decided(session, "", host_allowed)
+        offer = hints.offered(agent) if placed.answer.where is Place.SANDBOX else ""
+        described = [describe(name, function) for name, function in left.items()]
+        return [one.also(offer if one.name == "exec" else "").as_json() for one in described]
 
     def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is cached
         return self._decided(session, tool, host_allowed)[2].answer
@@ -177,6 +182,8 @@ class Gateway:
             result = call.failed("denied", f"{name} is denied: {allowed.because} ({allowed.source})")
             return self._recorded(call, agent.id, result, allowed, streamed)
 
+        if streams is not None and streams.remark is not None:
+            self._remark(session, placed, streams.remark)
         decided = _elevation(call, agent, placed.answer)
         streams = None if streams is None else streams.counted(streamed)
 
@@ -234,6 +241,11 @@ class Gateway:
             return call.failed("sandbox_unavailable", str(error))
         except AuditUnavailable as error:
             return call.failed("internal", f"nothing touches the host without a record: {error}")
+
+    def _remark(self, session: str, placed: Verdict[Placement], tell: Callable[[Remark], None]) -> None:
+        key = sessions.parse(session, default_agent=self.settings.default_agent)
+        for remark in remarks.of_session(key, placed, self.settings):
+            tell(remark)
 
     def _recorded(
         self,

@@ -97,7 +97,7 @@ class Registry:
         backend, _ = await self.choose(spec)
         return await backend.mechanism(spec)
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
+    async def open(self, spec: SandboxSpec) -> tuple[Sandbox, tuple[Clause, ...]]:
         """Open a spec with the backend that takes it, and tell how each promise is kept."""
         backend, clauses = await self.choose(spec)
         sandbox = await backend.open(spec)
@@ -107,7 +107,7 @@ class Registry:
         except BaseException:
             await sandbox.close()
             raise
-        return sandbox
+        return sandbox, clauses
 
     async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
         """Return which backend would take a spec and how it keeps each clause; if none does, why the first does not."""

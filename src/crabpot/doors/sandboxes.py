@@ -35,6 +35,7 @@ def _shown(one: Live) -> dict[str, Any]:
         "scope_key": key,
         "place": place.value,
         "started": one.started,
+        "used": one.used,
         "busy": one.wire.busy,
         "pid": one.sandbox.pid,
         "limits": shown,
@@ -98,7 +99,10 @@ def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "created": one["started"],
                 "used": None,
             }
-            shown = {name: one[name] for name in ("started", "busy", "limits", "usage") if name in one}
+            shown: dict[str, Any] = {name: one[name] for name in ("started", "busy", "limits", "usage") if name in one}
+            if key in found:
+                # Its folder was last marked when the sandbox opened.
+                shown["used"] = one["used"]
             found[key] = found.get(key, fresh) | {"state": "live"} | shown
     return sorted(found.values(), key=lambda row: str(row["name"]))
 

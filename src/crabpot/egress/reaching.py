@@ -83,6 +83,9 @@ class Egress:
             sock, address = await dial(addresses, dialled.port)
         except (Unreachable, Unresolved) as error:
             self._record(dialled, "failed", str(error))
+            if isinstance(error, Unresolved):
+                # A program shows its proxy's status, a bare 502, and not what the proxy says with it.
+                self._scope.hint(f"{dialled} is allowed, but its name leads nowhere: {error}")
             raise Failed(f"{dialled} cannot be reached: {error}") from None
         self._record(dialled, "allowed", because, address=str(address))
         server = Plain(sock)

@@ -57,7 +57,7 @@ class SystemResolver:
 
 
 def _look_up(name: str) -> tuple[Address, ...]:
-    written = _in_hosts_file(name)
+    written = in_hosts_file(name)
     if written:
         return written
     try:
@@ -71,7 +71,7 @@ def _look_up(name: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(embedded(ipaddress.ip_address(text)) for text in texts))
 
 
-def _in_hosts_file(name: str) -> tuple[Address, ...]:
+def in_hosts_file(name: str) -> tuple[Address, ...]:
     """Return the addresses of a name in /etc/hosts, which the system's resolver finds only without a trailing dot."""
     found: dict[Address, None] = {}
     try:

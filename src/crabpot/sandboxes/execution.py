@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from crabpot.decide.hints import near_miss
 from crabpot.decide.scope import Account
 from crabpot.errors import LayerBusy, SandboxLost, SandboxUnavailable
 from crabpot.model import Place
-from crabpot.sandboxes import private_folders
+from crabpot.sandboxes import private_folders, remarks
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.sandboxes.growth import Growth
@@ -104,11 +105,16 @@ class Execution:
         self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _Asked
     ) -> ToolResult:
         live = await self.acquire(agent, placed, call)
+        if given.remark is not None:
+            for remark in remarks.of_limits(live.clauses):
+                given.remark(remark)
         if live.is_behind:
             await live.catch_up()
         self._growth.watch(live)
         live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
         underway = None if live.scope is None else live.scope.begin(call.session)
+        if underway is not None and call.tool == "exec" and (missed := near_miss(call.args, agent, sender=call.sender)):
+            underway.hints.append(missed)
         try:
             reply = await live.wire.call(
                 call.tool,

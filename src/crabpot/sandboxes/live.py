@@ -13,7 +13,7 @@ from crabpot.errors import SandboxLost
 from crabpot.model import Place
 
 if TYPE_CHECKING:
-    from crabpot.backends.base import Sandbox
+    from crabpot.backends.base import Clause, Sandbox
     from crabpot.decide.scope import Scope
     from crabpot.egress.authority import Authority
     from crabpot.sandboxes.ports import Ports
@@ -74,6 +74,8 @@ class Live:
     scope: Scope | None = None
     # Who vouches inside for the hosts whose TLS ends at the gateway.
     authority: Authority | None = None
+    # How this machine keeps what its spec promises; nothing is promised of a place on the host.
+    clauses: tuple[Clause, ...] = ()
     # The ports inside that this machine may reach.
     ports: Ports | None = None
     # Why the gateway itself ended it: a code and a sentence.

@@ -91,9 +91,9 @@ class Opener:
     async def _start(self, spec: SandboxSpec, agent: AgentSettings, held: Hold | None) -> Live:
         try:
             with trusted.authority_for(spec, self.state) as (shown, authority):
-                sandbox = await self.registry.open(shown)
+                sandbox, clauses = await self.registry.open(shown)
             live = await self.connect(Wanted.of(spec, agent), sandbox, held)
-            live.authority = authority
+            live.authority, live.clauses = authority, clauses
             return live
         except BaseException:
             if held is not None:

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crabpot.approvals.approver import Approver
+    from crabpot.sandboxes.remarks import Remark
     from crabpot.wire.calls import Resizes, Source
     from crabpot.wire.in_flight import Sink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """What a door connects to a call: its input, who takes its output, its terminal's sizes, and whom to ask.
+    """What a door connects to a call: its input, who takes its output, its terminal's sizes, whom to ask and to tell.
 
     `paced`: the sink gets all output, however much, at its own pace. `merged`: standard error comes as standard
     output, in the order in which it was written.
@@ -23,6 +26,7 @@ class Streams:
     sink: Sink | None = None
     resizes: Resizes | None = None
     approver: Approver | None = None
+    remark: Callable[[Remark], None] | None = None
     paced: bool = False
     merged: bool = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.wire.replies import CODES
@@ -42,6 +42,10 @@ class Tool:
             return RESULT
         found: Schema = {"type": ["object", "null"], "properties": dict(self.data)}
         return {**RESULT, "properties": {**RESULT["properties"], "data": found}}
+
+    def also(self, sentence: str) -> Tool:
+        """Return the same tool with one more sentence in its description."""
+        return replace(self, description=f"{self.description} {sentence}") if sentence else self
 
     def as_json(self) -> dict[str, Any]:
         """Return what another process needs to offer the tool."""

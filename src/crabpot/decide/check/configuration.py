@@ -64,6 +64,9 @@ def _mode(agent: AgentSettings) -> Iterator[Finding]:
     if agent.sandbox.mode == "off":
         message = "no session is sandboxed: every call runs on the host as the gateway's user"
         yield warn(agent.source("sandbox.mode"), message, 'use "non-main" or "all", unless you trust every sender')
+    if agent.sandbox.mode == "non-main":
+        message = "main sessions run on the host as the gateway's user, and `crabpot exec` uses one by default"
+        yield warn(agent.source("sandbox.mode"), message, 'use "all", unless you trust whoever writes to them')
 
 
 def _warm(agent: AgentSettings) -> Iterator[Finding]:

@@ -133,10 +133,11 @@ def _never_fail_to_encode() -> None:
 
 def complain(text: str) -> None:
     """Print an error."""
-    from crabpot.doors.cli.show import visible  # noqa: PLC0415  only needed for errors
+    from crabpot.doors.cli.invocation import pasted  # noqa: PLC0415  only needed for errors
+    from crabpot.doors.cli.show import visible  # noqa: PLC0415  as above
 
     for line in text.split("\n"):
-        print(f"crabpot: {visible(line)}", file=sys.stderr)
+        print(f"crabpot: {pasted(visible(line))}", file=sys.stderr)
 
 
 def note(text: str) -> None:

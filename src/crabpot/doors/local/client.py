@@ -11,6 +11,7 @@ from crabpot.doors.local.questions import Answerer
 from crabpot.doors.local.server import SOCKET_NAME, fingerprint, peer, reachable
 from crabpot.errors import CrabpotError, SandboxLost
 from crabpot.model import Place, ToolResult
+from crabpot.sandboxes.remarks import Remark
 from crabpot.sandboxes.streams import Streams
 from crabpot.wire.calls import Wire
 from crabpot.wire.channel import Channel
@@ -18,7 +19,7 @@ from crabpot.wire.replies import BadReply, check
 from crabpot.wire.stream import GRACE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # The server enforces the limits; these only bound the size of one answer here.
 _OUTPUT = 1 << 30
@@ -34,11 +35,16 @@ class _ServeWire(Wire[ToolResult]):
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         super().__init__(channel, grace_s=grace_s)
         self.answerer = Answerer(self.send)
+        self.remark: Callable[[Remark], None] | None = None
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
         """Handle a question, or a frame that belongs to a call."""
         if header.get("op") in ("ask", "withdraw"):
             self.answerer.take(header, payload)
+        elif header.get("op") == "remark":
+            if self.remark is not None:
+                said = {name: header.get(name) is True for name in ("once", "quiet")}
+                self.remark(Remark(text=str(header.get("text")), **said))
         else:
             super().take(header, payload)
 
@@ -79,9 +85,11 @@ class RemoteGateway:
         if not host_allowed:
             more["host_allowed"] = False
         given = streams or Streams()
+        more |= given.header or {}
         if given.approver is not None:
             self._wire.answerer.approver = given.approver
             more["asks"] = True
+        self._wire.remark = given.remark
         return await self._call(tool, args or {}, more, given)
 
     async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:

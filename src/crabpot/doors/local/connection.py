@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide.sessions import LONGEST
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from crabpot.doors.local.server import Inquiries
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
+    from crabpot.sandboxes.remarks import Remark
 
 _READ = 256 * 1024
 # More text than this is sent before the result: escaped as JSON it may grow sixfold, beyond a line.
@@ -152,6 +154,7 @@ class _ClientCall:
         self._connection = connection
         self._stream = header.get("stream") is True
         self._asks = header.get("asks") is True
+        self._paced = self._stream and header.get("paced") is True
         self._input: asyncio.Queue[bytes | None] | None = asyncio.Queue() if header.get("input") is True else None
         self._fed = False
         self._resizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue(1)
@@ -165,7 +168,12 @@ class _ClientCall:
             sink=self._send_output if self._stream else None,
             resizes=self._resizes if self._stream else None,
             approver=self._connection.asker if self._asks else None,
+            remark=self._remark if self._asks else None,
+            paced=self._paced,
         )
+
+    def _remark(self, remark: Remark) -> None:
+        self._connection.send({"op": "remark", "id": self.id, **asdict(remark)})
 
     def take(self, kind: Any, header: dict[str, Any], payload: bytes) -> None:
         """Handle a frame that belongs to the call."""

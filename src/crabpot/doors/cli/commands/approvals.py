@@ -15,6 +15,7 @@ from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import MOST_MINUTES, Answer, denied, left_s
 from crabpot.approvals.store import FILE_NAME, Store
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, complain
+from crabpot.doors.cli.invocation import on
 from crabpot.doors.cli.nonblocking_output import NonblockingOutput
 from crabpot.doors.cli.terminal import question
 from crabpot.errors import CrabpotError
@@ -38,9 +39,10 @@ class Queue:
 
     async def ask(self, request: Request) -> Answer | None:
         """Print the request, and wait until somebody has answered."""
-        self._output.write(question.notice(request, self._state))
-        await asyncio.Event().wait()
-        return None
+        while True:
+            self._output.write(question.notice(request, self._state))
+            # Again, below whatever was printed since.
+            await asyncio.sleep(question.REMIND_S)
 
 
 @contextlib.contextmanager
@@ -68,7 +70,8 @@ def list_requests(frame: Frame, options: Namespace) -> int:
     for request in waiting:
         for text in question.lines(request):
             print(text)
-        print(f"  {left_s(request, time.time())} s left: crabpot approvals allow {request.id}   or: deny {request.id}")
+        how = f"{on(frame.app().around.state)} approvals"
+        print(f"  {left_s(request, time.time())} s left: {how} allow {request.id}   or: {how} deny {request.id}")
     if not waiting:
         print("no pending requests")
     return OK

@@ -11,6 +11,7 @@ from crabpot.config import edit, load, places, starter
 from crabpot.config.document import Object, SyntaxProblem, is_null, line_of, plain
 from crabpot.config.reading import parse
 from crabpot.doors.cli.frame import OK, UsageError, note
+from crabpot.doors.cli.invocation import pasted
 from crabpot.errors import ConfigError, CrabpotError
 from crabpot.settings import TRUSTED_PATH, camel
 from crabpot.wording import closest
@@ -33,7 +34,7 @@ def init(frame: Frame, _options: Namespace) -> int:
     load.from_text(starter.TEXT, file, app.around, app.environ)
     _write(file, starter.TEXT)
     print(f"wrote {file}")
-    print("next: crabpot check, crabpot explain")
+    print(pasted("next: crabpot check, crabpot explain"))
     return OK
 
 

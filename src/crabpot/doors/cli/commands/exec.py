@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import placement, sessions
+from crabpot.doors.cli import remarks
 from crabpot.doors.cli.frame import DENIED, FAILED, OK, OWN_FAILURE, TIMEOUT, UsageError, complain, note, shell_text
 from crabpot.doors.cli.show import visible
 from crabpot.doors.cli.terminal import prompt, raw_mode
@@ -106,8 +107,6 @@ def shell(frame: Frame, options: Namespace) -> int:
     settings = app.settings()
     session = sessions.parse(options.session, default_agent=settings.default_agent)
     placed = placement.decide(session, settings.agent(session.agent))
-    if placed.answer.where is Place.HOST:
-        note(f"this shell is on the HOST: {placed.because} ({placed.source})")
     shown = options.session if re.fullmatch(r"[A-Za-z0-9:._-]+", options.session) else "crabpot"
     prompt = {"PS1": f"[crabpot {shown}] \\w $ "} if placed.answer.where is Place.SANDBOX else {}
     args = {"command": _SHELL, "timeout": longest(app, options.session), "env": prompt}
@@ -127,13 +126,14 @@ async def _execute(app: App, session: str, args: dict[str, Any], *, tty: bool) -
                 sink=console.write,
                 resizes=raw_mode.resizes() if size is not None else None,
                 approver=prompt.approver(console, app.around.state),
+                remark=remarks.shower(app.around.state, raw=size is not None),
+                # Whoever reads the pipe sets the pace, and gets all of it.
+                paced=True,
             )
             result = await opened.call(session, "exec", args, streams=streams)
     if result.error is not None:
         # One line, whatever file names the message contains: more lines would look like messages of ours.
         complain(visible(f"{result.error.code}: {result.error.message}"))
-    elif result.truncated:
-        complain("the output exceeded limits.output; its middle was cut")
     return exit_code(result)
 
 
@@ -157,7 +157,8 @@ async def _call(app: App, options: Namespace) -> int:
     args = _arguments(options.args)
     async with gateway(app) as opened:
         approver = prompt.approver(Console(), app.around.state)
-        result = await opened.call(options.session, options.tool, args, streams=Streams(approver=approver))
+        streams = Streams(approver=approver, remark=remarks.shower(app.around.state))
+        result = await opened.call(options.session, options.tool, args, streams=streams)
     print(json.dumps(result.as_json(), indent=2))
     if result.success and args.get("background") and opened.ends_on_close:
         note("that process has ended with this command; crabpot serve keeps sandboxes, and what runs in them, alive")

@@ -11,12 +11,15 @@ from crabpot.decide.sessions import is_agent_id
 from crabpot.decide.sessions import parse as parse_session
 from crabpot.doors.cli import show
 from crabpot.doors.cli.frame import FAILED, OK, USAGE, UsageError, shell_text
+from crabpot.doors.cli.invocation import pasted
+from crabpot.errors import CrabpotError
 from crabpot.scheduling.event_loop import in_loop, run
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from crabpot.app import App
+    from crabpot.decide.check.finding import Finding
     from crabpot.doors.cli.frame import Frame
     from crabpot.doors.local.client import RemoteGateway
     from crabpot.explain import Explainer
@@ -27,7 +30,9 @@ def explain(frame: Frame, options: Namespace) -> int:
     """Explain the sessions named, or main and every session seen."""
     app = frame.app()
     explainer = app.explainer()
-    keys = options.session or [*app.sessions_seen(), *_usual_keys(explainer.settings, options.agent)]
+    # With --live each session's sandbox is opened: not those of every key that was ever used.
+    seen = [] if options.live else app.sessions_seen()
+    keys = options.session or [*seen, *_usual_keys(explainer.settings, options.agent)]
     if options.agent is not None:
         default = explainer.settings.default_agent
         keys = [key for key in keys if parse_session(key, default_agent=default).agent == options.agent.lower()]
@@ -81,6 +86,30 @@ def _usual_keys(settings: Settings, agent: str | None) -> list[str]:
     return [f"agent:{agent.lower() if agent else settings.default_agent}:main"]
 
 
+def _on_this_machine(app: App, settings: Settings) -> tuple[list[str], list[Finding]]:
+    """Return the limits that this machine does not keep in full, and why an agent's sandboxes would not open."""
+    from crabpot.decide.check.finding import warn  # noqa: PLC0415  explain does not need it here
+    from crabpot.sandboxes import remarks  # noqa: PLC0415  as above
+    from crabpot.spec.build import build  # noqa: PLC0415  as above
+
+    notes: dict[str, None] = {}
+    found = []
+    for agent in (settings.agent(settings.default_agent), *settings.entries.values()):
+        # Another backend's engine is for `doctor` to look at.
+        if agent.sandbox.mode == "off" or agent.sandbox.backend not in ("auto", "bubblewrap"):
+            continue
+        try:
+            _, clauses = run(app.registry().clauses(build(agent, f"agent:{agent.id}", app.around)))
+        except (ValueError, CrabpotError):
+            continue
+        notes |= dict.fromkeys(remark.text for remark in remarks.of_limits(clauses))
+        for clause in clauses:
+            if clause.state == "refused":
+                why, _, fix = clause.how.rpartition(": ")
+                found.append(warn(agent.source("sandbox"), f"no sandbox opens: {why or clause.name}", fix))
+    return list(notes), list(dict.fromkeys(found))
+
+
 def check(frame: Frame, options: Namespace) -> int:
     """List the findings; return 2 for errors, and 1 for warnings under --strict."""
     from crabpot.decide import check as checks  # noqa: PLC0415  explain does not need it here
@@ -89,6 +118,10 @@ def check(frame: Frame, options: Namespace) -> int:
     app = frame.app()
     settings = app.settings()
     found = [*checks.check(settings, app.around), *token_check.findings(settings, app.around.state)]
+    notes, refusals = _on_this_machine(app, settings)
+    found += refusals
+    for text in notes:
+        print(f"note: {pasted(text)}")
     for line in show.findings(found, settings.file, colour=show.wants_colour(sys.stdout)):
         print(line)
     if any(finding.severity == "error" for finding in found):

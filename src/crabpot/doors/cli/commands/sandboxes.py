@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import sandboxes as kept_and_live
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, note
+from crabpot.doors.cli.invocation import pasted
 from crabpot.doors.cli.show import visible
 from crabpot.doors.local.client import connect
 from crabpot.sandboxes import private_folders
@@ -60,7 +61,7 @@ async def _sandboxes(app: App, options: Namespace) -> int:
 def _remove(app: App, one: dict[str, Any], *, stopped: bool) -> int:
     if one.get("folder") is not None:
         print(f"{one['name']}: {'stopped' if stopped else 'was not running'}; what it changed stays in its layer until")
-        print(f"  crabpot changes discard --session {visible(one['session'])}")
+        print(pasted(f"  crabpot changes discard --session {visible(one['session'])}"))
         return FAILED
     removed = private_folders.remove(app.around.state, lambda kept: kept.name == one["name"])
     # A sandbox with the agent's own folder at /workspace has no private folder.
@@ -77,7 +78,8 @@ def _list(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         print("no sandboxes; a session's first call opens one")
     now = time.time()
     for row in rows:
-        used = "in use" if row["used"] is None else f"used {_ago(now - row['used'])}"
+        in_use = row.get("busy") or row["used"] is None
+        used = "in use" if in_use else f"used {_ago(now - row['used'])}"
         print(f"{row['state']:<5} {row['name']:<50} {used}  {visible(row['scope_key'])}")
 
 

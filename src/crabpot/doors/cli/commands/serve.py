@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import review, sandboxes
@@ -17,6 +18,7 @@ from crabpot.scheduling.threads import FairThreads, go_first
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterator
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
@@ -65,6 +67,8 @@ async def _serve(app: App, at: Address | None) -> None:
             gateway.execution.warm_up(gateway.settings)
             notify("READY=1", os.environ)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
+            for text in _dashboard(app.around.state, where):
+                print(text, flush=True)
             told: set[str] = set()
             while not shutdown.asked.is_set():
                 await sandboxes.sweep(gateway)
@@ -85,6 +89,21 @@ async def _warn(gateway: Gateway, told: set[str]) -> None:
             note(f"warning: {warning}")
     told.clear()
     told.update(found)
+
+
+def _dashboard(state: str, where: list[str]) -> Iterator[str]:
+    """Return where the dashboard is. The token itself is for a person's eyes: standard output may be a log."""
+    from crabpot.doors.http.access.tokens import OPERATORS  # noqa: PLC0415  as `serve`
+
+    address = next((one for one in where if one.startswith("http://")), None)
+    if address is None:
+        return
+    file = os.path.join(state, OPERATORS)
+    if sys.stdout is not None and sys.stdout.isatty():
+        with open(file, encoding="ascii") as stream:
+            yield f"dashboard: {address}/#token={stream.read().strip()}"
+    else:
+        yield f"dashboard: {address}/ (its token is in {file})"
 
 
 async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:

@@ -58,10 +58,11 @@ class Notice:
 
     async def ask(self, request: Request) -> Answer | None:
         """Print the request, and leave the answer to others."""
-        for text in question.notice(request, self._state):
-            complain(text)
-        await asyncio.Event().wait()
-        return None
+        while True:
+            for text in question.notice(request, self._state):
+                complain(text)
+            # Again, below whatever was printed since.
+            await asyncio.sleep(question.REMIND_S)
 
 
 class Terminal:

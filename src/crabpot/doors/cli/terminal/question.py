@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from typing import TYPE_CHECKING
 
 from crabpot.approvals.display import line
 from crabpot.approvals.requests import MOST_MINUTES, Answer, denied, left_s
+from crabpot.doors.cli.invocation import on, pasted
 from crabpot.wording import counted
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _LASTING = "s this session · m N for N minutes · "
 _LISTED = "c write it into the agent's entry of the configuration · "
 _DURATION = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
 
+# How often a request that waits is shown again where nobody is asked directly.
+REMIND_S = 60.0
 # A command longer than a screen could push its beginning or its end out of sight.
 _LONGEST = 1500
 _MOST_ROWS = 12
@@ -79,7 +81,7 @@ def notice(request: Request, state: str) -> Iterator[str]:
     left = left_s(request, time.time())
     until = time.strftime("%H:%M:%S", time.localtime(request.deadline))
     yield f"waiting for approval of: {_short(request.shown, request.id)}"
-    how = f"crabpot --state {shlex.quote(state)} approvals"
+    how = f"{on(state)} approvals"
     yield f"until {until} ({left} s): {how} allow {request.id}   or: {how} deny {request.id}"
 
 
@@ -91,7 +93,7 @@ def _several(name: str, values: tuple[str, ...], request_id: str) -> Iterator[st
     for value in values[:_MOST_ROWS]:
         yield _row(name, _short(line(value), request_id))
     if len(values) > _MOST_ROWS:
-        yield _row(name, f"and {len(values) - _MOST_ROWS} more: crabpot approvals show {request_id}")
+        yield _row(name, pasted(f"and {len(values) - _MOST_ROWS} more: crabpot approvals show {request_id}"))
 
 
 def _short(text: str, request_id: str) -> str:
@@ -99,7 +101,8 @@ def _short(text: str, request_id: str) -> str:
         return text
     half = _LONGEST // 2
     left_out = len(text) - 2 * half
-    return f"{text[:half]} [… {left_out} characters: crabpot approvals show {request_id} …] {text[-half:]}"
+    whole = pasted(f"crabpot approvals show {request_id}")
+    return f"{text[:half]} [… {left_out} characters: {whole} …] {text[-half:]}"
 
 
 def understood(request: Request, text: str, by: str) -> Answer | None:

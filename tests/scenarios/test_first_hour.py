@@ -1,0 +1,215 @@
+"""What a newcomer meets in the first hour: what is said before it surprises anybody, and hints that can be pasted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.ordinary_user import UID, interpreter, readable_source
+from tests.support.program import PATIENCE_S, REPOSITORY, Program
+from tests.support.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NON_MAIN = "{agents: {defaults: {sandbox: {mode: 'non-main'}}}}"
+PUSHES = "{tools: {elevated: {enabled: true, patterns: ['git push *', 'brew *']}}}"
+
+
+# --- where it runs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_session_on_the_host_is_told_on_stderr_and_by_check(crabpot: Program) -> None:
+    crabpot.configure(NON_MAIN)
+    crabpot.workspace.mkdir()
+    ended = crabpot("exec", "--", "echo ran")
+    assert (ended.code, ended.out) == (0, "ran\n")
+    assert "note: this runs on the HOST: main session exempted (agents.defaults.sandbox.mode)" in ended.err
+    assert "main sessions run on the host" in crabpot("check").out
+    called = crabpot("call", "exec", "--args", '{"command": "true"}')
+    assert "this runs on the HOST" in called.err
+
+
+def test_a_session_inside_is_told_nothing_of_the_host(crabpot: Program) -> None:
+    crabpot.configure(NON_MAIN)
+    assert "HOST" not in crabpot("exec", "--session", "agent:main:chat", "--", "true").err
+
+
+def test_a_serving_gateway_tells_it_too(crabpot: Program) -> None:
+    crabpot.configure(NON_MAIN)
+    crabpot.workspace.mkdir()
+    with crabpot.serving():
+        assert "this runs on the HOST" in crabpot("exec", "--", "true").err
+
+
+def test_with_mode_off_a_pipe_has_nothing_but_the_commands_own_errors(placed: Program) -> None:
+    ended = placed("exec", "--", "echo own >&2")
+    assert ended.err == "own\n"
+
+
+def test_a_shell_on_the_host_says_so_once(placed: Program) -> None:
+    terminal = Terminal(placed, "shell")
+    try:
+        terminal.wait_for("this runs on the HOST", within_s=PATIENCE_S)
+        terminal.type("exit\n")
+        terminal.end()
+    finally:
+        terminal.close()
+    assert terminal.seen.count("on the HOST") == 1
+
+
+# --- typos in sessions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("agnet:main:main", 'did you mean "agent:main:main"?'),
+        ("agent:mian:main", 'no agent "mian" is configured, so it has the defaults; did you mean "main"?'),
+        ("agent:osp:main", 'did you mean "ops"?'),
+        ("agent:zz9:main", 'no agent "zz9" is configured'),
+    ],
+)
+def test_a_mistyped_session_is_told(key: str, told: str, crabpot: Program) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {mode: 'off'}}, entries: {ops: {}}}}")
+    crabpot.workspace.mkdir()
+    assert told in crabpot("exec", "--session", key, "--", "true").err
+
+
+@pytest.mark.parametrize("key", ["agent:main:telegram:42", "agent:ops:main", "telegram:42", "main"])
+def test_a_session_that_is_meant_is_told_nothing_of_its_key(key: str, crabpot: Program) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {mode: 'off'}}, entries: {ops: {}}}}")
+    crabpot.workspace.mkdir()
+    ended = crabpot("exec", "--session", key, "--", "true")
+    assert ended.err == ""
+
+
+def test_explain_live_opens_no_sandbox_for_keys_that_were_used_once(placed: Program) -> None:
+    for name in ("one", "two"):
+        placed("exec", "--session", f"agent:main:{name}", "--", "true")
+    assert len(placed("explain", "--json").json) == 3
+    assert placed("explain", "--live", "--json").json["session"] == "agent:main:main"
+
+
+# --- what may leave ---------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_told_how_a_command_that_stayed_in_could_have_left(crabpot: Program) -> None:
+    crabpot.configure(PUSHES)
+    ended = crabpot("exec", "--", "true && git push origin main")
+    assert "`git push origin main` stayed in the sandbox" in ended.err
+    assert "only as a single command" in ended.err
+    said = crabpot("call", "exec", "--args", json.dumps({"command": ["git", "push"]})).json
+    assert "`git push` stayed in the sandbox" in said["stderr"]
+    assert "single command" not in crabpot("exec", "--", "echo 'a; git push b'").err
+
+
+# --- limits that are not kept -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def as_somebody() -> Iterator[Any]:
+    """Run the program as an ordinary user where the tests run as root, else as whoever runs them."""
+    with readable_source() as (environ, home):
+        who: dict[str, Any] = {"user": UID, "group": UID, "extra_groups": []} if os.geteuid() == 0 else {}
+
+        def call(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [interpreter(), "-m", "crabpot", *words]
+            options: dict[str, Any] = {"env": environ, "cwd": home, "capture_output": True, "text": True, **who}
+            return subprocess.run(command, check=False, timeout=PATIENCE_S, start_new_session=True, **options)
+
+        yield call
+
+
+def test_limits_that_this_machine_does_not_keep_are_told_once_and_by_check() -> None:
+    with as_somebody() as call:
+        clauses = json.loads(call("explain", "--json").stdout)["sandbox"]["clauses"]
+        states = {clause["name"]: clause["state"] for clause in clauses}
+        short = "degraded" in (states["limits.memory"], states["limits.cpus"])
+        sentence = "this machine does not keep every limit in full: limits.memory"
+        first, second = call("exec", "--", "true"), call("exec", "--", "true")
+        assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+        assert (sentence in first.stderr) is short
+        assert sentence not in second.stderr
+        assert (sentence in call("check").stdout) is short
+
+
+# --- hints that can be pasted -----------------------------------------------------------------------------------------
+
+
+def test_a_hint_names_the_program_as_it_was_called(crabpot: Program) -> None:
+    checkout = Program(home=crabpot.home, more={"CRABPOT_CALLED": "./crabpot"})
+    assert "see: ./crabpot approvals list" in checkout("approvals", "allow", "feedbeef").err
+    assert "see: crabpot approvals list" in crabpot("approvals", "allow", "feedbeef").err
+    assert 'CRABPOT_CALLED=$0 exec "$root/.venv/bin/python"' in (REPOSITORY / "crabpot").read_text()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_notice_of_a_request_names_the_state_folder_only_where_it_must(elsewhere: bool, crabpot: Program) -> None:  # noqa: FBT001
+    crabpot.configure("{tools: {elevated: {enabled: true, patterns: ['touch *'], approvalTimeout: 0.2}}}")
+    options = ("--state", str(crabpot.home / "my state")) if elsewhere else ()
+    ended = crabpot(*options, "exec", "--", "touch", "x")
+    expected = (
+        f"crabpot --state '{crabpot.home}/my state' approvals allow" if elsewhere else ": crabpot approvals allow"
+    )
+    assert expected in ended.err
+
+
+def test_serve_says_where_the_dashboard_and_its_token_are(crabpot: Program) -> None:
+    with crabpot.listening() as (served, port):
+        assert served.stdout is not None
+        told = served.stdout.readline().decode()
+    assert told == f"dashboard: http://127.0.0.1:{port}/ (its token is in {crabpot.state}/http.token)\n"
+
+
+# --- smaller ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_pipe_is_not_cut(served: bool, placed: Program) -> None:  # noqa: FBT001
+    def long() -> int:
+        return len(placed("exec", "--", "head -c 3000000 /dev/zero").out)
+
+    if not served:
+        assert long() == 3_000_000
+        return
+    with placed.serving():
+        assert long() == 3_000_000
+
+
+def test_explain_refuses_what_the_gateway_would_refuse_of_localhost(crabpot: Program) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {network: {allow: ['localhost:8099']}}}}}")
+    said = crabpot("explain", "--json", "--connect", "localhost:8099").json["connect"]
+    assert (said["answer"], "loopback" in said["because"]) == ("refused", True)
+
+
+def test_a_name_that_leads_nowhere_is_told(crabpot: Program) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {network: {allow: ['nowhere.invalid:443']}}}}}")
+    ended = crabpot("exec", "--", "curl -sS https://nowhere.invalid/")
+    assert "nowhere.invalid:443 is allowed, but its name leads nowhere" in ended.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns what root owns")
+def test_check_names_a_workspace_that_belongs_to_root(crabpot: Program) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {workspace: 'rw', backend: 'bubblewrap'}}}}")
+    crabpot.workspace.mkdir()
+    said = crabpot("check").out
+    assert "belongs to root, and no sandbox runs as root" in said
+    assert "fix: chown -R" in said
+
+
+def test_a_live_sandbox_says_when_it_was_used(crabpot: Program) -> None:
+    with crabpot.serving():
+        crabpot("exec", "--", "true")
+        (row,) = crabpot("sandboxes", "list", "--json").json
+        assert row["state"] == "live"
+        before = row["used"]
+        crabpot("exec", "--", "true")
+        (row,) = crabpot("sandboxes", "list", "--json").json
+        assert row["used"] > before
+        assert "used just now" in crabpot("sandboxes", "list").out
