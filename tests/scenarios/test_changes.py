@@ -246,6 +246,15 @@ def _conflict_stays(person: Person) -> None:
         "again.txt": "conflict"
     }
     assert (person.project / "again.txt").read_text() == "the person's\n"
+    (sides,) = person.told("changes", "diff", "again.txt")["sides"]
+    assert (sides["path"], sides["base"]) == ("again.txt", "nothing")
+    assert "+the person's" in sides["host"].splitlines()
+    assert "+agent" in sides["agent"].splitlines()
+    person.agent("echo agent >> renamed.txt")
+    (person.project / "renamed.txt").write_text("the person's\n")
+    shown = person("changes", "diff", "renamed.txt")
+    for line in ("what the host made of renamed.txt", "what the agent made of renamed.txt", "-some", "+agent"):
+        assert line in shown
 
 
 def test_an_apply_that_was_killed_leaves_all_or_nothing(person: Person) -> None:
@@ -281,6 +290,7 @@ def test_a_session_is_replayed_with_what_each_call_changed(person: Person) -> No
     if person.backend != "bubblewrap":
         pytest.skip("the same log, whichever backend made the layer")
     person.agent("echo two >> a.txt")
+    person.agent("echo more >> a.txt; head -c 2000000 /dev/zero > large")
     person("exec", "--", "echo three > b.txt; exit 3", code=3)
     person("changes", "apply", "b.txt")
     told = person("audit", "replay", _SESSION)
@@ -289,5 +299,9 @@ def test_a_session_is_replayed_with_what_each_call_changed(person: Person) -> No
     assert any("exec echo three > b.txt; exit 3 [sandbox] exit 3" in line for line in lines)
     assert any("apply of changes, by the terminal" in line and "1 applied" in line for line in lines)
     assert "    changed a.txt" in lines
-    assert "    +two" in lines
+    first, second = (told.index(f"exec {text}") for text in ("echo two", "echo more"))
+    assert first < told.index("    +two") < second < told.index("    +more")
+    assert "    not kept: large" in lines
+    # What was applied since is still told.
+    assert "    +three" in lines
     assert "no record" in person("audit", "replay", "agent:main:nobody", code=1)

@@ -15,10 +15,10 @@ from crabpot.model import Place
 from crabpot.sandboxes import private_folders, remarks
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
 from crabpot.sandboxes.fleet import Fleet
-from crabpot.sandboxes.growth import Growth
 from crabpot.sandboxes.live import Wanted
 from crabpot.sandboxes.opening import Opener
 from crabpot.sandboxes.streams import Streams
+from crabpot.sandboxes.watching import Watch
 from crabpot.scheduling.fairness import Allowance, Line
 from crabpot.spec import binds
 from crabpot.spec.build import build
@@ -68,13 +68,13 @@ class Execution:
     environ: Mapping[str, str]
     fleet: Fleet = field(default_factory=Fleet)
     opener: Opener = field(init=False)
-    _growth: Growth = field(init=False)
+    _watch: Watch = field(init=False)
     _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
     _wanted: dict[tuple[str, str | None], Wanted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
-        self._growth = Growth(self.fleet.give_up)
+        self._watch = Watch(self.fleet.give_up)
 
     def warm_up(self, settings: Settings) -> None:
         """Begin to keep spares for the agents whose settings ask for some; a gateway for one call never does."""
@@ -110,7 +110,7 @@ class Execution:
                 given.remark(remark)
         if live.is_behind:
             await live.catch_up()
-        self._growth.watch(live)
+        self._watch.begun(live)
         live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
         underway = None if live.scope is None else live.scope.begin(call.session)
         if underway is not None and call.tool == "exec" and (missed := near_miss(call.args, agent, sender=call.sender)):
@@ -133,6 +133,7 @@ class Execution:
             return call.failed(code, message, placed.where)
         finally:
             live.used = live.rested = time.time()
+            self._watch.ended(live)
             if live.scope is not None and underway is not None:
                 live.scope.end(underway)
         result = await _result(call, reply, live, streamed=given.sink is not None)
@@ -194,7 +195,7 @@ class Execution:
 
     async def close(self) -> None:
         """End every place."""
-        await self._growth.close()
+        await self._watch.close()
         await self.opener.spares.close()
         await self.fleet.close()
 

@@ -43,6 +43,9 @@ class Hold(Protocol):
     def renew(self) -> None:
         """Note that from now on the sandbox sees the host's folder as it is."""
 
+    def look(self) -> None:
+        """Note what changed in a layer since the last look."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:

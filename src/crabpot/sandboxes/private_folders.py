@@ -87,6 +87,9 @@ class Hold:
     def renew(self) -> None:
         """Do nothing: nobody changes a private folder from outside."""
 
+    def look(self) -> None:
+        """Do nothing: nobody reviews a private folder."""
+
     def release(self) -> None:
         """Release it; safe to call twice."""
         if self._handle >= 0:

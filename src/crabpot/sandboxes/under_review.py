@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crabpot.errors import LayerBusy, LayerError
-from crabpot.layers import copying, stamps
+from crabpot.layers import copying, history, stamps
 from crabpot.layers.changes.entries import note
 from crabpot.layers.changes.recovery import recover
 from crabpot.layers.content import is_empty, is_seen, problem_with_size
@@ -33,6 +34,13 @@ class LayerHold:
         self._store = store
         self.layer = layer
         self._handle = handle
+        self._turn = threading.Lock()
+
+    def look(self) -> None:
+        """Note what changed since the last look."""
+        with self._turn, suppress(LayerError, OSError):
+            if self._handle >= 0:
+                history.look(self.layer)
 
     def abandon(self) -> None:
         """Release it because its sandbox did not open, and forget it if nothing is in it."""
@@ -49,12 +57,14 @@ class LayerHold:
 
     def release(self) -> None:
         """Note the end of the mount and release it; safe to call twice."""
-        if self._handle >= 0:
-            stamps.closed(self.layer.path)
-            with suppress(LayerError, OSError):
-                note(self.layer)
-            os.close(self._handle)
-            self._handle = -1
+        self.look()
+        with self._turn:
+            if self._handle >= 0:
+                stamps.closed(self.layer.path)
+                with suppress(LayerError, OSError):
+                    note(self.layer)
+                os.close(self._handle)
+                self._handle = -1
 
 
 async def hold(store: LayerStore, registry: Registry, spec: SandboxSpec, agent: AgentSettings) -> LayerHold:

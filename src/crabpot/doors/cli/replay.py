@@ -56,5 +56,7 @@ def _told(chapter: dict[str, Any], pen: Pen) -> Iterator[str]:
         yield f"    {pen('dim', line(chapter['because']))}"
     if chapter["changed"]:
         yield f"    changed {', '.join(map(line, chapter['changed']))}"
+    if chapter["unkept"]:
+        yield f"    not kept: {', '.join(map(line, chapter['unkept']))}"
     for row in visible_diff(chapter["diff"]).splitlines():
         yield f"    {row}"

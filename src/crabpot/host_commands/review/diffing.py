@@ -10,19 +10,19 @@ import asyncio
 import os
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.decide.gate import is_git
 from crabpot.errors import HostRefused
 from crabpot.host_commands.git import outside, store
+from crabpot.layers.changes.change import git_mode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from crabpot.approvals.identity import Identity
     from crabpot.host_commands.git.clock import Clock
     from crabpot.host_commands.git.outside import Bounds
-    from crabpot.layers.changes.change import Change
     from crabpot.layers.changes.tree import Tree
     from crabpot.layers.layer import Layer
 
@@ -43,10 +43,24 @@ class HostGit:
     bounds: Bounds
 
 
-async def diff(layer: Layer, found: Sequence[Change], content: Tree, host: Tree, by: HostGit) -> bytes:
-    """Return a unified diff of changes, from the host to the layer."""
-    if not any(_has_content(one) for one in found):
-        return b""
+class File(NamedTuple):
+    """A file or a link of one side: its path, its mode as git writes it, and its content."""
+
+    path: str
+    mode: str
+    data: bytes
+
+
+def side_of(tree: Tree, found: Iterable[tuple[str, os.stat_result | None]]) -> Iterator[File]:
+    """Yield the files of a folder at some paths; what is no file, or not there, is left out."""
+    for path, facts in found:
+        mode = None if facts is None else git_mode(facts)
+        if facts is not None and mode is not None:
+            yield File(path, mode, _data(tree, path, facts))
+
+
+async def diff(layer: Layer, before: Iterable[File], after: Iterable[File], by: HostGit) -> bytes:
+    """Return a unified diff from one side to the other."""
     # git takes no `.git` into a tree.
     mask = f".git-{os.urandom(8).hex()}"
     kept = bytearray()
@@ -61,8 +75,7 @@ async def diff(layer: Layer, found: Sequence[Change], content: Tree, host: Tree,
         store.held(by.state, store.name(layer.folder, _URL), by.clock, largest=by.bounds.disk) as own,
         outside.local(by.git, own, by.clock, by.bounds) as local,
     ):
-        pieces = _stream(found, content, host, mask)
-        await _import(local, pieces)
+        await _import(local, _stream(before, after, mask))
         plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames")
         await local.run("diff", *plain, _BEFORE, _AFTER, "--", sink=keep)
     return bytes(kept).replace(mask.encode(), b".git")
@@ -84,40 +97,23 @@ async def _threaded(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _has_content(one: Change) -> bool:
-    return any(facts is not None and _mode(facts) is not None for facts in (one.old, one.new))
-
-
-def _stream(found: Sequence[Change], content: Tree, host: Tree, mask: str) -> Iterator[bytes]:
+def _stream(before: Iterable[File], after: Iterable[File], mask: str) -> Iterator[bytes]:
     """Yield what `git fast-import` reads: a commit of each side, with what differs and nothing else."""
-    for ref, tree in ((_BEFORE, host), (_AFTER, content)):
+    for ref, side in ((_BEFORE, before), (_AFTER, after)):
         yield _COMMIT.format(ref=ref).encode()
-        for one in found:
-            facts = one.old if tree is host else one.new
-            mode = None if facts is None else _mode(facts)
-            if facts is not None and mode is not None:
-                yield b"M %s inline %s\n" % (mode, _quoted(one.path, mask))
-                yield _data(tree, one.path, facts)
+        for one in side:
+            yield b"M %s inline %s\n" % (one.mode.encode(), _quoted(one.path, mask))
+            yield b"data %d\n%s\n" % (len(one.data), one.data)
         yield b"\n"
     yield b"done\n"
 
 
-def _mode(facts: os.stat_result) -> bytes | None:
-    if stat.S_ISLNK(facts.st_mode):
-        return b"120000"
-    if stat.S_ISREG(facts.st_mode):
-        return b"100755" if facts.st_mode & 0o100 else b"100644"
-    return None
-
-
 def _data(tree: Tree, path: str, facts: os.stat_result) -> bytes:
     if stat.S_ISLNK(facts.st_mode):
-        data = os.fsencode(tree.target(path))
-    else:
-        read = tree.read(path, _LARGEST_FILE)
-        # Shown as a binary file that differs.
-        data = read if read is not None else f"\0 {facts.st_size} {facts.st_ino} {facts.st_mtime_ns}".encode()
-    return b"data %d\n%s\n" % (len(data), data)
+        return os.fsencode(tree.target(path))
+    read = tree.read(path, _LARGEST_FILE)
+    # Shown as a binary file that differs.
+    return read if read is not None else f"\0 {facts.st_size} {facts.st_ino} {facts.st_mtime_ns}".encode()
 
 
 def _quoted(path: str, mask: str) -> bytes:

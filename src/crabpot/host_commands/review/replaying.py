@@ -1,7 +1,7 @@
-"""A session as a story: its records in order, and with each call what it was the last to change under review.
+"""A session as a story: its records in order, and with each call what it changed under review.
 
-A layer keeps the last state of each file, and when that came to be. So a file is told with the call that last changed
-it; what an earlier call did to the same file is not kept.
+What changed is noted when a sandbox comes to rest after a call. So what calls at the same time changed, or one right
+after the other, is told with the call in whose time the file was last written.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import CrabpotError, LayerError, SessionError
-from crabpot.layers.changes import reading
+from crabpot.host_commands.review import diffing
+from crabpot.host_commands.review.holding import host_git, placed_as
+from crabpot.host_commands.review.sides import is_kept, of_versions
+from crabpot.layers import history
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crabpot.host_commands.review.review import Review
-    from crabpot.layers.changes.tree import Tree
+    from crabpot.layers.history import Version
     from crabpot.layers.layer import Layer
 
     Record = dict[str, Any]
+    # What a call made of each path: before, and after.
+    Made = dict[str, tuple[Version | None, Version | None]]
 
 # A record's time is when the call was recorded, and a file's is that of a coarse clock.
 _SLACK_S = 0.05
@@ -27,19 +32,30 @@ _SLACK_S = 0.05
 
 async def story(review: Review, session: str, records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return the chapters of a session, the oldest first; CrabpotError if it has none."""
-    mine = await asyncio.to_thread(lambda: [one for one in records if one.get("session") == session])
+    layer = _layer(review, session)
+    mine, calls = await asyncio.to_thread(_sorted, review, layer, session, records)
     if not mine:
         raise CrabpotError(f"the audit log has no record of the session {session}; `crabpot audit tail` shows some")
-    layer = _layer(review, session)
-    changed = {} if layer is None else await asyncio.to_thread(_by_call, layer, mine)
+    made = {} if layer is None else await asyncio.to_thread(_by_call, layer, calls)
     chapters = [_chapter(one) for one in mine if one["kind"] != "intent"]
     for chapter in chapters:
-        paths = changed.get(chapter["number"], [])
-        chapter["changed"] = paths
+        changed = made.get(chapter["number"], {})
+        chapter["changed"] = sorted(changed)
+        chapter["unkept"] = []
         chapter["diff"] = ""
-        if paths and layer is not None:
-            chapter["diff"] = (await review.diff(layer, paths)).decode("utf-8", "surrogateescape")
+        if layer is not None and changed:
+            chapter["unkept"] = sorted(path for path, both in changed.items() if not is_kept(layer, both))
+            chapter["diff"] = await _diff(review, layer, changed, chapter["unkept"])
     return chapters
+
+
+async def _diff(review: Review, layer: Layer, changed: Made, without: Sequence[str]) -> str:
+    kept = {path: both for path, both in changed.items() if path not in without}
+    if not kept:
+        return ""
+    before, after = (of_versions(layer, {path: both[at] for path, both in kept.items()}) for at in (0, 1))
+    by = host_git(review.state, placed_as(review.settings, layer.session)[0], layer)
+    return (await diffing.diff(layer, before, after, by)).decode("utf-8", "surrogateescape")
 
 
 def _layer(review: Review, session: str) -> Layer | None:
@@ -49,31 +65,49 @@ def _layer(review: Review, session: str) -> Layer | None:
         return None
 
 
-def _by_call(layer: Layer, records: Sequence[Record]) -> dict[int, list[str]]:
-    calls = [one for one in records if one["kind"] == "call"]
-    found: dict[int, list[str]] = {}
+def _sorted(
+    review: Review, layer: Layer | None, session: str, records: Iterable[Record]
+) -> tuple[list[Record], list[Record]]:
+    """Return a session's records, and the calls of all sessions that share its layer."""
+    shares: dict[str, bool] = {session: True}
+    mine, calls = [], []
+    for one in records:
+        whose = one.get("session")
+        if whose == session:
+            mine.append(one)
+        if layer is not None and one["kind"] == "call" and isinstance(whose, str):
+            if whose not in shares:
+                shares[whose] = _scope_key(review, whose) == layer.scope_key
+            if shares[whose]:
+                calls.append(one)
+    return mine, calls
+
+
+def _scope_key(review: Review, session: str) -> str | None:
     try:
-        with reading.both(layer) as (content, host):
-            for change in reading.judged(layer, content, host):
-                at = _changed_s(content, change.path)
-                call = next((one for one in calls if _is_during(at, one)), None)
-                if call is not None:
-                    found.setdefault(call["number"], []).append(change.path)
-    except LayerError:
-        return {}
-    return found
+        return placed_as(review.settings, session)[1].scope_key
+    except SessionError:
+        return None
 
 
-def _is_during(at: float, call: Record) -> bool:
-    ended = float(call["time"])
-    return bool(ended - call["duration_ms"] / 1000 - _SLACK_S <= at <= ended + _SLACK_S)
+def _by_call(layer: Layer, calls: Sequence[Record]) -> dict[int, Made]:
+    made: dict[int, Made] = {}
+    for path, changed_ns, before, after in history.noted(layer):
+        call = _call_at(changed_ns / 1e9, calls)
+        if call is not None:
+            paths = made.setdefault(call["number"], {})
+            paths[path] = (paths[path][0] if path in paths else before, after)
+    return made
 
 
-def _changed_s(content: Tree, path: str) -> float:
-    """Return when the layer last changed at a path; of what is gone without a trace, when its folder did."""
-    while (facts := content.stat(path)) is None:
-        path = path.rpartition("/")[0]
-    return facts.st_ctime_ns / 1e9
+def _call_at(at: float, calls: Sequence[Record]) -> Record | None:
+    """Return the call in whose time something changed; what ran in the background, with the last that began by then."""
+    during = (one for one in calls if _began(one) - _SLACK_S <= at <= float(one["time"]) + _SLACK_S)
+    return next(during, None) or max((one for one in calls if _began(one) <= at), key=_began, default=None)
+
+
+def _began(call: Record) -> float:
+    return float(call["time"]) - float(call["duration_ms"]) / 1000
 
 
 def _chapter(record: Record) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_review
 from crabpot.errors import LayerBusy, LayerError
-from crabpot.host_commands.review import diffing, person
+from crabpot.host_commands.review import diffing, person, sides
 from crabpot.host_commands.review.holding import host_git, placed_as
 from crabpot.layers import content as contents
 from crabpot.layers.changes import applying, discarding, reading, recovery
@@ -78,7 +78,19 @@ class Review:
         with reading.both(layer) as (content, host):
             found = limited(await asyncio.to_thread(reading.judged, layer, content, host), paths)
             self._seen(layer)
-            return await diffing.diff(layer, found, content, host, host_git(self.state, agent, layer))
+            if not found:
+                return b""
+            theirs = diffing.side_of(host, [(one.path, one.old) for one in found])
+            ours = diffing.side_of(content, [(one.path, one.new) for one in found])
+            return await diffing.diff(layer, theirs, ours, host_git(self.state, agent, layer))
+
+    async def sides(self, layer: Layer, paths: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Return the three sides of each conflict: where the agent began, what the host made of it, and the agent."""
+        agent, _ = placed_as(self.settings, layer.session)
+        by = host_git(self.state, agent, layer)
+        with reading.both(layer) as (content, host):
+            judged = limited(await asyncio.to_thread(reading.judged, layer, content, host), paths)
+            return [await sides.of_conflict(layer, one, content, host, by) for one in judged if one.conflict]
 
     async def apply(self, layer: Layer, paths: Collection[str] = (), *, gated: bool = False) -> dict[str, Any]:
         """Apply changes, and bring commits as branches; return the shape of `changes apply --json`."""

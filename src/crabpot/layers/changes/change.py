@@ -80,6 +80,15 @@ def kind_of(facts: os.stat_result) -> Kind:
     return "link" if stat.S_ISLNK(facts.st_mode) else "file"
 
 
+def git_mode(facts: os.stat_result) -> str | None:
+    """Return the mode by which git knows a file or a link; None for what git does not know."""
+    if stat.S_ISLNK(facts.st_mode):
+        return "120000"
+    if stat.S_ISREG(facts.st_mode):
+        return "100755" if facts.st_mode & stat.S_IXUSR else "100644"
+    return None
+
+
 def identity(facts: os.stat_result) -> list[int]:
     """Return what tells a file from another in its place, and from itself after a change of its content or mode."""
     return [facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_mode]

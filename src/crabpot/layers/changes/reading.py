@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crabpot.decide import gate
@@ -59,19 +60,19 @@ def changes(layer: Layer) -> list[Change]:
         return judged(layer, content, host)
 
 
-def judged(layer: Layer, content: Tree, host: Tree) -> list[Change]:
-    """Return the changes between two folders that are held open."""
+def judged(layer: Layer, content: Tree, host: Tree, *, most: int | None = None) -> list[Change]:
+    """Return the changes between two folders that are held open; none at all if there are `most` or more."""
     if layer.mechanism == "overlay":
-        found = [*overlay.differences(content, host)]
+        found = [*islice(overlay.differences(content, host), most)]
         conflict = _overlay_conflict(layer, content, host, found)
     else:
         began = copying.base(layer)
-        found = [*copied.differences(content, host, began)]
+        found = [*islice(copied.differences(content, host, began), most)]
 
         def conflict(one: Found) -> bool:
             return copied.is_conflict(one.old, began.get(one.path))
 
-    return [_judge(one, content, host, conflict) for one in found]
+    return [] if len(found) == most else [_judge(one, content, host, conflict) for one in found]
 
 
 def _overlay_conflict(layer: Layer, content: Tree, host: Tree, found: Sequence[Found]) -> Conflict:

@@ -155,16 +155,36 @@ async def _diff(review: Review, layer: Layer, options: Namespace) -> int:
     text = (await review.diff(layer, paths)).decode("utf-8", "surrogateescape")
     told = await review.listed(layer, paths or [])
     conflicts = [one["path"] for one in told["files"] if one["conflict"]]
+    sides = await review.sides(layer, conflicts) if conflicts else []
     if options.json:
-        print(json.dumps({"session": layer.session, "folder": layer.folder, "conflicts": conflicts, "diff": text}))
+        whole = {"session": layer.session, "folder": layer.folder, "conflicts": conflicts, "sides": sides, "diff": text}
+        print(json.dumps(whole))
         return OK
-    for path in conflicts:
-        note(f"conflict: {shown(path)} changed on the host too; the diff goes from the host's version")
+    _print_diff(text)
+    for one in sides:
+        _print_sides(one)
+    return OK
+
+
+def _print_diff(text: str) -> None:
     pen = Pen(colour=wants_colour(sys.stdout))
     for line in visible_diff(text).removesuffix("\n").split("\n") if text else ():
         style = _COLOURS.get(line[:1])
         print(line if style is None else pen.painted(style, line))
-    return OK
+
+
+def _print_sides(one: dict[str, Any]) -> None:
+    """Print what the host and the agent each made of a file that both changed."""
+    path = shown(one["path"])
+    if one["base"] == "unknown":
+        note(
+            f"conflict: {path} changed on the host too; what both began from is not kept: the diff has the host's "
+            "version and the agent's"
+        )
+        return
+    for name, whose in (("host", "the host"), ("agent", "the agent")):
+        print(f"conflict: what {whose} made of {path} since the agent first saw it:")
+        _print_diff(one[name])
 
 
 async def _apply(review: Review, layer: Layer, options: Namespace) -> int:

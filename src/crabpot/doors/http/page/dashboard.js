@@ -399,8 +399,12 @@ async function decide(session, deed, body) {
 
 async function compare(session, one) {
   try {
-    const { diff } = await told(changesOf(session, `/diff?shown=1&path=${encodeURIComponent(one.path)}`));
-    byId("sides").replaceChildren(h("h3", { class: "mono" }, one.shown), sideBySide(diff));
+    const { diff, sides } = await told(changesOf(session, `/diff?shown=1&path=${encodeURIComponent(one.path)}`));
+    const both = sides.flatMap((side) => side.base === "unknown"
+      ? [h("p", {}, "It changed on the host too. What both began from is not kept.")]
+      : [["host", "What the host made of it"], ["agent", "What the agent made of it"]].flatMap(([name, title]) =>
+        [h("h4", {}, title), sideBySide(side[name])]));
+    byId("sides").replaceChildren(h("h3", { class: "mono" }, one.shown), sideBySide(diff), ...both);
   } catch (error) {
     // A name that is not text cannot stand in an address.
     byId("sides").replaceChildren(h("p", { class: "bad" }, `${error.message}; see crabpot changes diff`));
@@ -473,7 +477,7 @@ async function replay() {
     byId("story").replaceChildren(...chapters.map((one) => h("li", {},
       h("div", {}, h("span", { class: "soft" }, `${moment(one.time)} `), h("span", { class: "mono" }, one.what), ` ${one.outcome}`,
         h("span", { class: "soft" }, ` ${[one.where, one.because].filter(Boolean).join(": ")}`)),
-      one.diff ? h("details", {}, h("summary", {}, `changed ${one.changed.join(", ")}`), sideBySide(one.diff)) : "")));
+      one.changed.length ? h("details", {}, h("summary", {}, `changed ${one.changed.join(", ")}`), sideBySide(one.diff)) : "")));
   } catch (error) {
     byId("found").textContent = session ? error.message : "name the session to replay";
     byId("story").hidden = true;

@@ -95,11 +95,22 @@ class _Reviewing:
         return as_json(told)
 
     async def diff(self, request: Request, key: Key, path: Paths = [], *, shown: Shown = False) -> Response:  # noqa: B006
-        """Return a unified diff, from the host's files to the agent's."""
+        """Return a unified diff, from the host's files to the agent's, and the three sides of each conflict."""
         review = self._review(request)
         layer = _layer(review, key)
         text = "" if layer is None else (await _tried(review.diff(layer, path))).decode("utf-8", "surrogateescape")
-        return as_json({"session": key, "diff": visible_diff(text) if shown else text})
+        sides = [] if layer is None else await _tried(review.sides(layer, path))
+        if shown:
+            text = visible_diff(text)
+            sides = [
+                {
+                    **one,
+                    "path": line(one["path"]),
+                    **{side: visible_diff(one[side] or "") for side in ("host", "agent")},
+                }
+                for one in sides
+            ]
+        return as_json({"session": key, "diff": text, "sides": sides})
 
     async def replay(self, request: Request, key: Key, *, shown: Shown = False) -> Response:
         """Return a session as a story: its records, and what each call was the last to change."""
