@@ -165,7 +165,8 @@ def start(view: View, bwrap: Bwrap, *, folder: str, output_limit: int, environ: 
         information, informing = kept.pipe()
         given = _descriptors(view, informing, fds)
         made = arguments(view, given, folder=folder)
-        runner = (sys.executable, "-I", "-S", runner_source.PROGRAM)
+        # Without links: one in /tmp or /var/tmp, as a .venv may be, does not exist in the guard.
+        runner = (os.path.realpath(sys.executable), "-I", "-S", os.path.realpath(runner_source.PROGRAM))
         try:
             process = subprocess.Popen(
                 bwrap.command([*made, *runner, "--fd", str(theirs.fileno())]),

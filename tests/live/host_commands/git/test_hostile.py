@@ -319,6 +319,51 @@ async def test_a_pack_that_is_larger_than_the_disk_limit_is_refused(open_pot: An
         assert not git("for-each-ref", cwd=remote)
 
 
+# Two objects in 17 KiB: a file of 16 MiB, and one that is twenty times the first.
+BOMB = r"""
+import hashlib, struct, sys, zlib
+size, times = 0xFFFFFF, 20
+base = bytes(size)
+def number(value):
+    said = b""
+    while value > 127:
+        said, value = said + bytes([value & 127 | 128]), value >> 7
+    return said + bytes([value])
+def header(kind, length):
+    first, rest = kind << 4 | length & 15, length >> 4
+    return bytes([first | 128]) + number(rest) if rest else bytes([first])
+head = hashlib.sha1(b"blob %d\0" % size + base).digest()
+whole = hashlib.sha1(b"blob %d\0" % (size * times))
+for _ in range(times):
+    whole.update(base)
+delta = number(size) + number(size * times) + b"\xf0\xff\xff\xff" * times
+pack = b"PACK" + struct.pack(">II", 2, 2) + header(3, size) + zlib.compress(base)
+pack += header(7, len(delta)) + head + zlib.compress(delta)
+open("bomb.pack", "wb").write(pack + hashlib.sha1(pack).digest())
+print(head.hex(), whole.hexdigest())
+"""
+
+
+async def test_a_small_pack_that_unfolds_beyond_the_memory_limit_is_refused(open_pot: Any, git: Any) -> None:
+    from crabpot.host_commands.git.outside import Bounds
+
+    async with open_pot() as pot:
+        remote = pot.remote()
+        await pot.sows(f"&& git remote add origin {remote}")
+        (pot.workspace / "bomb.py").write_text(BOMB)
+        await pot.sh(
+            "set -- $(python3 bomb.py) && git index-pack --stdin < bomb.pack > /dev/null"
+            ' && tree=$(printf "100644 blob %s\\t%s\\n" $1 base $2 bomb | git mktree)'
+            " && git update-ref refs/heads/bomb $(git commit-tree -m bomb $tree)"
+        )
+        assert (pot.workspace / "bomb.pack").stat().st_size < 1 << 15
+        pot.bounds = Bounds(disk=1 << 30, memory=256 << 20)
+        with pytest.raises(HostRefused, match="nothing left the sandbox"):
+            await pot.prepare("push", "origin", "bomb")
+        await pot.done("push", "origin", "main")
+        assert git("for-each-ref", "--format=%(refname)", cwd=remote) == "refs/heads/main"
+
+
 async def test_what_a_remote_sends_beyond_the_disk_limit_is_cut_off_and_counted(open_pot: Any, git: Any) -> None:
     """One large file is cut off by the kernel; several fetches are counted together."""
     from crabpot.host_commands.git.outside import Bounds

@@ -331,6 +331,16 @@ async def test_a_folder_swapped_after_it_was_shown_is_refused(machine: Any) -> N
         await run(plan, timeout_s=5, output_limit=OUTPUT)
 
 
+async def test_an_interpreter_behind_a_link_in_a_private_folder_starts_the_guard(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout below /var/tmp may have a link for its .venv."""
+    (tmp_path / "venv").symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/venv/bin/python")
+    reply = await machine.run("echo", "ran")
+    assert (reply.exit_code, reply.stdout) == (0, "ran\n"), reply
+
+
 async def test_without_a_bwrap_that_works_nothing_runs_and_the_setting_is_named(
     machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
