@@ -21,6 +21,13 @@ def test_other_commands_are_none_of_this(text: str) -> None:
     assert read(text.split()) is None
 
 
+@pytest.mark.parametrize("before", ["--attr-source=x", "-c a=b", "--git-dir=x", "--exec-path=x"])
+def test_only_a_folder_is_supported_before_the_command(before: str) -> None:
+    assert of("git -C evil push o").folder == "evil"
+    with pytest.raises(HostRefused, match=r"before the command, where only -C is supported"):
+        read(f"git {before} -C evil push o".split())
+
+
 def test_the_words_become_an_operation() -> None:
     assert of("git push") == Operation(kind="push")
     assert of("git push -fu origin main") == Operation(
