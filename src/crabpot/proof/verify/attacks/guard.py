@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from crabpot.approvals.requests import Answer
+from crabpot.host_commands.guard.view import PRIVATE
 from crabpot.model import Place
 from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
 
 if TYPE_CHECKING:
     from crabpot.model import ToolResult
     from crabpot.proof.verify.target import Target
+    from crabpot.spec.binds import Surroundings
 
 claim = Group("hand-off to the host")
 
@@ -21,6 +24,7 @@ _REPOSITORY = (
     "for one in .git sub; do [ ! -e $one ] || mv $one .old-$one-$(date +%N); done;"
     " git init -q . && git config user.name x && git config user.email x@x"
 )
+_MOST_TRIED = 40
 _COMMIT = "git add -A && git commit -qm first"
 
 
@@ -148,12 +152,20 @@ async def cannot_reach_a_socket_of_the_host_by_a_command_that_left(target: Targe
     )
 
 
+def _secrets(around: Surroundings) -> list[str]:
+    """List the places of credentials of this very machine; those below /tmp or /var/tmp are hidden in any case."""
+    found = [os.path.realpath(one) for one in around.secrets() if one != around.state]
+    return [one for one in dict.fromkeys(found) if os.path.exists(one) and not one.startswith(PRIVATE)][:_MOST_TRIED]
+
+
 @claim.about("sandbox", threats=("hatch", "own-files"))
 async def cannot_read_crabpots_own_files_or_keys_by_a_command_that_left(target: Target) -> Outcome:
     """Answers are in the state folder, keys in the home: a host command of the operator's could read both."""
     around = target.gateway.execution.around
-    places = [f"{around.state}/approvals.sqlite", f"{around.state}/audit.sqlite", f"{around.home}/.ssh/id_*"]
-    result = await _leave(target, "\n".join(f"wc -c {place}" for place in places))
+    places = [f"{around.state}/approvals.sqlite", f"{around.state}/audit.sqlite", *_secrets(around)]
+    result = await _leave(
+        target, "\n".join(f"find {quote(one)} -maxdepth 2 -type f -exec wc -c {{}} +" for one in places)
+    )
     # `wc` prints a size for what it can read; an agent's own folder below the state is not tried here.
     read = [line for line in result.stdout.splitlines() if line.split()[0] not in ("0", "total")]
     return Outcome(
