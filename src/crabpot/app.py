@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.upcalls import Answers
 
+# Says it for one shell or one job of a CI, over `gateway.linger`.
+LINGER = "CRABPOT_LINGER"
 _FIRST_PERSON, _NOBODY = 1000, 65534
 
 # Each part is imported when it is wired: a command pays only for what it uses.
@@ -46,6 +48,26 @@ class App:
     config: str | None
     around: Surroundings
     environ: Mapping[str, str]
+    # What host commands and secrets see: the variables of each caller, where a gateway has many.
+    callers: Mapping[str, str] | None = None
+
+    def with_callers(self, names: frozenset[str]) -> App:
+        """Return the same app for a gateway whose callers bring the variables of these names."""
+        from crabpot.sandboxes.callers import CallersEnvironment
+
+        callers = CallersEnvironment(self.environ, names)
+        return replace(self, environ=callers.own, callers=callers)
+
+    def linger(self, settings: Settings) -> float:
+        """Return for how many seconds a gateway stays after its last call."""
+        from crabpot.errors import CrabpotError
+        from crabpot.settings import Duration
+
+        given = self.environ.get(LINGER)
+        try:
+            return settings.gateway.linger if given is None else Duration.parse(given)
+        except ValueError as error:
+            raise CrabpotError(f"{LINGER} {error}") from None
 
     def settings(self) -> Settings:
         """Load the configuration, or raise ConfigError."""
@@ -150,7 +172,7 @@ class App:
         def host() -> Host:
             from crabpot.host_commands.host import Host
 
-            return Host(settings=settings, around=self.around, environ=self.environ)
+            return Host(settings=settings, around=self.around, environ=self.callers or self.environ)
 
         return host
 
@@ -163,7 +185,7 @@ class App:
             from crabpot.egress.resolving import SystemResolver
             from crabpot.egress.secrets import Secrets
 
-            secrets = Secrets(self.environ, self.around.home)
+            secrets = Secrets(self.callers or self.environ, self.around.home)
             return EgressContext(
                 resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=self.config
             )

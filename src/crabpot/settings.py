@@ -63,6 +63,31 @@ class Size(int):
         return f"{self // self.UNITS[unit]}{unit}"
 
 
+class Duration(float):
+    """A number of seconds, written as `90`, `"30s"`, `"10m"` or `"1h"`; 0 is none."""
+
+    UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}  # noqa: RUF012  as above
+
+    @classmethod
+    def parse(cls, value: object) -> Duration:
+        """Parse a written duration, or raise ValueError with what would be right."""
+        text = str(value).strip().lower() if isinstance(value, int | float | str) else ""
+        number, unit = (text[:-1], text[-1]) if text[-1:].isalpha() else (text, "")
+        whole, _, fraction = number.partition(".")
+        digits = whole.isdigit() and (fraction.isdigit() or "." not in number) and number.isascii()
+        if isinstance(value, bool) or not digits or unit not in cls.UNITS or len(text) > _LONGEST_SIZE:
+            raise ValueError('must be a duration such as 90, "30s", "10m" or "1h"; 0 is none')
+        return cls(float(number) * cls.UNITS[unit])
+
+    def written(self) -> str:
+        """Return the shortest text that `parse` reads as exactly this duration."""
+        unit = next(unit for unit in reversed(self.UNITS) if self % self.UNITS[unit] == 0) if self else ""
+        return f"{self / self.UNITS[unit]:g}{unit}"
+
+
+_LINGER = Duration(600)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Io:
     """Bytes per second to and from disks; None means no limit."""
@@ -240,8 +265,9 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Limits of one gateway, for all agents together and for each."""
+    """How long a gateway lingers after its last call, and its limits, for all agents together and for each."""
 
+    linger: Duration = _LINGER
     max_sandboxes: int = 500
     max_sandboxes_per_agent: int = 100
 

@@ -10,11 +10,12 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.pane import PROMPT
+from tests.support.pane import PROMPT, Pane
 from tests.support.waiting import wait_until
 
 CONFIG = """{
@@ -292,6 +293,22 @@ def test_a_client_of_a_gateway_that_serves_is_asked_on_its_own_terminal(leaving,
         (lease,) = program("leases", "list", "--json").json
         assert (lease["uses"], lease["keep"]) == (1, False)
     assert program("leases", "list", "--json").json == [], "it ended with its gateway"
+
+
+def test_a_client_of_a_gateway_that_lingers_is_asked_on_its_own_terminal(leaving, tmp_path):
+    program = replace(leaving(), more={"CRABPOT_LINGER": "10m"})
+    pane = Pane(program, tmp_path)
+    try:
+        pane.run("exec", "--", "touch made")
+        pane.answer("s")
+        pane.shows("ended=0")
+        pane.run("exec", "--", "touch made")
+        pane.shows("ended=0")
+        assert program("serve", "stop").code == 0
+        assert program("leases", "list", "--json").json == [], "it ended with its gateway"
+    finally:
+        program("serve", "stop")
+        pane.end()
 
 
 def test_a_question_answered_elsewhere_is_taken_back_from_the_terminal(leaving, pane):

@@ -101,7 +101,12 @@ def person(request: pytest.FixtureRequest) -> Iterator[Person]:
         # Not below pytest's folder, which only its owner may enter.
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-review-")))
         place.chmod(0o755)
-        environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(place), **engine_environ()}
+        environ = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(place),
+            "CRABPOT_LINGER": "0",
+            **engine_environ(),
+        }
         python = sys.executable
         if who == "user":
             given, _ = stack.enter_context(readable_source())
@@ -136,7 +141,7 @@ def _prepare(one: Person) -> None:
     subprocess.run(["chown", "-R", f"{UID}:{UID}", one.project], check=True)
     if one.uid is not None:
         os.chown(one.place, UID, UID)
-    environ = {"PATH": one.environ["PATH"], "HOME": str(one.place)}
+    environ = {"PATH": one.environ["PATH"], "HOME": str(one.place), "CRABPOT_LINGER": "0"}
     for words in (
         ("init", "-q", "-b", "main"),
         ("add", "-A"),

@@ -166,7 +166,7 @@ def test_an_output_that_nobody_reads_does_not_stop_the_gateway(crabpot):
 STUCK = """
 import asyncio, os, sys
 from crabpot import app
-from crabpot.doors.cli import shutdown
+from crabpot.doors import shutdown
 from crabpot.doors.cli.commands import serve as serving
 
 class Stuck(app.App):

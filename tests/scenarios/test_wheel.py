@@ -52,7 +52,7 @@ class Wheel:
     def crabpot(self, *words: str) -> str:
         home = self.environment / "home"
         home.mkdir(exist_ok=True)
-        environ = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        environ = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "CRABPOT_LINGER": "0"}
         return ran(self.environment / "bin/crabpot", *words, cwd=home, env=environ, start_new_session=True)
 
     @cached_property

@@ -50,6 +50,7 @@ def readable_source() -> Iterator[tuple[dict[str, str], str]]:
             "TMPDIR": home,
             "PYTHONPATH": f"{folder}/src",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "CRABPOT_LINGER": "0",
         }
         yield environ, home
 

@@ -55,6 +55,8 @@ class Program:
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(REPOSITORY / "src"),
+            # Each call for itself: what a test leaves behind must not be another's to end.
+            "CRABPOT_LINGER": "0",
             **self.more,
         }
 

@@ -12,7 +12,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from crabpot.config.document import Array, Object, Value, is_null, join, kind
-from crabpot.settings import DEFAULT_WORKSPACE, Audit, Gateway, Runner, Sandbox, Size, Tools, camel
+from crabpot.settings import DEFAULT_WORKSPACE, Audit, Duration, Gateway, Runner, Sandbox, Size, Tools, camel
 from crabpot.wording import closest
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def _read(schema: Any, value: Value, complain: Complain) -> Any:
             complain(value, value.path, f"must be an object, not {kind(value)}")
             return None
         return {m.key: _read(inner[1], m.value, complain) for m in value.members if not is_null(m.value)}
-    if schema is Size:
-        return _read_size(value, complain)
+    if schema in (Size, Duration):
+        return _read_amount(schema, value, complain)
     return _read_scalar(schema, value, complain)
 
 
@@ -135,9 +135,9 @@ def _read_choice(choices: tuple[str, ...], value: Value, complain: Complain) -> 
     return None
 
 
-def _read_size(value: Value, complain: Complain) -> Any:
+def _read_amount(schema: type[Size | Duration], value: Value, complain: Complain) -> Any:
     try:
-        return Size.parse(None if isinstance(value, Array | Object) else value.scalar)
+        return schema.parse(None if isinstance(value, Array | Object) else value.scalar)
     except ValueError as error:
         complain(value, value.path, str(error))
         return None

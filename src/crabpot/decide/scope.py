@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from crabpot.settings import AgentSettings
 
@@ -25,6 +25,20 @@ class Account(NamedTuple):
 
 # Work for an agent is charged to that agent. None is the gateway's own work, and its operators'.
 ACTING_FOR: ContextVar[Account | None] = ContextVar("ACTING_FOR", default=None)
+
+
+# The variables that a caller of a lingering gateway brings. None: those of the gateway itself count.
+CALLER: ContextVar[Mapping[str, str] | None] = ContextVar("CALLER", default=None)
+
+
+@contextmanager
+def called_with(variables: Mapping[str, str] | None) -> Iterator[None]:
+    """Let the block, and whatever it starts, see these variables of its caller."""
+    before = CALLER.set(variables)
+    try:
+        yield
+    finally:
+        CALLER.reset(before)
 
 
 @contextmanager
@@ -52,6 +66,8 @@ class Scope:
     key: str
     agent: AgentSettings
     calls: list[Underway] = field(default_factory=list)
+    # The variables of whoever called last: what runs on in the background is answered with those.
+    variables: Mapping[str, str] | None = None
 
     @property
     def session(self) -> str:
@@ -68,6 +84,7 @@ class Scope:
     def begin(self, session: str) -> Underway:
         """Add a call to those in progress."""
         call = Underway(session=session)
+        self.variables = CALLER.get()
         self.calls.append(call)
         return call
 

@@ -76,8 +76,8 @@ def unseen(state: str, settings: Settings) -> list[str]:
     ]
 
 
-def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join private folders, layers and live sandboxes; a sandbox may have neither."""
+def rows(state: str, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:
+    """Join private folders, layers and live sandboxes of the process `gateway`; a sandbox may have neither."""
     found: dict[str, dict[str, Any]] = {
         kept.scope_key: {
             "name": kept.name,
@@ -103,7 +103,8 @@ def rows(state: str, running: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if key in found:
                 # Its folder was last marked when the sandbox opened.
                 shown["used"] = one["used"]
-            found[key] = found.get(key, fresh) | {"state": "live"} | shown
+            whose = {} if gateway is None else {"gateway": gateway}
+            found[key] = found.get(key, fresh) | {"state": "live"} | shown | whose
     return sorted(found.values(), key=lambda row: str(row["name"]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crabpot.decide.scope import Account, acting_for
+from crabpot.decide.scope import Account, acting_for, called_with
 from crabpot.scheduling.fairness import Allowance, Line
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Answering:
                 return
             self._underway.enter(whose)
             try:
-                with acting_for(*whose):
+                with acting_for(*whose), called_with(scope.variables):
                     await answer(upcall)
             finally:
                 self._underway.leave(whose)

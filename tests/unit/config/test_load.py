@@ -231,6 +231,22 @@ def test_names_that_mean_something_are_taken(load_text: Callable[[str], Settings
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("0", 0), ("90", 90), ('"30s"', 30), ('"10m"', 600), ('"1.5h"', 5400), ('"1d"', 86400)]
+)
+def test_how_long_a_gateway_lingers_is_a_duration(
+    load_text: Callable[..., Settings], written: str, seconds: float
+) -> None:
+    assert load_text(f"{{gateway: {{linger: {written}}}}}").gateway.linger == seconds
+    assert load_text("{}").gateway.linger.written() == "10m"
+
+
+@pytest.mark.parametrize("written", ["-1", '"soon"', '"10x"', "true", '""', '"1e9"', "[]"])
+def test_what_is_no_duration_is_refused(load_text: Callable[..., Settings], written: str) -> None:
+    with pytest.raises(ConfigError, match="must be a duration"):
+        load_text(f"{{gateway: {{linger: {written}}}}}")
+
+
 def test_how_many_sandboxes_there_may_be_is_written_or_by_default(load_text: Callable[..., Settings]) -> None:
     assert load_text("{}").gateway == Gateway(max_sandboxes=500, max_sandboxes_per_agent=100)
     assert load_text("{gateway: {maxSandboxes: 9}}").gateway == Gateway(max_sandboxes=9)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from crabpot.doors.local.client import connect
-from crabpot.doors.local.server import SOCKET_NAME
+from crabpot.doors.local.identity import SOCKET_NAME
 from crabpot.errors import CrabpotError
 from crabpot.runner.core.frames import FrameReader, encode
 

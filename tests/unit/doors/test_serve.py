@@ -17,7 +17,8 @@ import pytest
 import crabpot
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.local.client import connect
-from crabpot.doors.local.server import SOCKET_NAME, AlreadyServing, fingerprint, serve
+from crabpot.doors.local.identity import SOCKET_NAME
+from crabpot.doors.local.server import AlreadyServing, Door, fingerprint, serve
 from crabpot.errors import CrabpotError
 from crabpot.model import Place, ToolResult
 from crabpot.runner.core.frames import MAX_LINE, WINDOW, FrameReader, encode
@@ -233,6 +234,22 @@ async def test_whoever_serves_says_by_which_configuration(bench, tmp_path):
         config.write_text("{tools: {deny: ['exec']}}")
         assert not remote.decides_by(str(config))
     assert fingerprint(None) == "defaults"
+
+
+@pytest.mark.parametrize("claims", [{"config": "0" * 64}, {"config": "defaults", "code": "another"}], ids=repr)
+async def test_a_client_with_another_configuration_or_version_is_served_no_call(bench, claims):
+    async with bench() as made:
+        ready = {"op": "ready", "protocol": 1, "config": "defaults", "code": "this", "brings": []}
+        door = Door(made.gateway, no_inquiries, lambda: ready)
+        await door.listen(made.state)
+        remote = await connect(made.state, claims=claims)
+        assert remote is not None
+        refused = await remote.call(S, "ls")
+        assert refused.error is not None
+        assert "another configuration" in refused.error.message
+        assert await remote.inquire("hello") == {"hello": [1, None, "é"]}
+        await remote.close()
+        await door.close()
 
 
 # --- calls --------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
@@ -79,6 +80,9 @@ def _operating(commands: Adder) -> None:
     export.add_argument("--after", type=positive, default=0, metavar="NUMBER", help="only those after this number")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
     one = add(commands, "serve", "serve:serve", "keep sandboxes alive for many clients: command line, HTTP and MCP")
+    text = "stop: end the gateway that serves or lingers"
+    one.add_argument("action", nargs="?", choices=("stop",), help=text)
+    one.add_argument("--lingering", type=int, help=SUPPRESS)
     one.add_argument("--listen", metavar="127.0.0.1:PORT", help="also serve HTTP on the loopback, with tokens")
     _tokens(commands)
     one = add(commands, "mcp", "mcp:mcp", "serve an MCP client on standard input and output")

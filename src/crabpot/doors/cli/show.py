@@ -6,10 +6,11 @@ import os
 from typing import IO, TYPE_CHECKING, Any
 
 from crabpot.decide.commands import is_deceptive, name_of
+from crabpot.settings import Duration
 from crabpot.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from crabpot.decide.check import Finding
     from crabpot.explain import Explainer
@@ -209,3 +210,11 @@ def findings(found: list[Finding], file: str | None, *, colour: bool) -> Iterato
     errors = sum(finding.severity == "error" for finding in found)
     totals = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
     yield f"{file or 'the defaults (no configuration file)'}: {totals}"
+
+
+def gateway(found: Mapping[str, Any]) -> str:
+    """Describe the gateway that serves a state folder."""
+    lingers = found["lingers_s"]
+    if lingers is None:
+        return f"gateway {found['pid']} serves until crabpot serve stop"
+    return f"gateway {found['pid']} lingers: idle for {found['idle_s']:.0f} s, ends after {Duration(lingers).written()}"

@@ -7,8 +7,9 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from crabpot.doors.local.identity import SOCKET_NAME, of_code
 from crabpot.doors.local.questions import Answerer
-from crabpot.doors.local.server import SOCKET_NAME, fingerprint, peer, reachable
+from crabpot.doors.local.server import fingerprint, peer, reachable
 from crabpot.errors import CrabpotError, SandboxLost
 from crabpot.model import Place, ToolResult
 from crabpot.sandboxes.remarks import Remark
@@ -69,6 +70,16 @@ class RemoteGateway:
         """Return whether it runs on this configuration as it is written now."""
         return self._wire.ready.get("config") == fingerprint(config)
 
+    @property
+    def lingers(self) -> float | None:
+        """For how many seconds it lingers when idle; None if it serves until it is ended."""
+        lingers = self._wire.ready.get("lingers")
+        return float(lingers) if isinstance(lingers, int | float) else None
+
+    def is_kin(self, config: str | None) -> bool:
+        """Return whether it has this configuration, this code and, if it lingers, our surroundings."""
+        return self.decides_by(config) and (self.lingers is None or self._wire.ready.get("code") == of_code(os.environ))
+
     async def call(  # noqa: PLR0913  the tool's own arguments stand beside the door's
         self,
         session: str,
@@ -84,6 +95,8 @@ class RemoteGateway:
         more: dict[str, Any] = {"session": session} if sender is None else {"session": session, "sender": sender}
         if not host_allowed:
             more["host_allowed"] = False
+        if brings := self._wire.ready.get("brings"):
+            more["environ"] = {name: os.environ[name] for name in brings if name in os.environ}
         given = streams or Streams()
         more |= given.header or {}
         if given.approver is not None:
@@ -123,7 +136,14 @@ class RemoteGateway:
         self._wire.lose("the client left")
 
 
-async def connect(state: str, *, timeout_s: float = _READY_S, name: str = SOCKET_NAME) -> RemoteGateway | None:
+def claim(config: str | None) -> dict[str, str]:
+    """Return what a caller says of itself; a gateway that is another's takes no call of it."""
+    return {"config": fingerprint(config), "code": of_code(os.environ)}
+
+
+async def connect(
+    state: str, *, timeout_s: float = _READY_S, name: str = SOCKET_NAME, claims: Mapping[str, str] | None = None
+) -> RemoteGateway | None:
     """Connect to the gateway that serves this state folder, or to another one by name; return None if there is none."""
     path = os.path.join(state, name)
     sock = socket.socket(socket.AF_UNIX)
@@ -139,7 +159,7 @@ async def connect(state: str, *, timeout_s: float = _READY_S, name: str = SOCKET
         sock.close()
         raise CrabpotError(f"{path} belongs to another user")
     sock.setblocking(False)
-    hello = {"op": "hello", "limits": {"output": _OUTPUT}}
+    hello = {"op": "hello", "limits": {"output": _OUTPUT}, **(claims or {})}
     with contextlib.suppress(CrabpotError):
         return RemoteGateway(await _ServeWire.connect(Channel(sock=sock), hello, timeout_s=timeout_s))
     return None

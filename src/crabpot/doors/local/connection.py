@@ -12,10 +12,12 @@ import contextlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.scope import called_with
 from crabpot.decide.sessions import LONGEST
 from crabpot.doors.local.questions import Asker
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
+from crabpot.sandboxes.callers import checked
 from crabpot.sandboxes.streams import Streams
 from crabpot.wire.flow import Intake, Window, pieces
 
@@ -32,6 +34,8 @@ _READ = 256 * 1024
 _TEXT_IN_RESULT = 128 * 1024
 _MOST_CALLS = 256
 _LONGEST_ID = 64
+# Of what a client says of itself: it must be this gateway's own.
+_IDENTITY = ("config", "code")
 
 
 class Connection:
@@ -48,6 +52,9 @@ class Connection:
         self._gateway = gateway
         self._inquiries = inquiries
         self._ready = dict(ready)
+        # What a caller of a lingering gateway brings, by name; None at any other gateway.
+        self._brings = None if "brings" not in ready else frozenset(ready["brings"])
+        self._kin = True
         self._reader = reader
         self._writer = writer
         self._calls: dict[str, _ClientCall] = {}
@@ -76,6 +83,8 @@ class Connection:
     def _take(self, header: dict[str, Any], payload: bytes) -> None:
         kind, call_id = header.get("op"), header.get("id")
         if kind == "hello":
+            known = [name for name in _IDENTITY if name in self._ready]
+            self._kin = all(header.get(name, self._ready[name]) == self._ready[name] for name in known)
             self.send(self._ready)
             return
         if not isinstance(call_id, str) or not 0 < len(call_id) <= _LONGEST_ID:
@@ -118,20 +127,24 @@ class Connection:
             answer = await self._inquiries(str(header["inquiry"]), args)
             self.send({"id": call.id, "success": True, "data": {"answer": answer}})
             return
+        if not self._kin:
+            raise CrabpotError("this gateway has another configuration or another version than its client")
         if not isinstance(session, str):
             raise SessionError("a session key is text")
         if sender is not None and (not isinstance(sender, str) or len(sender) > LONGEST):
             raise SessionError(f"a sender is text of at most {LONGEST} characters")
         # What is not plainly allowed is kept off the host.
         host_allowed = header.get("host_allowed", True) is True
-        result = await self._gateway.call(
-            session,
-            str(header.get("tool")),
-            args,
-            sender=sender,
-            streams=call.streams(),
-            host_allowed=host_allowed,
-        )
+        variables = None if self._brings is None else checked(header.get("environ"), self._brings)
+        with called_with(variables):
+            result = await self._gateway.call(
+                session,
+                str(header.get("tool")),
+                args,
+                sender=sender,
+                streams=call.streams(),
+                host_allowed=host_allowed,
+            )
         await call.answer(result)
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import socket
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 from crabpot.config.load import read_text
 from crabpot.doors.local.connection import Connection
+from crabpot.doors.local.identity import SOCKET_NAME, of_config
 from crabpot.doors.systemd import passed_socket
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import take
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     Inquiries = Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
 
-SOCKET_NAME = "serve.sock"
 _BESIDE, _ENDING = "run-", ".sock"
 _OWN_SOCKET = re.compile(rf"{_BESIDE}[0-9]{{1,10}}\{_ENDING}", re.ASCII)
 
@@ -37,14 +37,79 @@ class AlreadyServing(CrabpotError):
     """Another gateway listens on this state folder's socket."""
 
 
+class Door:
+    """A listening gateway: its clients, and whether it still takes new ones."""
+
+    def __init__(self, gateway: Gateway, inquiries: Inquiries, ready: Callable[[], dict[str, Any]]) -> None:
+        self._gateway = gateway
+        self._inquiries = inquiries
+        self._ready = ready
+        self._listening = contextlib.ExitStack()
+        self._socket: tuple[int, int] | None = None
+        self.clients: set[asyncio.Task[None]] = set()
+        # When the last client left.
+        self.left = 0.0
+
+    async def listen(self, state: str) -> None:
+        """Take the state folder, and listen there."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_only_one(state))
+            listener = stack.enter_context(_listener(os.path.join(state, SOCKET_NAME)))
+            self._listening.push(stack.pop_all())
+        await self.accept_on(listener)
+        self._socket = _inode(os.path.join(state, SOCKET_NAME))
+
+    async def accept_on(self, listener: socket.socket) -> None:
+        """Serve whoever connects to a socket."""
+        server = await asyncio.start_unix_server(self._accept, sock=listener)
+        self._listening.callback(server.close)
+
+    @property
+    def listens(self) -> bool:
+        """Whether it takes new clients."""
+        return self._socket is not None
+
+    def is_found(self, path: str) -> bool:
+        """Return whether new clients find it at this path."""
+        return self._socket is not None and _inode(path) == self._socket
+
+    def withdraw(self) -> None:
+        """Take no more clients, and leave the folder to another gateway; those who are here are served on."""
+        self._socket = None
+        self._listening.close()
+
+    async def close(self) -> None:
+        """Withdraw, and disconnect every client."""
+        self.withdraw()
+        for task in self.clients:
+            task.cancel()
+        await asyncio.gather(*self.clients, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.clients.add(task)
+        try:
+            if same_user(writer.get_extra_info("socket")):
+                await Connection(self._gateway, self._inquiries, self._ready(), reader, writer).run()
+        except asyncio.CancelledError:
+            pass  # We end the task ourselves, above; asyncio's own callback reports a cancelled task as an error.
+        finally:
+            self.clients.discard(task)
+            self.left = time.monotonic()
+            writer.close()
+
+
 @contextlib.asynccontextmanager
 async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: str | None = None) -> AsyncIterator[str]:
     """Listen during the block, and yield the socket's path; `inquiries` answers what is not a tool call."""
-    path = os.path.join(state, SOCKET_NAME)
     ready = {"op": "ready", "protocol": 1, "config": fingerprint(config)}
-    with _only_one(state), _listener(path) as listener:
-        async with _accepting(listener, gateway, inquiries, ready):
-            yield path
+    door = Door(gateway, inquiries, lambda: ready)
+    await door.listen(state)
+    try:
+        yield os.path.join(state, SOCKET_NAME)
+    finally:
+        await door.close()
 
 
 @contextlib.asynccontextmanager
@@ -57,8 +122,12 @@ async def serve_beside(gateway: Gateway, state: str, inquiries: Inquiries) -> As
                 os.unlink(os.path.join(state, name))
     ready = {"op": "ready", "protocol": 1, "config": None}
     with listening(os.path.join(state, f"{_BESIDE}{os.getpid()}{_ENDING}")) as listener:
-        async with _accepting(listener, gateway, inquiries, ready):
+        door = Door(gateway, inquiries, lambda: ready)
+        await door.accept_on(listener)
+        try:
             yield
+        finally:
+            await door.close()
 
 
 def beside(state: str) -> list[str]:
@@ -70,40 +139,18 @@ def beside(state: str) -> list[str]:
     return sorted(name for name in names if _OWN_SOCKET.fullmatch(name))
 
 
-@contextlib.asynccontextmanager
-async def _accepting(
-    listener: socket.socket, gateway: Gateway, inquiries: Inquiries, ready: dict[str, Any]
-) -> AsyncIterator[None]:
-    connections: set[asyncio.Task[None]] = set()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
-        try:
-            if same_user(writer.get_extra_info("socket")):
-                await Connection(gateway, inquiries, ready, reader, writer).run()
-        except asyncio.CancelledError:
-            pass  # We end the task ourselves, below; asyncio's own callback reports a cancelled task as an error.
-        finally:
-            connections.discard(task)
-            writer.close()
-
-    server = await asyncio.start_unix_server(accept, sock=listener)
-    try:
-        yield
-    finally:
-        server.close()
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-
-
 def fingerprint(config: str | None) -> str:
     """Return a hash of the configuration: a client must not be answered by a gateway with another one."""
-    if config is None:
-        return "defaults"
-    return hashlib.sha256(os.fsencode(config) + b"\0" + read_text(config).encode()).hexdigest()
+    return of_config(config, b"" if config is None else read_text(config).encode())
+
+
+def is_taken(state: str) -> bool:
+    """Return whether a gateway has this state folder."""
+    try:
+        with _only_one(state):
+            return False
+    except AlreadyServing:
+        return True
 
 
 @contextlib.contextmanager
@@ -146,12 +193,23 @@ def listening(path: str) -> Iterator[socket.socket]:
                 listener.bind(address)
         finally:
             os.umask(before)
+        ours = _inode(path)
         listener.setblocking(False)
         try:
             yield listener
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            # Whoever removed the folder may have made another, with another gateway in it.
+            if _inode(path) == ours:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from crabpot.doors.cli.frame import DENIED, FAILED, OK, OWN_FAILURE, TIMEOUT, Us
 from crabpot.doors.cli.show import visible
 from crabpot.doors.cli.terminal import prompt, raw_mode
 from crabpot.doors.cli.terminal.console import Console
-from crabpot.doors.local.client import connect
+from crabpot.doors.local.finding import found, started
 from crabpot.model import Place
 from crabpot.sandboxes.streams import Streams
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from crabpot.doors.any_gateway import AnyGateway
     from crabpot.doors.cli.frame import Frame
     from crabpot.model import ToolResult
+    from crabpot.settings import Settings
 
 _REFUSALS = ("denied", "approval_denied", "approval_timeout")
 _OWN_FAILURES = ("sandbox_unavailable", "sandbox_lost", "internal")
@@ -39,24 +40,26 @@ _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi"
 
 @contextlib.asynccontextmanager
 async def gateway(app: App, approver: Approver | None = None) -> AsyncIterator[AnyGateway]:
-    """Use the gateway that serves this state folder, else one of our own for as long as the command takes.
+    """Use the gateway of this state folder, else start one that lingers, else have one for as long as this takes.
 
-    `approver` is asked by one of our own: the gateway that serves has operators of its own.
+    `approver` is asked by one of our own: any other has operators of its own.
     """
-    remote = await connect(app.around.state)
-    if remote is not None and not remote.decides_by(app.config):
-        note("the serving gateway has another configuration, so it is not used; restart it")
-        await remote.close()
-        remote = None
-    opened = _own(app, approver) if remote is None else remote
+    remote = await found(app)
+    opened: AnyGateway
+    if remote is not None:
+        opened = remote
+    else:
+        settings = app.settings()
+        left = await started(app, settings) if app.linger(settings) else None
+        opened = left or _own(app, settings, approver)
     try:
         yield opened
     finally:
         await opened.close()
 
 
-def _own(app: App, approver: Approver | None) -> AnyGateway:
-    made = app.gateway()
+def _own(app: App, settings: Settings, approver: Approver | None) -> AnyGateway:
+    made = app.gateway(settings=settings)
     if approver is not None:
         made.desk.attach(approver)
     return made

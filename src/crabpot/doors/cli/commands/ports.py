@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from crabpot.doors.cli.frame import OK, UsageError
 from crabpot.doors.cli.show import visible
 from crabpot.doors.local.client import connect
-from crabpot.doors.local.server import SOCKET_NAME, beside
+from crabpot.doors.local.identity import SOCKET_NAME
+from crabpot.doors.local.server import beside
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:

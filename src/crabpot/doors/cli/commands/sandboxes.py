@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crabpot.doors import sandboxes as kept_and_live
+from crabpot.doors.cli import show
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, note
 from crabpot.doors.cli.invocation import pasted
 from crabpot.doors.cli.show import visible
@@ -29,11 +30,16 @@ def sandboxes(frame: Frame, options: Namespace) -> int:
 
 
 async def _sandboxes(app: App, options: Namespace) -> int:
-    remote = await connect(app.around.state)
+    state = app.around.state
+    remote = await connect(state)
     try:
-        rows = kept_and_live.rows(app.around.state, await remote.inquire("live") if remote else [])
+        running = await remote.inquire("live") if remote else []
+        told = await remote.inquire("gateway") if remote else None
+        rows = kept_and_live.rows(state, running, gateway=told and told["pid"])
         if options.action == "list":
             _list(rows, as_json=options.json)
+            if told is not None and not options.json:
+                print(show.gateway(told))
             return OK
         if options.action == "prune":
             settings = app.settings()

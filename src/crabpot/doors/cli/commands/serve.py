@@ -1,4 +1,4 @@
-"""`serve`: one gateway for many clients, until a signal ends it."""
+"""`serve`: one gateway for many clients, until a signal or `serve stop` ends it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors import review, sandboxes
-from crabpot.doors.cli.commands.approvals import Queue
-from crabpot.doors.cli.frame import OK, UsageError, note
-from crabpot.doors.cli.shutdown import Shutdown
-from crabpot.doors.local import server as door
+from crabpot.doors import inquiries, sandboxes
+from crabpot.doors.cli.frame import FAILED, OK, UsageError, complain, note
 from crabpot.doors.systemd import notify
 from crabpot.errors import CrabpotError
-from crabpot.scheduling.threads import FairThreads, go_first
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -25,13 +21,26 @@ if TYPE_CHECKING:
     from crabpot.doors.http.listening import Address
     from crabpot.gateway import Gateway
 
+# What one of the three ways needs is of no use to the others.
+# ruff: noqa: PLC0415
+
 _SWEEP_S = 60.0
 
 
 def serve(frame: Frame, options: Namespace) -> int:
-    """Keep a gateway alive until a signal ends it."""
-    # The HTTP and MCP doors take a second to import: only pay for them when serving.
-    from crabpot.doors.http.listening import address  # noqa: PLC0415
+    """Keep a gateway alive until it is told to end, or end the one that is."""
+    if options.action == "stop":
+        return asyncio.run(_stop(frame.app().around.state))
+    from crabpot.scheduling.threads import go_first
+
+    if options.lingering is not None:
+        from crabpot.doors.local import detaching, lingering
+
+        detaching.leave_the_caller()
+        go_first()
+        asyncio.run(lingering.linger(frame.app(), options.lingering))
+        return OK
+    from crabpot.doors.http.listening import address
 
     try:
         at = None if options.listen is None else address(options.listen)
@@ -43,7 +52,13 @@ def serve(frame: Frame, options: Namespace) -> int:
 
 
 async def _serve(app: App, at: Address | None) -> None:
-    from crabpot.doors.http.door import opened  # noqa: PLC0415
+    # The HTTP and MCP doors take a second to import: only pay for them when serving.
+    from crabpot.doors.cli.commands.approvals import Queue
+    from crabpot.doors.http.door import opened
+    from crabpot.doors.local import server as door
+    from crabpot.doors.local.ending import take_over
+    from crabpot.doors.shutdown import Shutdown
+    from crabpot.scheduling.threads import FairThreads, go_first
 
     # One agent's work in threads must keep no other agent, and no operator, waiting.
     asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
@@ -56,9 +71,16 @@ async def _serve(app: App, at: Address | None) -> None:
     where: list[str] = []
 
     async def inquire(name: str, args: dict[str, Any]) -> Any:
-        return where if name == "addresses" else await _inquire(gateway, name, args)
+        if name == "addresses":
+            return where
+        if name == "end":
+            return shutdown.ask()
+        if name == "gateway":
+            return {"pid": os.getpid(), "lingers_s": None, "idle_s": None}
+        return await inquiries.answer(gateway, name, args)
 
     try:
+        await take_over(app.around.state)
         async with (
             door.serve(gateway, app.around.state, inquire, config=app.config) as path,
             opened(gateway, at) as listening,
@@ -93,7 +115,7 @@ async def _warn(gateway: Gateway, told: set[str]) -> None:
 
 def _dashboard(state: str, where: list[str]) -> Iterator[str]:
     """Return where the dashboard is. The token itself is for a person's eyes: standard output may be a log."""
-    from crabpot.doors.http.access.tokens import OPERATORS  # noqa: PLC0415  as `serve`
+    from crabpot.doors.http.access.tokens import OPERATORS
 
     address = next((one for one in where if one.startswith("http://")), None)
     if address is None:
@@ -106,37 +128,12 @@ def _dashboard(state: str, where: list[str]) -> Iterator[str]:
         yield f"dashboard: {address}/ (its token is in {file})"
 
 
-async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
-    if name == "tools":
-        host_allowed = args.get("host_allowed", True) is True
-        return await gateway.offered(str(args.get("session")), host_allowed=host_allowed)
-    if name == "live":
-        return sandboxes.live(gateway)
-    if name == "stop":
-        return await sandboxes.stop(gateway, str(args.get("scope_key")))
-    if name == "prune":
-        return await sandboxes.sweep(gateway)
-    if name in review.INQUIRIES:
-        return await review.answer(gateway, name, str(args.get("scope_key")))
-    if name == "snapshots":
-        from crabpot.doors import snapshots  # noqa: PLC0415  most gateways are never asked
+async def _stop(state: str) -> int:
+    from crabpot.doors.local.ending import end
 
-        request = args.get("request")
-        return await snapshots.answer(gateway, request if isinstance(request, dict) else {}, by="the terminal")
-    if name == "ports":
-        from crabpot.doors import ports  # noqa: PLC0415  as snapshots
-
-        return await ports.answer(gateway, args)
-    if name == "explain":
-        return await _explain(gateway, args)
-    raise CrabpotError(f"unknown inquiry {name!r}")
-
-
-async def _explain(gateway: Gateway, args: dict[str, Any]) -> dict[str, Any]:
-    """Explain a session where this gateway runs: its unit, not the caller's terminal, has the control groups."""
-    from crabpot.explain import Explainer  # noqa: PLC0415  few ask
-
-    execution = gateway.execution
-    explainer = Explainer(settings=gateway.settings, around=execution.around, registry=execution.registry)
-    asked = {name: None if args.get(name) is None else str(args[name]) for name in ("command", "sender", "connect")}
-    return await explainer.explain(str(args.get("session")), **asked)
+    pid = await end(state)
+    if pid is None:
+        complain(f"no gateway serves {state}")
+        return FAILED
+    print(f"the gateway {pid} has ended")
+    return OK

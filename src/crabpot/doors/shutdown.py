@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-from crabpot.doors.cli.frame import FAILED, complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +33,11 @@ class Shutdown:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
 
+    def ask(self) -> int:
+        """Begin to shut down as at a signal, and return which process ends."""
+        self._on_signal(signal.SIGTERM, None)
+        return os.getpid()
+
     def _on_signal(self, _number: int, _frame: Any) -> None:
         with suppress(RuntimeError):  # The loop has already ended.
             self._loop.call_soon_threadsafe(self.asked.set)
@@ -44,8 +48,9 @@ class Shutdown:
 
     def _give_up(self) -> None:
         """End now. No sandbox outlives the gateway: each ends when the stream to its gateway closes."""
-        complain(f"a part of the gateway is stuck; ending anyway, {GRACE_S:g} s after the signal")
+        said = f"crabpot: a part of the gateway is stuck; ending anyway, {GRACE_S:g} s after the signal"
+        print(said, file=sys.stderr)
         writing = threading.Thread(target=self.last_words, daemon=True)
         writing.start()
         writing.join(_LAST_WORDS_S)
-        os._exit(FAILED)
+        os._exit(1)

@@ -1,0 +1,144 @@
+"""The gateway that a first call leaves behind: it serves the same user's next calls, and ends when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from crabpot.doors import inquiries, sandboxes
+from crabpot.doors.local.identity import SOCKET_NAME, of_code
+from crabpot.doors.local.server import Door, fingerprint
+from crabpot.doors.shutdown import Shutdown
+from crabpot.sandboxes.callers import brought
+from crabpot.scheduling.threads import FairThreads, go_first
+
+if TYPE_CHECKING:
+    from crabpot.app import App
+    from crabpot.approvals.requests import Answer, Request
+    from crabpot.gateway import Gateway
+
+_LOOK_S, _SWEEP_S = 1.0, 60.0
+
+
+class _Elsewhere:
+    """The approver of a gateway without a terminal: its callers ask on theirs, and anybody by `approvals`."""
+
+    async def ask(self, _request: Request) -> Answer | None:
+        """Wait until somebody has answered."""
+        await asyncio.Event().wait()
+        return None
+
+
+async def linger(app: App, ready: int) -> None:
+    """Serve until idle for `gateway.linger`; tell the descriptor `ready` once that begins."""
+    asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
+    settings = app.settings()
+    gateway = app.with_callers(brought(settings)).gateway(settings=settings)
+    made = Lingering(app, gateway, linger_s=app.linger(settings))
+    made.shutdown.listen()
+    made.shutdown.last_words = gateway.audit.close
+    gateway.desk.attach(_Elsewhere())
+    try:
+        await made.door.listen(app.around.state)
+        gateway.execution.warm_up(settings)
+        os.write(ready, b"+")
+        os.close(ready)
+        await made.serve()
+    finally:
+        await made.door.close()
+        await gateway.close()
+
+
+class Lingering:
+    """One lingering gateway, from its first client to its end."""
+
+    def __init__(self, app: App, gateway: Gateway, *, linger_s: float) -> None:
+        self.shutdown = Shutdown()
+        self.door = Door(gateway, self._inquire, self._ready)
+        self._gateway = gateway
+        self._state = app.around.state
+        self._linger_s = linger_s
+        self._sources = _Sources()
+        self._code = of_code(os.environ)
+        self._config = fingerprint(app.config)
+        self._brings = sorted(brought(gateway.settings))
+        self._busy = time.monotonic()
+
+    async def serve(self) -> None:
+        """Serve until idle, or told to end; then let those finish who are being served."""
+        swept = time.monotonic()
+        while not self.shutdown.asked.is_set() and self.door.listens and not await self._is_over():
+            if time.monotonic() - swept >= _SWEEP_S:
+                swept = time.monotonic()
+                await sandboxes.sweep(self._gateway)
+            await self._pause()
+        self.door.withdraw()
+        while self.door.clients and not self.shutdown.asked.is_set():
+            await self._pause()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.shutdown.asked.wait(), min(_LOOK_S, max(self._linger_s / 4, 0.05)))
+
+    async def _is_over(self) -> bool:
+        if not self.door.is_found(os.path.join(self._state, SOCKET_NAME)):
+            return True  # The state folder was removed, or another gateway has it.
+        if self.idle_s < self._linger_s:
+            return False
+        for live in self._gateway.execution.fleet.listed():
+            await live.settle()
+            if not live.idle:
+                # What runs in the background is why somebody left it running.
+                self._busy = time.monotonic()
+                return False
+        return not self.door.clients
+
+    @property
+    def idle_s(self) -> float:
+        """Return for how long nobody has called."""
+        return 0.0 if self.door.clients else self._since
+
+    @property
+    def _since(self) -> float:
+        return time.monotonic() - max(self._busy, self.door.left)
+
+    def _ready(self) -> dict[str, Any]:
+        code = "changed" if self._sources.changed() else self._code
+        told = {"config": self._config, "code": code, "lingers": self._linger_s, "brings": self._brings}
+        return {"op": "ready", "protocol": 1, **told}
+
+    async def _inquire(self, name: str, args: dict[str, Any]) -> Any:
+        if name == "end":
+            return self.shutdown.ask()
+        if name == "gateway":
+            # Whoever asks is a client too.
+            idle_s = self._since if len(self.door.clients) == 1 else 0.0
+            return {"pid": os.getpid(), "lingers_s": self._linger_s, "idle_s": round(idle_s, 1)}
+        if name == "drain":
+            self.door.withdraw()
+            await self._gateway.execution.fleet.reap(lambda _: True)
+            return True
+        return await inquiries.answer(self._gateway, name, args)
+
+
+class _Sources:
+    """The files that this process was loaded from: after an upgrade, half of it would be old and half new."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def changed(self) -> bool:
+        """Return whether one of them is another than the one that was loaded."""
+        loaded = [module for name, module in sys.modules.items() if name.startswith("crabpot.")]
+        return any(self._modified(module.__file__) for module in loaded if module.__file__ is not None)
+
+    def _modified(self, file: str) -> bool:
+        try:
+            now = os.stat(file).st_mtime_ns
+        except OSError:
+            return True
+        return self._seen.setdefault(file, now) != now
