@@ -1,8 +1,12 @@
 """Crabpot keeps an AI agent's tool calls inside a pot: which tools, where they run, when one may leave."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+# `typing` imports regular expressions, and the command line must not pay for them.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from crabpot.approvals.requests import Answer, Request
     from crabpot.doors.python.boxes import Box, delete_sandbox, named_sandboxes, sandbox
     from crabpot.doors.python.gateway import Gateway, snapshots

@@ -269,6 +269,9 @@ def test_no_command_pays_for_doors_that_it_does_not_open(arguments: tuple[str, .
 
 def test_help_loads_the_description_of_the_commands_and_nothing_else_of_ours(crabpot: Any) -> None:
     modules = imported(crabpot, "--help")
+    # The thin client looks at every command line first.
+    modules -= {f"crabpot.doors.{name}" for name in ("thin", "thin.client", "thin.command", "local", "local.identity")}
+    modules -= {"crabpot.runner", "crabpot.runner.core", "crabpot.runner.core.frames"}
     assert {module for module in modules if module.startswith("crabpot")} == {
         "crabpot",
         "crabpot.errors",

@@ -186,3 +186,39 @@ def test_doctor_shows_it(lingering):
     pid = gateway(lingering)
     lines = lingering("doctor", "--json").json
     assert f"gateway {pid} lingers" in next(line["says"] for line in lines if line["name"] == "gateway")
+
+
+def test_mcp_is_a_pipe_to_it_and_its_client_finds_the_same_session(lingering):
+    lingering("exec", "--", "echo kept > note")
+    pid = gateway(lingering)
+    served = lingering.start("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(number, method, **params):
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        served.stdin.write(json.dumps(message).encode() + b"\n")
+        served.stdin.flush()
+        return json.loads(served.stdout.readline())["result"]
+
+    client = {"name": "test", "version": "1"}
+    ask(1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+    served.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    assert "exec" in [tool["name"] for tool in ask(2, "tools/list")["tools"]]
+    shown = ask(3, "tools/call", name="exec", arguments={"command": "cat note"})
+    assert shown["content"][0]["text"] == "kept"
+    # One interpreter, which imported nothing of the protocol.
+    with open(f"/proc/{served.pid}/maps", encoding="utf-8") as maps:
+        assert "pydantic" not in maps.read()
+    served.stdin.close()
+    assert served.wait(timeout=60) == 0
+    served.stdout.close()
+    assert gateway(lingering) == pid
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_command_before_its_caller(lingering, number, code):
+    lingering("exec", "--", "true")
+    client = lingering.start("exec", "--", "echo $$ > pid; exec sleep 1000")
+    wait_until(lambda: (lingering.workspace / "pid").exists() and (lingering.workspace / "pid").read_text())
+    client.send_signal(number)
+    assert client.wait(timeout=60) == code
+    assert not os.path.exists(f"/proc/{(lingering.workspace / 'pid').read_text().strip()}")

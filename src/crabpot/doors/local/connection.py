@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
     from crabpot.sandboxes.remarks import Remark
+    from crabpot.wire.in_flight import Sink
 
 _READ = 256 * 1024
 # More text than this is sent before the result: escaped as JSON it may grow sixfold, beyond a line.
@@ -133,10 +134,14 @@ class Connection:
             raise SessionError("a session key is text")
         if sender is not None and (not isinstance(sender, str) or len(sender) > LONGEST):
             raise SessionError(f"a sender is text of at most {LONGEST} characters")
+        if "mcp" in header:
+            with called_with(self._variables(header)):
+                await self._speak_mcp(call, session, header["mcp"])
+            self.send({"id": call.id, "success": True, "exit_code": 0})
+            return
         # What is not plainly allowed is kept off the host.
         host_allowed = header.get("host_allowed", True) is True
-        variables = None if self._brings is None else checked(header.get("environ"), self._brings)
-        with called_with(variables):
+        with called_with(self._variables(header)):
             result = await self._gateway.call(
                 session,
                 str(header.get("tool")),
@@ -146,6 +151,25 @@ class Connection:
                 host_allowed=host_allowed,
             )
         await call.answer(result)
+
+    def _variables(self, header: dict[str, Any]) -> dict[str, str] | None:
+        return None if self._brings is None else checked(header.get("environ"), self._brings)
+
+    async def _speak_mcp(self, call: _ClientCall, session: str, asked: Any) -> None:
+        """Serve an MCP client whose messages a thin client passes on, until the end of its input."""
+        # The SDK takes a second to import, where no idle moment was used for that.
+        from crabpot.doors.mcp.server import Caller  # noqa: PLC0415
+        from crabpot.doors.mcp.stdio import talk  # noqa: PLC0415
+
+        asked = asked if isinstance(asked, dict) else {}
+        sender = asked.get("sender")
+        if sender is not None and (not isinstance(sender, str) or len(sender) > LONGEST):
+            raise SessionError(f"a sender is text of at most {LONGEST} characters")
+        caller = Caller(session=session, sender=sender, name="stdio", elicits=asked.get("elicits") is True)
+        streams = call.streams()
+        if streams.source is None or streams.sink is None:
+            raise FrameError("MCP needs both streams")
+        await talk(self._gateway, caller, streams.source, _Messages(streams.sink))
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         """Send one frame; it is dropped if the client is gone."""
@@ -255,3 +279,17 @@ def _content(data: dict[str, Any] | None) -> bytes:
     except (binascii.Error, ValueError):
         return b""
     return raw if base64.b64encode(raw).decode("ascii") == text else b""
+
+
+class _Messages:
+    """The messages of an MCP server, on their way to its client."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    async def write(self, text: str) -> None:
+        """Send some text at the client's pace."""
+        await self._sink("stdout", text.encode("utf-8", "replace"))
+
+    async def flush(self) -> None:
+        """Do nothing: nothing is buffered."""

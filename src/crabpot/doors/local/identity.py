@@ -36,7 +36,7 @@ def of_code(environ: Mapping[str, str]) -> str:
     """Return the digest of this code and of the decisive variables."""
     from crabpot import __version__  # noqa: PLC0415  what is a constant needs no import here
 
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     traced = sorted(name for name in environ if name.startswith(_TRACING))
     given = [f"{name}={environ[name]}" for name in (*DECISIVE, *traced) if name in environ]
     return digest("\0".join([package, __version__, sys.version, *given]).encode("utf-8", "surrogateescape"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import crabpot
 from crabpot.doors import inquiries, sandboxes
 from crabpot.doors.local.identity import SOCKET_NAME, of_code
 from crabpot.doors.local.server import Door, fingerprint
@@ -53,6 +53,11 @@ async def linger(app: App, ready: int) -> None:
         await gateway.close()
 
 
+def _import_mcp() -> None:
+    """Import what an MCP client would wait for, a second and more."""
+    from crabpot.doors.mcp import stdio  # noqa: F401, PLC0415
+
+
 class Lingering:
     """One lingering gateway, from its first client to its end."""
 
@@ -70,8 +75,12 @@ class Lingering:
 
     async def serve(self) -> None:
         """Serve until idle, or told to end; then let those finish who are being served."""
-        swept = time.monotonic()
+        # The first idle moment is for importing what an MCP client would wait for.
+        swept, warm = time.monotonic(), False
         while not self.shutdown.asked.is_set() and self.door.listens and not await self._is_over():
+            if not warm and self.idle_s >= _LOOK_S:
+                warm = True
+                await asyncio.to_thread(_import_mcp)
             if time.monotonic() - swept >= _SWEEP_S:
                 swept = time.monotonic()
                 await sandboxes.sweep(self._gateway)
@@ -126,19 +135,20 @@ class Lingering:
 
 
 class _Sources:
-    """The files that this process was loaded from: after an upgrade, half of it would be old and half new."""
+    """The files of this code as they were at the start: after an upgrade, half of what runs would be old, half new."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
+        folders = os.walk(os.path.dirname(os.path.abspath(crabpot.__file__)))
+        files = [os.path.join(folder, name) for folder, _, names in folders for name in names if name.endswith(".py")]
+        self._seen = {file: _modified(file) for file in files}
 
     def changed(self) -> bool:
-        """Return whether one of them is another than the one that was loaded."""
-        loaded = [module for name, module in sys.modules.items() if name.startswith("crabpot.")]
-        return any(self._modified(module.__file__) for module in loaded if module.__file__ is not None)
+        """Return whether one of them is another than the one that was there."""
+        return any(_modified(file) != seen for file, seen in self._seen.items())
 
-    def _modified(self, file: str) -> bool:
-        try:
-            now = os.stat(file).st_mtime_ns
-        except OSError:
-            return True
-        return self._seen.setdefault(file, now) != now
+
+def _modified(file: str) -> int | None:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return None

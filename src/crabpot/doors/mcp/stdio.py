@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp.server.stdio import stdio_server
 
@@ -25,12 +25,26 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 64 * 1024 * 1024
 
 
+class Writer(Protocol):
+    """Where messages go."""
+
+    async def write(self, text: str) -> None:
+        """Write a message, at the pace of its reader."""
+
+    async def flush(self) -> None:
+        """Leave nothing buffered."""
+
+
 async def serve(gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes]) -> None:
+    """Serve one client on standard input and output."""
+    await talk(gateway, caller, incoming, _Out(_take_standard_output()))
+
+
+async def talk(gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes], out: Writer) -> None:
     """Serve one client until its end of input; its calls end with it."""
     calls = Calls()
     tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller)
     server = tools.server()
-    out = _Out(_take_standard_output())
     # Any two objects of these shapes do. The SDK's own read in a thread that cannot be cancelled, so that SIGTERM
     # would wait for the client's next line.
     streams: Any = stdio_server(cast("Any", _Lines(incoming)), cast("Any", out))

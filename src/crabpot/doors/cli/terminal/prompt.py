@@ -13,7 +13,7 @@ import os
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from crabpot.approvals.requests import denied, left_s
 from crabpot.doors.cli.frame import complain
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
     from crabpot.approvals.approver import Approver
     from crabpot.approvals.requests import Answer, Request
-    from crabpot.doors.cli.terminal.console import Console
+
+    class Held(Protocol):
+        """What connects a call to the terminal, and can be held back."""
+
+        def held(self) -> contextlib.AbstractContextManager[None]:
+            """Hold output back, and leave what is typed to the holder."""
+
 
 _TERMINAL = "/dev/tty"
 # CAN and ST end a sequence that output left open. Then: soft reset, plain colours, the ASCII character set, a visible
@@ -40,7 +46,7 @@ _ERASE, _ERASE_ALL, _INTERRUPTS = (8, 127), (21,), (3, 4, 28)
 _ENTER = (10, 13)
 
 
-def approver(console: Console, state: str) -> Approver:
+def approver(console: Held, state: str) -> Approver:
     """Return an approver for this terminal if we are in its foreground, else one that says how to answer elsewhere."""
     try:
         with _opened() as fd:
@@ -68,7 +74,7 @@ class Notice:
 class Terminal:
     """An approver that asks on the terminal, one question at a time."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Held) -> None:
         self._console = console
         self._turn = asyncio.Lock()
 

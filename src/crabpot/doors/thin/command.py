@@ -1,0 +1,150 @@
+"""Read a command line that the thin client can carry out, and find the gateway that is its own."""
+
+from __future__ import annotations
+
+import os
+
+from crabpot.doors.local.identity import SOCKET_NAME, of_code, of_config
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_ANYWHERE = ("--config", "--state")
+_VALUED = {"exec": ("--session", "--cwd", "--timeout"), "mcp": ("--session", "--sender")}
+_FLAGS = {"exec": (), "mcp": ("--elicit",)}
+_SESSION = "agent:main:main"
+# What `sessions.parse` takes without a question; every other key is read by the whole program.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789:._-")
+_LONGEST_KEY, _LONGEST_ID, _PARTS = 256, 64, 3
+_UNQUOTED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./-_")
+_LARGEST_CONFIG = 1 << 20
+_LONGEST_ADDRESS = 107
+_KINDS, _REGULAR = 0o170000, 0o100000
+_OURS = "crabpot.json5"
+
+
+class NotForUs(Exception):
+    """The whole program must do it: another command, another option, or a wrong one."""
+
+
+class Command:
+    """One command line: its options, and the words after `--`."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.name = ""
+        self.options: dict[str, str] = {}
+        self.words: list[str] = []
+        self._read(arguments)
+        self.session = self.options.get("--session", _SESSION)
+        if not is_plain(self.session):
+            raise NotForUs
+
+    def _read(self, arguments: list[str]) -> None:
+        at = 0
+        while at < len(arguments):
+            word = arguments[at]
+            at += 1
+            option, equals, value = word.partition("=")
+            if option in _ANYWHERE or (self.name and option in _VALUED[self.name]):
+                if not equals:
+                    value = arguments[at] if at < len(arguments) else "-"
+                    at += 1
+                if value.startswith("-"):
+                    raise NotForUs
+                self.options[option] = value
+            elif not self.name and word in _VALUED:
+                self.name = word
+            elif self.name and word in _FLAGS[self.name]:
+                self.options[word] = ""
+            elif self.name == "exec" and (word == "--" or not word.startswith("-")):
+                self.words = arguments[at:] if word == "--" else arguments[at - 1 :]
+                if word != "--" and any(one.startswith("-") for one in self.words):
+                    raise NotForUs
+                break
+            else:
+                raise NotForUs
+        if not self.name or (self.name == "exec" and not self.words):
+            raise NotForUs
+
+    def args(self) -> dict[str, Any]:
+        """Return the arguments of the tool `exec`."""
+        args: dict[str, Any] = {"command": self.words[0] if len(self.words) == 1 else " ".join(map(quoted, self.words))}
+        if "--cwd" in self.options:
+            args["cwd"] = self.options["--cwd"]
+        if "--timeout" in self.options:
+            args["timeout"] = _seconds(self.options["--timeout"])
+        return args
+
+
+def is_plain(session: str) -> bool:
+    """Return whether a key is one that every part of the program reads in the same way."""
+    parts = session.split(":", 2)
+    plain = len(session) <= _LONGEST_KEY and _PLAIN.issuperset(session) and len(parts) == _PARTS and all(parts)
+    return (
+        plain and parts[0] == "agent" and parts[1][0].isalnum() and len(parts[1]) <= _LONGEST_ID and "." not in parts[1]
+    )
+
+
+def quoted(word: str) -> str:
+    """Quote a word for a shell, as `shlex` does, which imports regular expressions."""
+    if word and _UNQUOTED.issuperset(word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise NotForUs from None
+    if not 0 < seconds < float("inf"):
+        raise NotForUs
+    return seconds
+
+
+class Place:
+    """Where the gateway of this caller would listen, and what the caller says of itself."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        home = os.environ.get("HOME", "")
+        if not home.startswith("/") or os.path.lexists(_OURS):
+            raise NotForUs
+        self.state = (
+            _chosen(options, "--state", "CRABPOT_STATE") or f"{_base('XDG_STATE_HOME', home, '.local/state')}/crabpot"
+        )
+        self.socket = f"{self.state}/{SOCKET_NAME}"
+        if len(os.fsencode(self.socket)) > _LONGEST_ADDRESS:
+            raise NotForUs
+        config = _chosen(options, "--config", "CRABPOT_CONFIG")
+        usual = f"{_base('XDG_CONFIG_HOME', home, '.config')}/crabpot/{_OURS}"
+        if config is None and os.path.lexists(usual):
+            config = usual
+        self.claims = {
+            "config": of_config(config, b"" if config is None else _content(config)),
+            "code": of_code(os.environ),
+        }
+
+
+def _chosen(options: dict[str, str], option: str, variable: str) -> str | None:
+    chosen = options.get(option) or os.environ.get(variable)
+    if chosen is not None and (chosen.startswith("~") or not chosen):
+        raise NotForUs
+    return None if chosen is None else os.path.abspath(chosen)
+
+
+def _base(variable: str, home: str, usual: str) -> str:
+    given = os.environ.get(variable, "")
+    return given if given.startswith("/") else f"{home}/{usual}"
+
+
+def _content(path: str) -> bytes:
+    # A FIFO or a device could block, or never end.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(fd)
+        if facts.st_mode & _KINDS != _REGULAR or facts.st_size > _LARGEST_CONFIG:
+            raise NotForUs
+        return os.read(fd, _LARGEST_CONFIG)
+    finally:
+        os.close(fd)
