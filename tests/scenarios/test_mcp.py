@@ -28,7 +28,7 @@ HELLO = {
 def upcall(program, *arguments, mode="legacy"):
     """Have a whole session with the SDK's client; give what each call gave."""
     first, *rest = program.argv
-    started = StdioServerParameters(command=first, args=[*rest, "mcp", *arguments], env=program.environ)
+    started = StdioServerParameters(command=first, args=[*rest, "mcp", "--structured", *arguments], env=program.environ)
 
     async def talk():
         async with Client(stdio_client(started), mode=mode) as client:
@@ -84,7 +84,8 @@ def test_standard_output_holds_lines_of_json_and_nothing_else(placed):
         assert all(json.loads(line)["jsonrpc"] == "2.0" for line in started.stdout)
         assert started.wait(timeout=60) == 0
         assert b"Traceback" not in started.stderr.read()
-    assert answers[2]["result"]["structuredContent"]["stdout"] == "x\n"
+    assert answers[2]["result"]["content"] == [{"type": "text", "text": "x"}]
+    assert "structuredContent" not in answers[2]["result"]
 
 
 def test_a_signal_ends_it_and_what_it_ran(placed):
@@ -112,11 +113,20 @@ def test_configuration_to_paste_starts_this_very_program(crabpot, tmp_path):
     generic = json.loads(printed("generic"))["mcpServers"]["crabpot"]
     assert os.path.isabs(generic["command"])
     assert generic["args"] == ["mcp", "--session", "agent:ops:x", "--sender", "me", "--config", str(config)]
-    assert tomllib.loads(printed("codex"))["mcp_servers"]["crabpot"] == generic
+    codex = tomllib.loads(printed("codex"))
+    always = {"required": True, "default_tools_approval_mode": "approve"}
+    assert codex["mcp_servers"]["crabpot"] == {**generic, **always}
+    assert codex["features"] == {"shell_tool": False, "unified_exec": False}
+    (pot,) = tomllib.loads(printed("codex-environment"))["environments"]
+    assert (pot["program"], pot["args"][:3]) == (generic["command"], ["exec", "--session", "agent:ops:x"])
+    assert pot["args"][-2:] == ["--", "codex exec-server --listen stdio"]
     assert json.loads(printed("openclaw").split("\n", 1)[1])["mcp"]["servers"]["crabpot"] == generic
     claude = printed("claude-code")
     assert f"claude mcp add --scope user crabpot -- {generic['command']} mcp" in claude
-    assert json.loads(claude[claude.index("{") :])["mcpServers"]["crabpot"] == generic
+    assert json.loads(claude.split("# .mcp.json\n")[1])["mcpServers"]["crabpot"] == generic
+    settings = json.loads(claude[claude.index("{") : claude.index("# .mcp.json")])
+    assert settings["permissions"]["allow"] == ["mcp__crabpot"]
+    assert {"Bash", "Read", "Write", "Edit"} <= set(settings["permissions"]["deny"])
     listed = subprocess.run([generic["command"], *generic["args"], "--help"], capture_output=True, check=True)
     assert b"--print-config" in listed.stdout
 
@@ -135,7 +145,7 @@ ELEVATED = """{
 def approved(program, mode, *arguments):
     """Run one command that needs approval, with a person at the client who allows it; give the result and the questions."""
     first, *rest = program.argv
-    started = StdioServerParameters(command=first, args=[*rest, "mcp", *arguments], env=program.environ)
+    started = StdioServerParameters(command=first, args=[*rest, "mcp", "--structured", *arguments], env=program.environ)
     asked = []
 
     async def person(_context, params):

@@ -89,10 +89,17 @@ def _operating(commands: Adder) -> None:
     session(one)
     one.add_argument("--sender", help="who the client speaks for, for tools.elevated.allowFrom")
     one.add_argument("--elicit", action="store_true", help=_ELICIT)
+    text = "send each result as structured data too; clients then show the model that instead of the text"
+    one.add_argument("--structured", action="store_true", help=text)
+    text = "work on this folder, at its own path, as in --workspace . where the client starts us"
+    one.add_argument("--workspace", metavar="DIR", help=text)
+    ways = one.add_mutually_exclusive_group()
+    ways.add_argument("--review", action="store_true", help="with --workspace: over a layer (default); see changes")
+    ways.add_argument("--direct", action="store_true", help="with --workspace: change the folder itself")
     one.add_argument(
         "--print-config",
         metavar="CLIENT",
-        choices=("claude-code", "codex", "openclaw", "generic"),
+        choices=("claude-code", "codex", "codex-environment", "openclaw", "generic"),
         help="print what to paste into a client's configuration instead: %(choices)s",
     )
 

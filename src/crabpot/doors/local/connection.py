@@ -165,7 +165,8 @@ class Connection:
         sender = asked.get("sender")
         if sender is not None and (not isinstance(sender, str) or len(sender) > LONGEST):
             raise SessionError(f"a sender is text of at most {LONGEST} characters")
-        caller = Caller(session=session, sender=sender, name="stdio", elicits=asked.get("elicits") is True)
+        elicits, structured = (asked.get(name) is True for name in ("elicits", "structured"))
+        caller = Caller(session=session, sender=sender, name="stdio", elicits=elicits, structured=structured)
         streams = call.streams()
         if streams.source is None or streams.sink is None:
             raise FrameError("MCP needs both streams")

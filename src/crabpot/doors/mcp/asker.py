@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,19 @@ class PendingQuestion:
     async def ask(self, request: Request) -> Answer | None:
         """Ask the caller."""
         return await self.clients.ask(self.caller, request)
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An approver that tells a client that its call waits, and leaves the answer to others."""
+
+    running: Running
+
+    async def ask(self, request: Request) -> Answer | None:
+        """Announce it, and wait until somebody has answered."""
+        await self.running.announce(request)
+        await asyncio.Event().wait()
+        return None
 
 
 def _argv(command: Any) -> tuple[str, ...] | None:

@@ -9,7 +9,31 @@ from shlex import join
 
 import crabpot
 
-CLIENTS = ("claude-code", "codex", "openclaw", "generic")
+# What Claude Code itself does to files and processes of the host.
+_CLAUDE_TOOLS = ("Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep")
+_CODEX = """\
+# Codex: add this to ~/.codex/config.toml. Its own shell works on the host, and is turned off.
+# Its apply_patch and view_image stay on the host: use codex-environment to have all of it inside.
+[features]
+shell_tool = false
+unified_exec = false
+
+"""
+# Without `required` the first request may come before the server; without the mode, headless calls are refused.
+_CODEX_SERVER = """\
+required = true
+default_tools_approval_mode = "approve\""""
+_ALL_DAY = "3600"
+_CODEX_ENVIRONMENT = """\
+# Codex, where this is experimental: save it as ~/.codex/environments.toml. Its exec-server runs inside, its key stays
+# outside. The project must be inside at its own path (workspaceAt: "same"), and the codex program too
+# (sandbox.programs). Start codex with --dangerously-bypass-approvals-and-sandbox: its own sandbox cannot nest.
+default = "pot"
+include_local = false
+
+[[environments]]
+id = "pot"
+"""
 
 
 def command(arguments: list[str]) -> list[str]:
@@ -27,22 +51,40 @@ def written(client: str, argv: list[str]) -> str:
     program, *arguments = argv
     entry = {"command": program, "args": arguments}
     if client == "claude-code":
-        return (
-            "# Claude Code: run this, or put the JSON below into .mcp.json of a project that is yours alone\n"
-            f"{join(['claude', 'mcp', 'add', '--scope', 'user', 'crabpot', '--', *argv])}\n\n"
-            f"{_indented({'mcpServers': {'crabpot': entry}})}"
-        )
+        return _claude_code(argv, entry)
     if client == "codex":
-        listed = ", ".join(json.dumps(argument) for argument in arguments)
-        return (
-            "# Codex: add this to ~/.codex/config.toml\n"
-            f"[mcp_servers.crabpot]\ncommand = {json.dumps(program)}\nargs = [{listed}]"
-        )
+        return f"{_CODEX}[mcp_servers.crabpot]\n{_toml(program, arguments)}\n{_CODEX_SERVER}"
+    if client == "codex-environment":
+        started = [*arguments, "--timeout", _ALL_DAY, "--", "codex exec-server --listen stdio"]
+        return f"{_CODEX_ENVIRONMENT}program = {json.dumps(program)}\nargs = {_listed(started)}"
     if client == "openclaw":
         return (
             f"// OpenClaw: add this to ~/.openclaw/openclaw.json\n{_indented({'mcp': {'servers': {'crabpot': entry}}})}"
         )
     return _indented({"mcpServers": {"crabpot": entry}})
+
+
+def _claude_code(argv: list[str], entry: object) -> str:
+    permissions = {"permissions": {"allow": ["mcp__crabpot"], "deny": [*_CLAUDE_TOOLS]}}
+    headless = ["claude", "-p", "--allowedTools", "mcp__crabpot", "--disallowedTools", ",".join(_CLAUDE_TOOLS)]
+    return (
+        "# Claude Code: run this, or put the JSON below into .mcp.json of a project that is yours alone\n"
+        f"{join(['claude', 'mcp', 'add', '--scope', 'user', 'crabpot', '--', *argv])}\n\n"
+        "# Its own tools work on the host. Headless they are turned off by\n"
+        f"{join(headless)} PROMPT\n"
+        "# and for every session by these permissions in ~/.claude/settings.json\n"
+        f"{_indented(permissions)}\n\n"
+        "# .mcp.json\n"
+        f"{_indented({'mcpServers': {'crabpot': entry}})}"
+    )
+
+
+def _toml(program: str, arguments: list[str]) -> str:
+    return f"command = {json.dumps(program)}\nargs = {_listed(arguments)}"
+
+
+def _listed(words: list[str]) -> str:
+    return f"[{', '.join(json.dumps(word) for word in words)}]"
 
 
 def _indented(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A tool's result as MCP content: text for the model, bytes as blobs, and the whole result as structured content."""
+"""A tool's result as MCP content: text for the model, bytes as blobs and, where it is asked for, all of it as data."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from mcp_types import (
     TextContent,
 )
 
+from crabpot.decide.policy import canonical
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,8 +31,19 @@ _SOUNDS = dict.fromkeys(("audio/wav", "audio/x-wav", "audio/vnd.wave"), "audio/w
 _UNKNOWN = "application/octet-stream"
 
 
-def as_mcp(result: ToolResult, session: str, args: Mapping[str, Any]) -> CallToolResult:
-    """Return a result as MCP content. Failures are errors that the model sees and can learn from."""
+def with_bytes(tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments; a picture is read as bytes, so that it arrives as a picture."""
+    plain = canonical(tool) == "read" and not {"encoding", "offset", "limit"} & args.keys()
+    if plain and mimetypes.guess_type(str(args.get("path")))[0] in _PICTURES:
+        return {**args, "encoding": "base64"}
+    return dict(args)
+
+
+def as_mcp(result: ToolResult, session: str, args: Mapping[str, Any], *, structured: bool) -> CallToolResult:
+    """Return a result as MCP content. Failures are errors that the model sees and can learn from.
+
+    `structured`: all of it as data too. Clients then show the model that data instead of the text.
+    """
     shaped = result.as_json()
     blob = _blob(shaped["data"], session, args)
     if blob is not None:
@@ -40,7 +53,9 @@ def as_mcp(result: ToolResult, session: str, args: Mapping[str, Any]) -> CallToo
     text = _text(shaped)
     if text or not content:
         content.insert(0, TextContent(text=text))
-    return CallToolResult(content=content, structured_content=shaped, is_error=not result.success)
+    return CallToolResult(
+        content=content, structured_content=shaped if structured else None, is_error=not result.success
+    )
 
 
 def _blob(data: dict[str, Any] | None, session: str, args: Mapping[str, Any]) -> ContentBlock | None:
@@ -65,7 +80,7 @@ def _text(shaped: dict[str, Any]) -> str:
         parts.append(f"[stderr]\n{shaped['stderr']}".removesuffix("\n"))
     if isinstance(data, dict) and isinstance(data.get("content"), str):
         parts.append(data["content"])
-    elif data:
+    elif data and data.get("encoding") != "base64":
         parts.append(json.dumps(data, ensure_ascii=False))
     if shaped["exit_code"]:
         parts.append(f"[exit code {shaped['exit_code']}]")

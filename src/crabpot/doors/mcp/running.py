@@ -9,6 +9,7 @@ from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 
 from crabpot.doors.inflight import ClientGone
 from crabpot.doors.mcp.eliciting import answer, message, schema
+from crabpot.doors.mcp.results import with_bytes
 from crabpot.doors.output import Output, streams
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ class Running:
     def __init__(self, context: Context, caller: Caller, params: CallToolRequestParams) -> None:
         self.caller = caller
         self.params = params
-        self.args = params.arguments or {}
+        self.args = with_bytes(params.name, params.arguments or {})
         self._context = context
         self._sent = 0
-        listens = progress_token_from_params(context.params) is not None
-        self.output = Output(self._tell) if listens and streams(params.name, self.args) else None
+        # Whether the client asked to be told what happens meanwhile.
+        self.listens = progress_token_from_params(context.params) is not None
+        self.output = Output(self._tell) if self.listens and streams(params.name, self.args) else None
         self.questions: dict[str, tuple[Request, asyncio.Future[Answer]]] = {}
         self._asked = asyncio.Event()
 
@@ -55,6 +57,12 @@ class Running:
         """Report output as progress: the number of characters so far, and the new text."""
         self._sent += len(text)
         await self._context.session.report_progress(float(self._sent), message=text)
+
+    async def announce(self, request: Request) -> None:
+        """Report as progress that a person is waited for, and how that person answers."""
+        self._sent += 1
+        said = f"waiting for approval of: {request.shown}; answer with: crabpot approvals allow|deny {request.id}"
+        await self._context.session.report_progress(float(self._sent), message=said)
 
     def result(self) -> ToolResult:
         """Return the result of a call that has ended."""

@@ -10,7 +10,8 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, ToolAnnotati
 from mcp_types import Tool as Offer
 
 from crabpot import __version__
-from crabpot.doors.mcp.asker import Clients, PendingQuestion
+from crabpot.doors.mcp.asker import Announced, Clients, PendingQuestion
+from crabpot.doors.mcp.long_output import fitted
 from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.results import as_mcp
 from crabpot.doors.mcp.running import Running
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     Context = ServerRequestContext[Any, Any]
 
 _INSTRUCTIONS = (
-    "The tools work in one place: /workspace and the processes there. Paths are relative to /workspace, or absolute as "
+    "The tools work in one place: {folder} and the processes there. Paths are relative to {folder}, or absolute as "
     "seen inside. A refusal names the rule behind it."
 )
 
@@ -45,6 +46,8 @@ class Caller:
     name: str = "client"
     # Whether the operator opted in to asking this client for approvals.
     elicits: bool = False
+    # Whether results come as data too, for clients that are programs.
+    structured: bool = True
     # Whether calls may be placed on the host: not with an agent's token, unless the operator allowed it.
     host_allowed: bool = True
     gone: asyncio.Event | None = field(default=None, compare=False)
@@ -62,6 +65,8 @@ class Tools:
     gateway: AnyGateway
     calls: Calls
     caller: Callable[[Context], Caller]
+    # Where the tools work, as seen inside.
+    folder: str = "/workspace"
     # Awaited before a result is sent, if a restart must not lose its record.
     recorded: Callable[[], Awaitable[None]] | None = None
     _parking: Parking = field(default_factory=Parking)
@@ -73,7 +78,7 @@ class Tools:
             "crabpot",
             version=__version__,
             title="Crabpot",
-            instructions=_INSTRUCTIONS,
+            instructions=_INSTRUCTIONS.format(folder=self.folder),
             # No argument of ours is also a header; without this, the SDK would list all tools before each call.
             get_tool_input_schema=lambda _name: None,
             on_list_tools=self._list,
@@ -83,7 +88,7 @@ class Tools:
     async def _list(self, context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         caller = self.caller(context)
         offered = await self.gateway.offered(caller.session, host_allowed=caller.host_allowed)
-        return ListToolsResult(tools=[_offer(one) for one in offered])
+        return ListToolsResult(tools=[_offer(one, structured=caller.structured) for one in offered])
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         caller = self.caller(context)
@@ -103,13 +108,16 @@ class Tools:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         if self.recorded is not None:
             await self.recorded()
-        return as_mcp(result, caller.session, running.args)
+        if not caller.structured:
+            result = await fitted(self.gateway, caller, result)
+        return as_mcp(result, caller.session, running.args, structured=caller.structured)
 
     async def _run(self, running: Running) -> ToolResult:
         caller = running.caller
         sink = None if running.output is None else running.output.sink
         asked = PendingQuestion(clients=self._clients, caller=caller) if running.can_be_asked else None
-        streams = Streams(sink=sink, approver=asked)
+        told = Announced(running) if running.listens else None
+        streams = Streams(sink=sink, approver=asked or told)
         return await self.gateway.call(
             caller.session,
             running.params.name,
@@ -120,12 +128,14 @@ class Tools:
         )
 
 
-def _offer(one: dict[str, Any]) -> Offer:
+def _offer(one: dict[str, Any], *, structured: bool) -> Offer:
     return Offer(
         name=one["name"],
         title=one["title"],
         description=one["description"],
         input_schema=one["input_schema"],
-        output_schema=one["output_schema"],
+        output_schema=one["output_schema"] if structured else None,
         annotations=ToolAnnotations.model_validate(one["hints"]),
+        # Claude Code hides the tools of a server behind a search, and its own not.
+        _meta={"anthropic/alwaysLoad": True},
     )

@@ -35,15 +35,19 @@ class Writer(Protocol):
         """Leave nothing buffered."""
 
 
-async def serve(gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes]) -> None:
+async def serve(
+    gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes], *, folder: str = "/workspace"
+) -> None:
     """Serve one client on standard input and output."""
-    await talk(gateway, caller, incoming, _Out(_take_standard_output()))
+    await talk(gateway, caller, incoming, _Out(_take_standard_output()), folder=folder)
 
 
-async def talk(gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes], out: Writer) -> None:
+async def talk(
+    gateway: AnyGateway, caller: Caller, incoming: AsyncIterator[bytes], out: Writer, *, folder: str = "/workspace"
+) -> None:
     """Serve one client until its end of input; its calls end with it."""
     calls = Calls()
-    tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller)
+    tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller, folder=folder)
     server = tools.server()
     # Any two objects of these shapes do. The SDK's own read in a thread that cannot be cancelled, so that SIGTERM
     # would wait for the client's next line.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _ANYWHERE = ("--config", "--state")
 _VALUED = {"exec": ("--session", "--cwd", "--timeout"), "mcp": ("--session", "--sender")}
-_FLAGS = {"exec": (), "mcp": ("--elicit",)}
+_FLAGS = {"exec": (), "mcp": ("--elicit", "--structured")}
 _SESSION = "agent:main:main"
 # What `sessions.parse` takes without a question; every other key is read by the whole program.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789:._-")

@@ -47,7 +47,8 @@ def _what(command: Command) -> dict[str, Any]:
     if command.name == "exec":
         return {"tool": "exec", "args": command.args(), "asks": True}
     sender = command.options.get("--sender")
-    return {"mcp": {"sender": sender, "elicits": "--elicit" in command.options}}
+    asked = {"elicits": "--elicit" in command.options, "structured": "--structured" in command.options}
+    return {"mcp": {"sender": sender, **asked}}
 
 
 def _code(result: dict[str, Any]) -> int:
