@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 
+from crabpot.doors.local.identity import digest
 from crabpot.doors.thin.client import Ended, Sending, end_by_signals, is_in_background, write
 from crabpot.runner.core.frames import ACK_EVERY, WINDOW, FrameError, encode
 
@@ -45,7 +46,7 @@ def run(gateway: Connection, command: Command) -> int:
 
 def _what(command: Command) -> dict[str, Any]:
     if command.name == "exec":
-        return {"tool": "exec", "args": command.args(), "asks": True}
+        return {"tool": "exec", "args": command.args(), "asks": True, "paced": True}
     sender = command.options.get("--sender")
     asked = {"elicits": "--elicit" in command.options, "structured": "--structured" in command.options}
     return {"mcp": {"sender": sender, **asked}}
@@ -60,8 +61,6 @@ def _code(result: dict[str, Any]) -> int:
             return _TIMEOUT
         if error["code"] in _REFUSALS:
             return _DENIED
-    elif result.get("truncated"):
-        _complain("the output exceeded limits.output; its middle was cut")
     return code if type(code) is int else _OWN_FAILURE
 
 
@@ -187,10 +186,24 @@ class Call:
 
                 self._asking = Asking(self)
             self._asking.take(header, payload)
+        elif kind == "remark":
+            self._remark(header)
         elif kind is None:
             self._result = header
         else:
             raise FrameError("a frame of unknown kind")
+
+    def _remark(self, header: dict[str, Any]) -> None:
+        """Show a remark. Most were shown before, or are for a terminal, and importing takes longer than the call."""
+        text, once, quiet = str(header.get("text")), header.get("once") is True, header.get("quiet") is True
+        if (quiet and not os.isatty(2)) or (
+            once and os.path.lexists(f"{self.state}/shown/{digest(text.encode())[:16]}")
+        ):
+            return
+        from crabpot.doors.cli.remarks import shower  # noqa: PLC0415
+        from crabpot.sandboxes.remarks import Remark  # noqa: PLC0415
+
+        shower(self.state)(Remark(text=text, once=once, quiet=quiet))
 
     def _write_output(self) -> None:
         while self._output:
