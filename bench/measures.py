@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -67,15 +68,25 @@ def _cat_seconds(path: str) -> float:
     return time.perf_counter() - began
 
 
-async def command_line(state: str, rounds: int, srt: Entrant | None) -> Comparison:
+async def command_line(state: str, rounds: int, peers: list[Entrant]) -> Comparison:
     """Measure whole commands, beside an interpreter that does nothing."""
-    crabpot = [sys.executable, "-I", "-m", "crabpot", "--state", state]
+    program = [sys.executable, "-I", "-m", "crabpot", "--state"]
+    alone, lingering = os.path.join(state, "alone.json5"), os.path.join(state, "lingering.json5")
+    for path, linger in ((alone, "0"), (lingering, '"10m"')):
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(f"{{gateway: {{linger: {linger}}}}}")
+    crabpot = [*program, state, "--config", alone]
+    second = [*program, os.path.join(state, "lingering"), "--config", lingering]
     entrants = [
         Entrant(name="python3 -c pass", block=spawning([sys.executable, "-c", "pass"])),
         Entrant(name="crabpot --help", block=spawning([*crabpot, "--help"])),
         Entrant(name="crabpot explain", block=spawning([*crabpot, "explain"])),
         Entrant(name="crabpot exec true", block=spawning([*crabpot, "exec", "--", "true"])),
-        *([] if srt is None else [srt]),
+        Entrant(name="crabpot exec true, a gateway lingering", block=spawning([*second, "exec", "--", "true"])),
+        *peers,
     ]
-    series = await contest(entrants, rounds)
+    try:
+        series = await contest(entrants, rounds)
+    finally:
+        await asyncio.to_thread(subprocess.run, [*second, "serve", "stop"], capture_output=True, check=False)
     return Comparison(id="commands", what="Whole commands", limit="python3 -c pass", series=series)

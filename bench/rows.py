@@ -23,6 +23,8 @@ _HELD = (
     ("`crabpot --help`", "commands", "crabpot --help", "python3 -c pass", 10.0),
     ("`crabpot explain`", "commands", "crabpot explain", "python3 -c pass", 15.0),
     ("one-shot `crabpot exec true`", "commands", "crabpot exec true", "srt", 1.0),
+    ("one-shot `crabpot exec true`, beside codex sandbox", "commands", "crabpot exec true", "codex", 2.5),
+    ("`crabpot exec true`, a gateway lingering", "commands", "crabpot exec true, a gateway lingering", "codex", 0.7),
 )
 _MOST_MB = 10.0
 _NOTHING = Series(name="", values=(0.0,))

@@ -162,9 +162,9 @@ class Run:
             progress("1 GB through the gateway")
             self.figures.append(await network.download(self.plan.open_gateway, 5 if full else 2))
         progress("whole commands")
-        srt = next((one for one in self.entrants("open") if one.name == "srt"), None)
+        peers = [one for one in self.entrants("open") if one.name in ("srt", "codex")]
         with tempfile.TemporaryDirectory(prefix="crabpot-bench-") as state:
-            self.comparisons.append(await measures.command_line(state, rounds // 2, srt))
+            self.comparisons.append(await measures.command_line(state, rounds // 2, peers))
 
     async def at_length(self) -> None:
         """Measure what takes a while: every tool, a busy machine, many callers, every door, a long log."""
