@@ -202,6 +202,10 @@ def _configuring(commands: Adder) -> None:
     )
     one.add_argument("path", metavar="PATH", help="a path such as tools.deny[1]; tools.deny[+] appends")
     one.add_argument("value", metavar="VALUE", help="JSON5, or a bare word")
+    actions = group(commands, "import", "turn another program's configuration into one of Crabpot's", "FORMAT")
+    text = "print what an openclaw.json means here; what was left out, and why, goes to standard error"
+    one = add(actions, "openclaw", "importing:from_openclaw", text)
+    one.add_argument("file", metavar="FILE", help="the openclaw.json")
     text = "propose the least configuration that a session needed, from its audit records"
     one = add(commands, "learn", "learn:learn", text)
     session(one)
@@ -214,7 +218,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _calling: ("exec", "shell", "call", "cp"),
     _deciding: ("explain", "check"),
     _approving: ("approvals", "leases"),
-    _configuring: ("init", "config", "learn"),
+    _configuring: ("init", "config", "import", "learn"),
     _operating: ("sandboxes", "audit", "serve", "tokens", "mcp"),
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),
