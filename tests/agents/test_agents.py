@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import ssl
 import subprocess
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.presets import preset
+from tests.support.agents import KEY, made_preset, model_environ, model_tls
 from tests.support.model_server import DONE, Script, scripted
 from tests.support.program import Program
 from tests.support.terminal import Terminal
@@ -25,8 +25,6 @@ from tests.support.terminal import Terminal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-AGENTS = os.environ.get("CRABPOT_AGENTS", "")
-KEY = "sk-real-and-never-inside"
 HEADLESS = {
     "claude": ("-p", "do it", "--allowedTools", "Bash"),
     "codex": ("exec", "-m", "gpt-5-codex", "--skip-git-repo-check", "do it"),
@@ -65,44 +63,14 @@ def crabpot(place: Path) -> Program:
     return Program(home=place / "home")
 
 
-def _context(place: Path) -> ssl.SSLContext:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=scripted", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", str(place / "key.pem"), "-out", str(place / "cert.pem")],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(place / "cert.pem", place / "key.pem")
-    return made
-
-
-def _preset(crabpot: Program, name: str, port: int) -> None:
-    """Write our own preset again, with the scripted model in its provider's place."""
-    found = Path(preset.__file__).parent / f"data/{name}.json5"
-    text = found.read_text()
-    for host in ("api.anthropic.com", "api.openai.com"):
-        text = text.replace(f'"{host}"', f'"127.0.0.1:{port}"').replace(f"http://{host}", f"http://127.0.0.1:{port}")
-    folder = crabpot.home / ".config/crabpot/presets"
-    folder.mkdir(parents=True)
-    (folder / f"{name}.json5").write_text(text)
-
-
-def _environ(place: Path) -> dict[str, str]:
-    assert AGENTS, "set CRABPOT_AGENTS to the folder that npm installed the agents in; see make test-agents"
-    path = f"{AGENTS}/node_modules/.bin:{os.environ['PATH']}"
-    keys = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
-    return {"PATH": path, "SSL_CERT_FILE": str(place / "cert.pem"), **keys}
-
-
 @pytest.mark.parametrize("name", HEADLESS)
 def test_headless_it_edits_is_refused_a_host_and_never_sees_its_key(
     name: str, crabpot: Program, project: Path, place: Path
 ) -> None:
     script = Script("echo made > made.txt; curl -sS -m 9 http://evil.example/; pwd", "sh search.sh; echo searched")
-    with scripted(script, _context(place)):
-        _preset(crabpot, name, script.port)
-        at = replace(crabpot, more=_environ(place))
+    with scripted(script, model_tls(place)):
+        made_preset(crabpot, name, script.port)
+        at = replace(crabpot, more=model_environ(place))
         done = at("run", "--in", str(project), "--", name, *HEADLESS[name])
     assert done.code == 0, done.err
     assert DONE in done.out
@@ -122,10 +90,10 @@ def test_headless_it_edits_is_refused_a_host_and_never_sees_its_key(
 
 def test_claude_at_a_terminal_edits_and_one_key_applies_it(crabpot: Program, project: Path, place: Path) -> None:
     script = Script("echo made > made.txt")
-    with scripted(script, _context(place)):
-        _preset(crabpot, "claude", script.port)
+    with scripted(script, model_tls(place)):
+        made_preset(crabpot, "claude", script.port)
         words = ("run", "--in", str(project), "--", "claude", "--allowedTools", "Bash", "--", "do it")
-        person = Terminal(replace(crabpot, more=_environ(place)), *words, rows=40, cols=120)
+        person = Terminal(replace(crabpot, more=model_environ(place)), *words, rows=40, cols=120)
         try:
             person.wait_for("trust", 60)
             person.type("\r")
@@ -138,3 +106,48 @@ def test_claude_at_a_terminal_edits_and_one_key_applies_it(crabpot: Program, pro
             person.close()
     assert (project / "made.txt").read_text() == "made\n"
     assert KEY not in person.seen
+
+
+def _git(*words: str) -> str:
+    who = ("-c", "safe.directory=*", "-c", "user.name=A", "-c", "user.email=a@example.org")
+    return subprocess.run(["git", *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+def test_claude_at_a_terminal_asks_to_push_and_is_allowed_in_another(
+    crabpot: Program, project: Path, place: Path
+) -> None:
+    _git("init", "-q", "--bare", f"{place}/remote.git")
+    _git("-C", str(project), "init", "-q", "-b", "main")
+    _git("-C", str(project), "remote", "add", "origin", f"file://{place}/remote.git")
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "-R", "61234:61234", str(project)], check=True)
+    named = "git -c user.name=A -c user.email=a@example.org"
+    script = Script(
+        "echo made > made.txt; curl -sS -m 9 http://evil.example/",
+        f"git add made.txt && {named} commit -qm made && git push origin main",
+    )
+    with scripted(script, model_tls(place)):
+        made_preset(crabpot, "claude", script.port)
+        at = replace(crabpot, more=model_environ(place))
+        words = ("run", "--in", str(project), "--", "claude", "--allowedTools", "Bash", "--", "do it")
+        agent = Terminal(at, *words, rows=40, cols=120)
+        person = Terminal(at, "approvals", "watch")
+        try:
+            agent.wait_for("trust", 60)
+            agent.type("\r")
+            agent.wait_for("a question waits: crabpot approvals watch", 90)
+            person.wait_for("git push origin main", 60)
+            person.wait_for("deny")
+            time.sleep(1)  # A question is deaf at first, so that nothing typed before answers it.
+            person.type("o\r")
+            agent.wait_for("over", 90)
+            agent.type("/exit\r")
+            agent.wait_for("refused: evil.example:80", 60)
+            agent.wait_for("[k]eep", 60)
+            agent.type("a")
+            assert agent.end() == 0, agent.seen[-2000:]
+        finally:
+            agent.close()
+            person.close()
+    assert _git("-C", f"{place}/remote.git", "log", "--format=%s", "main") == "made\n"
+    assert (project / "made.txt").read_text() == "made\n"

@@ -181,3 +181,18 @@ class UnreadTarget(Target):
 
     def listing(self, network: Network) -> Target:
         return super().listing(replace(network, raw=network.allow))
+
+
+class KeyedTarget(Target):
+    """A gateway that adds a key to what goes to any listed place."""
+
+    def listing(self, network: Network) -> Target:
+        everywhere = (replace(rule, host=place) for rule in network.inject for place in network.allow)
+        return super().listing(replace(network, inject=tuple(everywhere)))
+
+
+class HomelyTarget(Target):
+    """One home for whatever runs."""
+
+    def at_home(self, _name: str) -> Target:
+        return super().at_home("everybodys")

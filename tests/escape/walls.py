@@ -264,6 +264,16 @@ WALLS = (
         target=naive.UnreadTarget,
         falls="cannot_send_a_listed_place_a_request_for_another_host",
     ),
+    Wall(
+        name="keys by host",
+        target=naive.KeyedTarget,
+        falls="cannot_have_a_key_sent_anywhere_but_to_its_host",
+    ),
+    Wall(
+        name="homes by name",
+        target=naive.HomelyTarget,
+        falls="cannot_find_what_an_agent_left_in_another_home",
+    ),
     Wall(name="capabilities dropped", edit=bwrap_argv.capabilities_kept, falls="holds_no_capability"),
     Wall(
         name="pid namespace",

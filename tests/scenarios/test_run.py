@@ -118,9 +118,11 @@ def at_terminal(crabpot: Program) -> Iterator[Callable[..., Terminal]]:
 def test_at_a_terminal_one_key_applies_what_changed(
     crabpot: Program, project: Path, at_terminal: Callable[..., Terminal]
 ) -> None:
-    script = "test -t 0 && stty size && echo applied > new.txt"
+    script = "test -t 0 && stty size && curl -sSo /dev/null http://evil.example/; echo applied > new.txt"
     one = at_terminal("run", "--in", str(project), "shell", "-c", script, rows=31, cols=97)
     one.wait_for("31 97")
+    one.wait_for("refused: evil.example:80: not listed")
+    assert "was refused" not in one.seen, "nothing is written into the agent's picture"
     one.wait_for("+ new.txt")
     one.wait_for("[k]eep")
     one.seen = ""

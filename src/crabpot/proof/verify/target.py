@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from crabpot.proof.verify.claims import Claim
     from crabpot.proof.verify.programs import Report
     from crabpot.sandboxes.live import Live
-    from crabpot.settings import AgentSettings, Limits, Network, Settings
+    from crabpot.settings import AgentSettings, Limits, Network, Sandbox, Settings
     from crabpot.spec.spec import SandboxSpec
 
 _TIMEOUT_S = 20.0
@@ -269,7 +269,15 @@ class Target:
 
     def listing(self, network: Network) -> Target:
         """Return a session of another gateway with these settings except for the network; the caller stops it."""
-        agent = replace(self.agent, id="listing", sandbox=replace(self.agent.sandbox, network=network))
+        # One agent has one network: what was decided for it stays.
+        return self._beside("keyed" if network.inject else "listing", replace(self.agent.sandbox, network=network))
+
+    def at_home(self, name: str) -> Target:
+        """Return a session of another gateway with these settings and a private home; the caller stops it."""
+        return self._beside(f"at-{name}", replace(self.agent.sandbox, home=name))
+
+    def _beside(self, agent_id: str, sandbox: Sandbox) -> Target:
+        agent = replace(self.agent, id=agent_id, sandbox=sandbox)
         settings = replace(self.gateway.settings, entries={**self.gateway.settings.entries, agent.id: agent})
         over = self.gateway
         beside = Gateway(settings=settings, execution=over.execution, elevated=over.elevated, audit=over.audit)

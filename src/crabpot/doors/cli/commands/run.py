@@ -191,8 +191,16 @@ async def _attach(gateway: Gateway, plan: Plan, *, attended: bool) -> int:
         if size is not None:
             args |= {"tty": {"rows": size[0], "cols": size[1]}, "env": raw_mode.kind()}
         console = Console()
+
+        async def show(stream: str, data: bytes) -> None:
+            # A terminal has one stream. What comes beside it is ours, in the agent's picture, and is told at the end.
+            if stream == "stdout":
+                await console.write(stream, data)
+
         streams = Streams(
-            source=console.read(), sink=console.write, resizes=raw_mode.resizes() if size is not None else None
+            source=console.read(),
+            sink=console.write if size is None else show,
+            resizes=raw_mode.resizes() if size is not None else None,
         )
         try:
             result = await gateway.call(plan.session, "exec", args, streams=streams)

@@ -1,0 +1,49 @@
+"""What the tests of real agents, and the recording of one, need: a model's certificate, a preset and an environment."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crabpot.presets import preset
+
+if TYPE_CHECKING:
+    from tests.support.program import Program
+
+KEY = "sk-real-and-never-inside"
+_AGENTS = os.environ.get("CRABPOT_AGENTS", "")
+
+
+def model_tls(place: Path) -> ssl.SSLContext:
+    """Make the certificate of a model on the loopback, and return what serves it."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=scripted", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", str(place / "key.pem"), "-out", str(place / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(place / "cert.pem", place / "key.pem")
+    return made
+
+
+def made_preset(crabpot: Program, name: str, port: int) -> None:
+    """Write our own preset again, with the scripted model in its provider's place."""
+    found = Path(preset.__file__).parent / f"data/{name}.json5"
+    text = found.read_text()
+    for host in ("api.anthropic.com", "api.openai.com"):
+        text = text.replace(f'"{host}"', f'"127.0.0.1:{port}"').replace(f"http://{host}", f"http://127.0.0.1:{port}")
+    folder = crabpot.home / ".config/crabpot/presets"
+    folder.mkdir(parents=True)
+    (folder / f"{name}.json5").write_text(text)
+
+
+def model_environ(place: Path) -> dict[str, str]:
+    """Return what a person's environment has: the agents on PATH, and the keys that stay outside."""
+    assert _AGENTS, "set CRABPOT_AGENTS to the folder that npm installed the agents in; see make test-agents"
+    path = f"{_AGENTS}/node_modules/.bin:{os.environ['PATH']}"
+    keys = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
+    return {"PATH": path, "SSL_CERT_FILE": str(place / "cert.pem"), **keys}
