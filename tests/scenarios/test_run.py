@@ -87,6 +87,20 @@ def test_a_preset_that_does_not_parse_is_named_with_its_line(crabpot: Program, p
     (folder / "mine.json5").write_text("{program: 'x',\n hosts: 7}")
     said = crabpot("run", "--in", str(project), "--", "mine").said()
     assert "mine.json5:2: hosts: must be a list" in said
+    (folder / "mine.json5").write_text("{program: 'no-such-agent', install: 'pipx install it'}")
+    said = crabpot("run", "--in", str(project), "--", "mine").said()
+    assert "no-such-agent is not installed (it is not on your PATH): pipx install it" in said
+
+
+def test_a_host_file_that_was_replaced_meanwhile_is_told_and_not_overwritten(crabpot: Program, project: Path) -> None:
+    assert crabpot("run", "--in", str(project), "--", "shell", "-c", "echo theirs > notes.txt").code == 0
+    (project / "notes.txt").unlink()
+    (project / "notes.txt").write_text("mine again, and another file\n")
+    on = crabpot("run", "--in", str(project), "--continue", "--", "shell", "-c", "cat notes.txt")
+    assert on.out == "theirs\n"
+    assert "~ notes.txt  (conflict: changed outside too)" in on.err
+    crabpot("changes", "apply", "--session", on.err.split("--session ")[1].split()[0])
+    assert (project / "notes.txt").read_text() == "mine again, and another file\n"
 
 
 def test_secrets_are_kept_listed_and_forgotten_and_never_shown(crabpot: Program) -> None:
