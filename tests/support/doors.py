@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from crabpot.approvals.desk import Desk
+    from crabpot.doors.http.listening import Listeners
     from tests.support.gateways import Bench
 
 
@@ -24,6 +25,7 @@ class Door:
     """An open door: `operator` comes by the socket, `stranger` by the loopback and without a token."""
 
     made: Bench
+    listeners: Listeners
     path: str
     url: str
     operator: httpx.AsyncClient = field(init=False)
@@ -52,8 +54,9 @@ async def opened(made: Bench, limits: Any = None) -> AsyncIterator[Door]:
     """Open a door for as long as a block lasts."""
     clients: list[httpx.AsyncClient] = []
     try:
-        async with door.opened(made.gateway, address("127.0.0.1:0"), limits) as (path, url):
-            yield Door(made=made, path=path, url=url, clients=clients)
+        async with door.opened(made.gateway, address("127.0.0.1:0"), limits) as listeners:
+            path, url = listeners.where
+            yield Door(made=made, listeners=listeners, path=path, url=url, clients=clients)
     finally:
         # Behind the door's own end: it must not need its clients to leave first.
         for one in clients:

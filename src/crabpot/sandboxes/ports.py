@@ -22,7 +22,7 @@ _LONGEST_S = 30 * 86_400.0
 _MOST = 64
 
 # Inside, one process for each connection: it can do no more than what the agent could do anyway.
-_RELAY = """
+RELAY = """
 import os, select, socket, sys
 peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
 peer.settimeout(None)
@@ -80,7 +80,7 @@ class Ports:
         self._connections[task] = port
         try:
             if len(self._connections) <= _MOST:
-                argv = ["/bin/sh", "-c", 'exec python3 -I -S -c "$0" "$1"', _RELAY, str(port)]
+                argv = ["/bin/sh", "-c", 'exec python3 -I -S -c "$0" "$1"', RELAY, str(port)]
                 with suppress(SandboxError, ConnectionError):
                     args = {"argv": argv}
                     await self._wire.call("run", args, timeout_s=_LONGEST_S, source=_said(reader), sink=sink)

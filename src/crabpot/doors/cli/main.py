@@ -85,6 +85,9 @@ def _operating(commands: Adder) -> None:
     one.add_argument("--lingering", type=int, help=SUPPRESS)
     one.add_argument("--listen", metavar="127.0.0.1:PORT", help="also serve HTTP on the loopback, with tokens")
     _tokens(commands)
+    one = add(commands, "e2b", "e2b:e2b", "say where programs that use the E2B SDKs find a gateway, or start one")
+    one.add_argument("--print-env", action="store_true", help="print it for a shell: eval $(crabpot e2b --print-env)")
+    one.add_argument("--agent", default="main", metavar="ID", help="whose policy and settings hold (%(default)s)")
     one = add(commands, "mcp", "mcp:mcp", "serve an MCP client on standard input and output")
     session(one)
     one.add_argument("--sender", help="who the client speaks for, for tools.elevated.allowFrom")
@@ -219,7 +222,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _deciding: ("explain", "check"),
     _approving: ("approvals", "leases"),
     _configuring: ("init", "config", "import", "learn"),
-    _operating: ("sandboxes", "audit", "serve", "tokens", "mcp"),
+    _operating: ("sandboxes", "audit", "serve", "tokens", "e2b", "mcp"),
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),

@@ -16,13 +16,13 @@ from crabpot.doors.http.routes.metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from crabpot.doors.http.listening import Address
+    from crabpot.doors.http.listening import Address, Listeners
     from crabpot.gateway import Gateway
 
 
 @asynccontextmanager
-async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = None) -> AsyncIterator[list[str]]:
-    """Open the door for the block, and yield the addresses where it listens."""
+async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = None) -> AsyncIterator[Listeners]:
+    """Open the door for the block, and yield its listeners."""
     context = Context(gateway=gateway, metrics=Metrics(gateway))
     tokens = Tokens(context.state)
     if at is not None:
@@ -31,8 +31,8 @@ async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = N
     mcp = Mcp(context)
     app.router.routes.append(mcp.route())
     try:
-        async with mcp.manager.run(), listen(context, app, tokens, at, limits or Limits()) as where:
-            yield where
+        async with mcp.manager.run(), listen(context, app, tokens, at, limits or Limits()) as listeners:
+            yield listeners
     except ExceptionGroup as group:
         # The manager's task group wraps exceptions: a port in use must still be reported as a sentence.
         raise (group if len(group.exceptions) > 1 else group.exceptions[0]) from None

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import logging
 import os
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from crabpot.doors.http.access.admission import Admission
 from crabpot.doors.http.access.bodies import Bodies
 from crabpot.doors.http.access.connections import Connections
+from crabpot.doors.http.access.entry import BearerEntry
 from crabpot.doors.http.access.limits import Limits
-from crabpot.doors.http.access.peers import uid_of
-from crabpot.doors.local.server import listening, same_user
+from crabpot.doors.http.protocol import OwnUser, Timely
+from crabpot.doors.local.server import listening
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.types import ASGIApp
 
+    from crabpot.doors.http.access.entry import Entry
     from crabpot.doors.http.access.tokens import Tokens
     from crabpot.doors.http.context import Context
 
@@ -64,34 +64,73 @@ def address(text: str) -> Address:
     return Address(host=str(loopback), port=int(port))
 
 
+class Listeners:
+    """The listeners of a serving gateway. All share the limits of a principal, whichever it comes to."""
+
+    def __init__(self, context: Context, limits: Limits) -> None:
+        self.context = context
+        self.where: list[str] = []
+        # Awaited at the end, before the calls in flight get their grace.
+        self.farewells: list[Callable[[], Awaitable[None]]] = []
+        self._limits = limits
+        self._bodies = Bodies()
+        self._strangers = Limits(per_s=10, burst=50)
+        self._connections = Connections()
+        self._servers: list[uvicorn.Server] = []
+        self._sockets = ExitStack()
+
+    async def on_socket(self, app: ASGIApp, entry: Entry) -> None:
+        """Listen on the Unix socket of the state folder."""
+        path = os.path.join(self.context.state, SOCKET_NAME)
+        sock = self._sockets.enter_context(listening(path))
+        await self._start(self._admission(app, entry, None), sock, OwnUser)
+        self.where.append(path)
+
+    async def on_loopback(
+        self, app: ASGIApp, entry: Entry, at: Address, protocol: type[Timely] | None = None, **state: Any
+    ) -> str:
+        """Listen on the loopback, and return the address. `state` is for connections with a protocol of their own."""
+        sock = self._sockets.enter_context(_bound(at))
+        port = sock.getsockname()[1]
+        await self._start(self._admission(app, entry, _names(at.host, port)), sock, protocol or Timely, **state)
+        self.where.append(f"http://{_bracketed(at.host)}:{port}")
+        return self.where[-1]
+
+    def _admission(self, app: ASGIApp, entry: Entry, hosts: frozenset[str] | None) -> Admission:
+        return Admission(
+            app=app, entry=entry, limits=self._limits, bodies=self._bodies, strangers=self._strangers, hosts=hosts
+        )
+
+    async def _start(self, admission: Admission, sock: socket.socket, protocol: type[Timely], **state: Any) -> None:
+        self._servers.append(await _start(admission, sock, protocol, {"connections": self._connections, **state}))
+
+    async def close(self) -> None:
+        """Listen no more. Calls end before connections do."""
+        self.context.closing = True
+        for server in self._servers:
+            for listener in server.servers:
+                listener.close()
+        for farewell in self.farewells:
+            await farewell()
+        await self.context.calls.close(grace_s=_GRACE_S)
+        await asyncio.gather(*(server.shutdown() for server in self._servers))
+        self._sockets.close()
+
+
 @asynccontextmanager
 async def listen(
     context: Context, app: ASGIApp, tokens: Tokens, at: Address | None, limits: Limits
-) -> AsyncIterator[list[str]]:
-    """Serve for the block, and yield the addresses. At its end, calls end before connections do."""
+) -> AsyncIterator[Listeners]:
+    """Serve for the block, and yield the listeners."""
     _be_quiet()
-    async with AsyncExitStack() as stack:
-        strangers, connections, bodies = Limits(per_s=10, burst=50), Connections(), Bodies()
-        path = os.path.join(context.state, SOCKET_NAME)
-        unix = stack.enter_context(listening(path))
-        admission = Admission(app=app, tokens=tokens, limits=limits, bodies=bodies, strangers=strangers, hosts=None)
-        servers = [await _start(admission, unix, _OwnUser, connections)]
-        where = [path]
+    listeners = Listeners(context, limits)
+    try:
+        await listeners.on_socket(app, BearerEntry(tokens=tokens, same_user=True))
         if at is not None:
-            tcp = stack.enter_context(_bound(at))
-            port = tcp.getsockname()[1]
-            admission = replace(admission, hosts=_names(at.host, port))
-            servers.append(await _start(admission, tcp, _Timely, connections))
-            where.append(f"http://{_bracketed(at.host)}:{port}")
-        try:
-            yield where
-        finally:
-            context.closing = True
-            for server in servers:
-                for listener in server.servers:
-                    listener.close()
-            await context.calls.close(grace_s=_GRACE_S)
-            await asyncio.gather(*(server.shutdown() for server in servers))
+            await listeners.on_loopback(app, BearerEntry(tokens=tokens, same_user=False), at)
+        yield listeners
+    finally:
+        await listeners.close()
 
 
 def _names(host: str, port: int) -> frozenset[str]:
@@ -117,7 +156,7 @@ def _bound(at: Address) -> socket.socket:
 
 
 async def _start(
-    admission: Admission, sock: socket.socket, protocol: type[H11Protocol], connections: Connections
+    admission: Admission, sock: socket.socket, protocol: type[Timely], state: dict[str, Any]
 ) -> uvicorn.Server:
     """Start uvicorn's server in our loop, without its own signal handlers, logs and timer."""
     config = uvicorn.Config(
@@ -140,7 +179,7 @@ async def _start(
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     # Each connection gets this state and adds itself, so that the admission finds both.
-    server.lifespan.state.update(connections=connections, request_s=admission.limits.request_s)
+    server.lifespan.state.update(state, request_s=admission.limits.request_s)
     await server.startup(sockets=[sock])
     # asyncio accepts as many in one go as it let the kernel queue; the queue itself may be longer.
     sock.listen(_QUEUED)
@@ -152,73 +191,3 @@ def _be_quiet() -> None:
     for name in ("uvicorn", "mcp"):
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
-
-
-class _Timely(H11Protocol):
-    """Disconnects a client that does not complete a request: it would hold its connection for ever.
-
-    From the start, and from the end of each response, the head of the next request must arrive in time. Partial data,
-    a byte of it or the rest of a body that nobody reads any more, does not extend the time.
-    """
-
-    _deadline: asyncio.TimerHandle | None = None
-    peer: int | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.peer = uid_of(transport.get_extra_info("socket"))
-        self.app_state = {**self.app_state, "connection": self}
-        self._connections.arrived(self)
-        self._wait_for_request()
-
-    @property
-    def _connections(self) -> Connections:
-        found: Connections = self.app_state["connections"]
-        return found
-
-    @property
-    def idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def drop(self) -> None:
-        self.transport.abort()
-
-    def handle_events(self) -> None:
-        before = self.cycle
-        super().handle_events()
-        if self.cycle is not before:
-            self._stop_waiting()
-
-    def on_response_complete(self) -> None:
-        self._wait_for_request()
-        super().on_response_complete()
-
-    def _wait_for_request(self) -> None:
-        self._stop_waiting()
-        self._deadline = self.loop.call_later(self.app_state["request_s"], self.transport.abort)
-
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the format of every refusal."""
-        body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
-        lines = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
-        self.transport.write(f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n".encode() + body)
-        self.transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._connections.left(self)
-        super().connection_lost(exc)
-
-
-class _OwnUser(_Timely):
-    """Serves only the gateway's own user, whatever the socket's permissions have become."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        if not same_user(transport.get_extra_info("socket")):
-            self.drop()

@@ -54,11 +54,14 @@ def serve(frame: Frame, options: Namespace) -> int:
 async def _serve(app: App, at: Address | None) -> None:
     # The HTTP and MCP doors take a second to import: only pay for them when serving.
     from crabpot.doors.cli.commands.approvals import Queue
+    from crabpot.doors.e2b.door import E2bDoor
     from crabpot.doors.http.door import opened
     from crabpot.doors.local import server as door
     from crabpot.doors.local.ending import take_over
     from crabpot.doors.shutdown import Shutdown
     from crabpot.scheduling.threads import FairThreads, go_first
+
+    e2b: E2bDoor | None = None
 
     # One agent's work in threads must keep no other agent, and no operator, waiting.
     asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
@@ -77,15 +80,18 @@ async def _serve(app: App, at: Address | None) -> None:
             return shutdown.ask()
         if name == "gateway":
             return {"pid": os.getpid(), "lingers_s": None, "idle_s": None}
+        if name == "e2b" and e2b is not None:
+            return {"url": await e2b.open()}
         return await inquiries.answer(gateway, name, args)
 
     try:
         await take_over(app.around.state)
         async with (
             door.serve(gateway, app.around.state, inquire, config=app.config) as path,
-            opened(gateway, at) as listening,
+            opened(gateway, at) as listeners,
         ):
-            where += listening
+            where += listeners.where
+            e2b = E2bDoor(listeners)
             gateway.execution.warm_up(gateway.settings)
             notify("READY=1", os.environ)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)

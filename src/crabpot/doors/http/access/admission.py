@@ -8,38 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.http.access.bodies import MOST_VALUES, Body, TooManyValues
 from crabpot.doors.http.access.limits import MOST_JSON, MOST_UPLOAD, TooMany
-from crabpot.doors.http.access.principals import SAME_USER
 from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
 from crabpot.doors.http.access.tokens import TokenError
-from crabpot.doors.http.routes import dashboard
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from crabpot.doors.http.access.bodies import Bodies
+    from crabpot.doors.http.access.entry import Entry
     from crabpot.doors.http.access.limits import Limits
     from crabpot.doors.http.access.principals import Principal
-    from crabpot.doors.http.access.tokens import Tokens
 
-# Health checks need no token, nor does the page, which contains no data by itself.
-_OPEN = frozenset({"/health", *dashboard.PATHS})
 _SESSIONS = b"/v1/sessions/"
 # No token can have this name.
 _ANYBODY = "<anybody>"
-_SCHEME = "bearer "
 _JSON = "application/json"
+_ONCE = frozenset(
+    "host origin authorization content-length x-api-key x-access-token e2b-traffic-access-token e2b-sandbox-id".split()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Admits a request to the application, or refuses it.
 
-    `strangers` limits all requests without a valid token together: guessing must be slow. `hosts` are the names of the
-    loopback listener; None means the Unix socket, where the kernel says who connects and no browser comes.
+    `entry` is what differs between doors. `strangers` limits all requests without a valid token together: guessing must
+    be slow. `hosts` are the names of the loopback listener; None means the Unix socket, where the kernel says who
+    connects and no browser comes.
     """
 
     app: ASGIApp
-    tokens: Tokens
+    entry: Entry
     limits: Limits
     bodies: Bodies
     strangers: Limits
@@ -52,27 +51,27 @@ class Admission:
         try:
             headers = _headers(scope)
             self._check_origin(headers)
-            if scope["path"] in _OPEN:
+            if scope["path"] in self.entry.open_paths:
                 # One user of the machine cannot lock another out of the page.
                 self.limits.spend(f"{_ANYBODY} {scope['state']['connection'].peer}")
                 await self.app(scope, receive, send)
                 return
-            principal = self._principal(headers)
+            principal = self._principal(scope, headers)
             scope["state"]["connections"].belongs(scope["state"]["connection"], principal.name)
             self.limits.spend(principal.name)
             with self.limits.running(principal.name):
                 await self._pass(scope, receive, send, principal, headers)
         except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+            await self.entry.refused(refusal, scope)(scope, receive, send)
         except TokenError as error:
-            await Refusal(500, "internal", str(error)).response()(scope, receive, send)
+            await self.entry.refused(Refusal(500, "internal", str(error)), scope)(scope, receive, send)
         except TooMany as error:
-            await _slower(error).response()(scope, receive, send)
+            await self.entry.refused(_slower(error), scope)(scope, receive, send)
 
     async def _pass(
         self, scope: Scope, receive: Receive, send: Send, principal: Principal, headers: dict[str, str]
     ) -> None:
-        uploads = scope["method"] == "PUT"
+        uploads = self.entry.uploads(scope)
         most = MOST_UPLOAD if uploads else MOST_JSON
         if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > most:
             raise _too_large(most)
@@ -125,21 +124,12 @@ class Admission:
         if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
             raise forbidden("requests from other sites' pages are refused")
 
-    def _principal(self, headers: dict[str, str]) -> Principal:
-        given = headers.get("authorization")
-        if given is None and self.hosts is None:
-            return SAME_USER
-        if given is not None and given.lower().startswith(_SCHEME):
-            found = self.tokens.find(given[len(_SCHEME) :].strip())
-            if found is not None:
-                return found
-        self.strangers.spend(_ANYBODY)
-        raise Refusal(
-            401,
-            "unauthorized",
-            "a token is required: Authorization: Bearer …; see crabpot tokens",
-            www_authenticate="Bearer",
-        )
+    def _principal(self, scope: Scope, headers: dict[str, str]) -> Principal:
+        found = self.entry.principal(scope, headers)
+        if found is None:
+            self.strangers.spend(_ANYBODY)
+            raise self.entry.stranger(scope)
+        return found
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -147,7 +137,7 @@ def _headers(scope: Scope) -> dict[str, str]:
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
-        if name in ("host", "origin", "authorization", "content-length") and name in found:
+        if name in _ONCE and name in found:
             raise bad_request(f"duplicate header {name}")
         found[name] = raw_value.decode("latin-1")
     return found

@@ -47,11 +47,8 @@ class Body:
     def __init__(self, bodies: Bodies, name: str, *, is_json: bool = True) -> None:
         self._bodies = bodies
         self._name = name
-        self._is_json = is_json
+        self._values = Values() if is_json else None
         self._size = 0
-        self._values = 0
-        self._in_string = False
-        self._escape = b""
 
     async def turn(self) -> None:
         """Wait until this principal may send more."""
@@ -61,10 +58,23 @@ class Body:
         """Count a piece; TooMany or TooManyValues if it is one too many."""
         self._size += len(data)
         self._bodies.add(self._name, len(data))
-        if self._is_json:
-            self._count(data)
+        if self._values is not None:
+            self._values.count(data)
 
-    def _count(self, data: bytes) -> None:
+    def end(self) -> None:
+        """Forget it: its request has been answered."""
+        self._bodies.release(self._name, self._size)
+
+
+class Values:
+    """Counts the values of JSON before it is parsed."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._in_string = False
+        self._escape = b""
+
+    def count(self, data: bytes) -> None:
         """Count what begins or separates values outside of strings, without a loop over the bytes.
 
         On what is not JSON it may be wrong, but only after the byte at which the parser gives up.
@@ -76,11 +86,7 @@ class Body:
         plain = data[: len(data) - len(self._escape)].replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = plain.split(b'"')
         for part in parts[self._in_string :: 2]:
-            self._values += part.count(b",") + part.count(b"[") + part.count(b"{")
+            self.seen += part.count(b",") + part.count(b"[") + part.count(b"{")
         self._in_string ^= len(parts) % 2 == 0
-        if self._values > MOST_VALUES:
+        if self.seen > MOST_VALUES:
             raise TooManyValues
-
-    def end(self) -> None:
-        """Forget it: its request has been answered."""
-        self._bodies.release(self._name, self._size)

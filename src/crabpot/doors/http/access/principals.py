@@ -58,6 +58,19 @@ class Principal:
         named = self.sessions[0] if len(self.sessions) == 1 else "*"
         return None if "*" in named else named
 
+    def new_session(self, name: str, *, default_agent: str) -> str | None:
+        """Return a session of this name that it may use, or None if its sessions are all given."""
+        for pattern in ("*",) if self.operates else self.sessions:
+            agents, rests = split(pattern) if pattern.startswith(_AGENTS) else ("*", pattern)
+            if "*" not in rests:
+                continue
+            agent = default_agent if matches(agents, default_agent) else agents.replace("*", "x")
+            begin, _, end = rests.partition("*")
+            key = f"agent:{agent}:{begin}{name}{end.replace('*', '')}"
+            if self.may_use(key):
+                return key
+        return None
+
 
 def covers(pattern: str, session: Session) -> bool:
     """Return whether a pattern matches a session. Only `*` is special; alone, it matches every session.

@@ -71,7 +71,10 @@ class Tokens:
 
     def find(self, secret: str) -> Principal | None:
         """Return the principal of a secret, or None. Every digest is compared, each in constant time."""
-        given = _digest(secret)
+        return self.of_digest(digest(secret))
+
+    def of_digest(self, given: str) -> Principal | None:
+        """Return the principal whose secret has this digest now, or None: it may have been removed or rotated."""
         found = None
         for token in self.listed():
             if hmac.compare_digest(token.digest, given):
@@ -132,7 +135,7 @@ class Tokens:
                 Token(
                     name=name,
                     role=role.value,
-                    digest=_digest(secret),
+                    digest=digest(secret),
                     sessions=list(sessions),
                     sender=sender,
                     elicits=elicits,
@@ -148,7 +151,7 @@ class Tokens:
         secret = _fresh()
         with self._changing() as tokens:
             old = self._take(tokens, name)
-            tokens.append(Token(**{**asdict(old), "digest": _digest(secret), "created": time.time()}))
+            tokens.append(Token(**{**asdict(old), "digest": digest(secret), "created": time.time()}))
             self._keep_operators(name, secret)
         return secret
 
@@ -194,6 +197,7 @@ def _fresh() -> str:
     return f"crabpot_{secrets.token_urlsafe(32)}"
 
 
-def _digest(secret: str) -> str:
+def digest(secret: str) -> str:
+    """Return what is stored of a secret."""
     # A secret of 256 random bits needs no slow hash: there is nothing to guess.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

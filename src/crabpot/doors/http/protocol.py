@@ -1,0 +1,93 @@
+"""One connection of HTTP: cut off if it does not send its request in time, or is not the gateway's own user's."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from crabpot.doors.http.access.peers import uid_of
+from crabpot.doors.local.server import same_user
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from crabpot.doors.http.access.connections import Connections
+
+
+class Timely(H11Protocol):
+    """Disconnects a client that does not complete a request: it would hold its connection for ever.
+
+    From the start, and from the end of each response, the head of the next request must arrive in time. Partial data,
+    a byte of it or the rest of a body that nobody reads any more, does not extend the time.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    peer: int | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Count it, and start the clock."""
+        super().connection_made(transport)
+        self.peer = uid_of(transport.get_extra_info("socket"))
+        self.app_state = {**self.app_state, "connection": self}
+        self._connections.arrived(self)
+        self._wait_for_request()
+
+    @property
+    def _connections(self) -> Connections:
+        found: Connections = self.app_state["connections"]
+        return found
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered on it."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def drop(self) -> None:
+        """Close it at once."""
+        self.transport.abort()
+
+    def handle_events(self) -> None:
+        """Stop the clock when a request has come."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        """Start the clock again."""
+        self._wait_for_request()
+        super().on_response_complete()
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(self.app_state["request_s"], self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, in the format of every refusal."""
+        body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
+        lines = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        self.transport.write(f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n".encode() + body)
+        self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it no longer."""
+        self._stop_waiting()
+        self._connections.left(self)
+        super().connection_lost(exc)
+
+
+class OwnUser(Timely):
+    """Serves only the gateway's own user, whatever the socket's permissions have become."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Drop another user's."""
+        super().connection_made(transport)
+        if not same_user(transport.get_extra_info("socket")):
+            self.drop()
