@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from crabpot.decide import sessions
+from crabpot.doors import ports
 from crabpot.doors.python import copying
 from crabpot.doors.python.long_commands import carried
 from crabpot.doors.python.results import CommandResult, FileInfo, data_of, info_of, raise_failure
@@ -296,6 +297,22 @@ class Session:
             LayerError: There is none of that name, or something runs in the sandbox.
         """
         await self._snapshots.restore(self.session, name)
+
+    async def port(self, number: int) -> str:
+        """Return the address on this machine's loopback that leads to a port inside, such as `127.0.0.1:40123`.
+
+        It stays open until the sandbox ends. Whether a server listens inside shows when somebody connects.
+
+        Args:
+            number: The port inside, from 1 to 65535.
+
+        Raises:
+            CrabpotError: It is no port, or the sandbox cannot be opened.
+        """
+        await self.stat(".")
+        rows = await ports.answer(self._gateway, {"action": "open", "session": self.session, "port": number})
+        address = next(row["address"] for row in rows if row["port"] == number)
+        return str(address).removeprefix("http://")
 
     @property
     def _snapshots(self) -> Snapshots:

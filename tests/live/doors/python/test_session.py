@@ -15,7 +15,7 @@ import pytest
 import crabpot
 import crabpot.sync
 from tests.support.backends import need
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -187,3 +187,27 @@ def test_the_bridge_runs_every_method_to_its_end() -> None:
             box.read("none")
     with crabpot.sync.gateway() as gateway:
         assert gateway.call("agent:main:main", "exec", command="echo out").stdout == "out\n"
+
+
+async def test_a_port_inside_has_an_address_of_the_loopback_until_the_box_ends() -> None:
+    async with crabpot.sandbox() as box:
+        await box.write("page", "hello")
+        await box.exec("python3 -m http.server 8123 >/dev/null 2>&1 &", detach=True)
+        address = await box.port(8123)
+        assert address == await box.port(8123)
+        host, _, port = address.rpartition(":")
+        assert host == "127.0.0.1"
+
+        async def served() -> bool:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /page HTTP/1.0\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            return answer.endswith(b"hello")
+
+        await until(served, within_s=60)
+        for wrong in (0, -1, 65536):
+            with pytest.raises(crabpot.CrabpotError, match="65535"):
+                await box.port(wrong)
+    with pytest.raises(ConnectionError):
+        await asyncio.open_connection(host, int(port))
