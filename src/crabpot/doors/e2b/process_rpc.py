@@ -222,8 +222,8 @@ def _ping(request: Request) -> float:
 
 async def _follow(process: Process, listener: Any, stream: Stream, gone: asyncio.Event, ping_s: float) -> None:
     """Send a process's events until it ends, or the client leaves: the process itself goes on then."""
-    leaving = asyncio.create_task(gone.wait())
-    leaving.add_done_callback(lambda _task: listener.leave())
+    departed = asyncio.create_task(gone.wait())
+    departed.add_done_callback(lambda _task: listener.leave())
     try:
         await stream.send({"event": {"start": {"pid": process.pid}}})
         while not gone.is_set():
@@ -239,7 +239,7 @@ async def _follow(process: Process, listener: Any, stream: Stream, gone: asyncio
             name, data = event
             await stream.send({"event": {"data": {name: base64.b64encode(data).decode()}}})
     finally:
-        leaving.cancel()
+        departed.cancel()
         process.leave(listener)
 
 
