@@ -53,6 +53,8 @@ class PortOrApi(Timely):
             return
         self._stop_waiting()
         self._connections.left(self)
+        # The server must not wait at its end for a connection whose end it is not told.
+        self.connections.discard(self)
         self._pass_on(head, int(named[1]), named[2].decode())
 
     def _pass_on(self, head: bytes, port: int, identity: str) -> None:
