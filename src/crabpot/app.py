@@ -164,6 +164,10 @@ class App:
             scope, {**connections(scope, authority), **commands(scope)}
         )
         gateway = (kind or Gateway)(settings=settings, execution=execution, elevated=elevated, audit=audit)
+        if settings.mcp.servers:
+            from crabpot.servers.pool import Servers
+
+            gateway.servers = Servers(settings=settings, execution=execution, environ=self.environ, record=audit.record)
         tracing.trace(gateway, self.environ)
         return gateway
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crabpot.decide import check, commands, elevation, patterns, placement, policy, sessions
+from crabpot.decide import check, commands, elevation, patterns, placement, policy, servers, sessions
 from crabpot.decide.elevation import Decision
 from crabpot.decide.known_programs import leaves_review
 from crabpot.errors import HostRefused
@@ -16,6 +16,7 @@ from crabpot.spec import build
 if TYPE_CHECKING:
     from crabpot.backends.registry import Registry
     from crabpot.decide.placement import Placement
+    from crabpot.decide.sessions import Session
     from crabpot.model import Verdict
     from crabpot.settings import AgentSettings, Network, Sandbox, Settings
     from crabpot.spec.binds import Surroundings
@@ -49,8 +50,39 @@ class Explainer:
             "elevated": _elevated(agent, placed.answer),
             "command": None if command is None else _command(command, agent, placed, sender),
             **({} if connect is None else {"connect": _connection(connect, agent, placed)}),
+            **({} if not self.settings.mcp.servers else {"servers": self._servers(session, agent, placed.answer)}),
             "warnings": [str(finding) for finding in check.findings(agent, self.around)],
         }
+
+    def _servers(self, session: Session, agent: AgentSettings, placed: Placement) -> list[dict[str, Any]]:
+        """Return where the tools of each MCP server would run, and which of them are offered."""
+        from crabpot.servers import offers  # noqa: PLC0415  most configurations have no server
+        from crabpot.servers.pins import Pins  # noqa: PLC0415
+
+        pins, rows = Pins(self.around.state), []
+        for name in self.settings.mcp.servers:
+            where = servers.place(name, session, agent, self.settings)
+            found = offers.of(name, self.settings, pins)
+            verdicts = {
+                one.name: policy.decide(one.name, agent, sandboxed=placed.where is Place.SANDBOX)
+                for one in found.offered.values()
+            }
+            acting = servers.acting(name, self.settings, agent)
+            rows.append(
+                {
+                    "server": name,
+                    "where": "remote" if where.answer.where is Place.NONE else where.answer.where.value,
+                    "because": where.because,
+                    "source": where.source,
+                    "scope_key": where.answer.scope_key,
+                    "network": shown_network(acting.sandbox.network),
+                    "approved": found.because is None,
+                    "effective": [tool for tool, verdict in verdicts.items() if verdict.answer],
+                    "denied": {tool: verdict.source for tool, verdict in verdicts.items() if not verdict.answer},
+                    "withheld": dict(found.refused) or ({} if found.because is None else {"*": found.because}),
+                }
+            )
+        return rows
 
     async def _sandbox(self, agent: AgentSettings, placed: Placement) -> dict[str, Any]:
         spec = None if placed.scope_key is None else build.build(agent, placed.scope_key, self.around)

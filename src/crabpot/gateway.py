@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
 from crabpot.audit.store import AuditUnavailable
-from crabpot.decide import elevation, hints, placement, policy, sessions
+from crabpot.decide import elevation, hints, placement, policy, servers, sessions
 from crabpot.decide.elevation import Decision
 from crabpot.decide.scope import acting_for
 from crabpot.decide.tools import BUILT_IN, OPERATIONS
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.remarks import Remark
     from crabpot.sandboxes.streams import Streams
+    from crabpot.servers.pool import Servers
     from crabpot.settings import AgentSettings, Settings
 
     Watcher = Callable[[ToolCall, ToolResult, Verdict[Any]], None]
@@ -56,6 +57,8 @@ class Gateway:
         self.execution = execution
         self.elevated = elevated
         self.audit = audit
+        # Set where the configuration has MCP servers.
+        self.servers: Servers | None = None
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
@@ -113,7 +116,10 @@ class Gateway:
         agent, placed, _ = self._decided(session, "", host_allowed)
         offer = hints.offered(agent) if placed.answer.where is Place.SANDBOX else ""
         described = [describe(name, function) for name, function in left.items()]
-        return [one.also(offer if one.name == "exec" else "").as_json() for one in described]
+        ours = [one.also(offer if one.name == "exec" else "").as_json() for one in described]
+        if self.servers is None:
+            return ours
+        return ours + self.servers.offered(lambda name: self._may(session, name, host_allowed))
 
     def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is cached
         return self._decided(session, tool, host_allowed)[2].answer
@@ -220,7 +226,10 @@ class Gateway:
         agent = self.settings.agent(key.agent)
         placed = placement.decide(key, agent)
         allowed = policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
-        if tool and tool not in _OURS:
+        server = servers.owner(tool, self.settings)
+        if server is not None:
+            placed = servers.place(server, key, agent, self.settings)
+        elif tool and tool not in _OURS:
             placed = placement.of_host_tool(allowed.source)
         elif allowed.answer and not host_allowed and placed.answer.where is Place.HOST:
             allowed = placement.kept_off_host(placed)
@@ -230,7 +239,10 @@ class Gateway:
         self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None
     ) -> ToolResult:
         built_in = call.tool in _OURS
+        server = servers.owner(call.tool, self.settings)
         try:
+            if server is not None and self.servers is not None:
+                return await self.servers.run(server, call, agent, placed.answer, streams)
             if not built_in or placed.answer.where is Place.HOST:
                 self.audit.record(of_intent(call, agent.id, placed))
                 await self.audit.durable()
@@ -264,6 +276,8 @@ class Gateway:
         """End every sandbox and flush the log. Requests that wait for an operator are denied."""
         try:
             await self.desk.close()
+            if self.servers is not None:
+                await self.servers.close()
             await self.execution.close()
         finally:
             self.audit.close()

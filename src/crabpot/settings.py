@@ -257,6 +257,47 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSecret:
+    """A key that an MCP server reads from `env`: inside it finds a dummy, and the gateway adds the real one outside."""
+
+    env: str
+    host: str
+    header: str = "Authorization"
+    format: str = "Bearer {}"
+    tls: Literal["upgrade", "terminate"] = "terminate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTools:
+    """Which of a server's tools are offered at all, by the server's own names."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """An MCP server: started by a command in a sandbox of its own, or reached at a URL."""
+
+    command: tuple[str, ...] | None = None
+    url: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str | ServerSecret, ...] = ()
+    sandbox: Sandbox = Sandbox()
+    tools: ServerTools = ServerTools()
+    resources: bool = False
+    prompts: bool = False
+    sampling: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mcp:
+    """The MCP servers whose tools agents may use, by name."""
+
+    servers: Mapping[str, McpServer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
     """The commands that a runner on a socket of its own may run."""
 
@@ -307,6 +348,9 @@ class Settings:
     gateway: Gateway = Gateway()
     runner: Runner = Runner()
     audit: Audit = Audit()
+    mcp: Mcp = Mcp()
+    # Where each value below `mcp.servers` was written, by a path such as `fs.sandbox.scope`.
+    mcp_sources: Mapping[str, str] = field(default_factory=dict)
     default_agent: str = "main"
     file: str | None = None
 

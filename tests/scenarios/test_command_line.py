@@ -283,6 +283,7 @@ def test_help_loads_the_description_of_the_commands_and_nothing_else_of_ours(cra
         "crabpot.doors.cli.parsing",
         "crabpot.doors.cli.review_parsers",
         "crabpot.doors.cli.run_parsers",
+        "crabpot.doors.cli.server_parsers",
     }
     assert modules.isdisjoint({"asyncio", "json", "shutil", "socket", "sqlite3", "subprocess"})
 

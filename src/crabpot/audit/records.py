@@ -130,6 +130,17 @@ def of_port(scope_key: str, agent: str, action: str, port: int, at: int | None) 
     return {"kind": "port", "session": readable(scope_key), "agent": agent, "action": action, "port": port, "at": at}
 
 
+def of_server(name: str, event: str, **more: Any) -> dict[str, Any]:
+    """Describe what became of an MCP server: started, failed, approved, what is withheld, hidden characters."""
+    return {"kind": "server", "server": name, "event": event, **{key: _told(value) for key, value in more.items()}}
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {readable(key): readable(one) for key, one in islice(value.items(), _MOST_NAMES)}
+    return [readable(one) for one in value[:_MOST_NAMES]] if isinstance(value, list) else readable(value)
+
+
 def of_review(  # noqa: PLR0913  who did what to whose changes
     session: str,
     agent: str,

@@ -36,6 +36,7 @@ class DialectProblem(ValueError):
 
 def translate(root: Object) -> Object:
     """Return the tree in the schema's own spelling."""
+    root = _servers(root)
     defaults = [member for member in root.members if member.key not in ("sandbox", "workspace")]
     moved = _Layer()
     sandbox, workspace = root.get("sandbox"), root.get("workspace")
@@ -156,6 +157,22 @@ def _agents(agents: Object, moved: _Layer, workspace: Value | None) -> Object:
         value = Object(path="agents.entries", start=agents.start, end=agents.end, members=tuple(entries))
         members["entries"] = Member(key="entries", start=agents.start, value=value)
     return replace(agents, members=tuple(members.values()))
+
+
+def _servers(root: Object) -> Object:
+    """Translate the sandbox of each MCP server like an agent's."""
+    mcp = root.get("mcp")
+    servers = mcp.get("servers") if isinstance(mcp, Object) else None
+    if not isinstance(mcp, Object) or not isinstance(servers, Object):
+        return root
+    made = replace(servers, members=tuple(_entries(Member(key="servers", start=servers.start, value=servers))))
+    return _with(root, "mcp", _with(mcp, "servers", made))
+
+
+def _with(object_: Object, key: str, value: Value) -> Object:
+    """Return an object with one member's value replaced."""
+    members = (replace(one, value=value) if one.key == key else one for one in object_.members)
+    return replace(object_, members=tuple(members))
 
 
 def _set(member: Member | None) -> Member | None:

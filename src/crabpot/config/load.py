@@ -13,6 +13,7 @@ from crabpot.config.document import Array, Object, SyntaxProblem, Value, is_null
 from crabpot.config.merge import merge, places
 from crabpot.config.reading import parse
 from crabpot.config.schema import File, read
+from crabpot.decide import servers
 from crabpot.decide.sessions import is_agent_id
 from crabpot.errors import ConfigError, Problem
 from crabpot.settings import (
@@ -90,12 +91,18 @@ def from_text(text: str, file: str | None, around: Surroundings, environ: Mappin
             report.add(member.value, member.value.path, message)
         layers = _Layers(root=root, defaults=defaults, entry=member.value)
         made[member.key.lower()] = _agent(member.key.lower(), layers, report, around, environ)
+    settings = Settings(defaults=base, entries=made, gateway=gateway, runner=runner or Runner(), audit=audit, file=file)
+    if (mcp := _get(root, "mcp")) is not None:
+        from crabpot.config.servers import with_servers  # noqa: PLC0415  most configurations have none
+
+        settings = with_servers(settings, mcp, around, report.add)
     report.raise_if_any()
-    for agent in (base, *made.values()):
-        for path, message in build.swappable(agent, (base, *made.values()), around):
+    everybody = [base, *made.values(), *(servers.acting(name, settings, base) for name in settings.mcp.servers)]
+    for agent in everybody:
+        for path, message in build.swappable(agent, everybody, around):
             report.add(None, agent.source(path), message)
     report.raise_if_any()
-    return Settings(defaults=base, entries=made, gateway=gateway, runner=runner or Runner(), audit=audit, file=file)
+    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from crabpot.config.document import Array, Object, Value, is_null, join, kind
-from crabpot.settings import DEFAULT_WORKSPACE, Audit, Duration, Gateway, Runner, Sandbox, Size, Tools, camel
+from crabpot.settings import DEFAULT_WORKSPACE, Audit, Duration, Gateway, Mcp, Runner, Sandbox, Size, Tools, camel
 from crabpot.wording import closest
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class File:
 
     agents: AgentsLayer = AgentsLayer()
     tools: Tools = Tools()
+    mcp: Mcp = Mcp()
     gateway: Gateway = Gateway()
     runner: Runner = Runner()
     audit: Audit = Audit()

@@ -108,7 +108,7 @@ def _tools(calls: Sequence[Record], agent: AgentSettings, prefix: str) -> Iterat
 
 
 def _network(records: Sequence[Record], agent: AgentSettings, prefix: str) -> Iterator[Proposal]:
-    connections = [record for record in records if record["kind"] == "connection"]
+    connections = [record for record in records if record["kind"] == "connection" and _server(record) is None]
     used = Counter(record["destination"] for record in connections if record["answer"] in ("allowed", "injected"))
     network = agent.sandbox.network
     if not used:
@@ -173,11 +173,21 @@ def _refusals(records: Sequence[Record], agent: AgentSettings, prefix: str) -> I
 def _refused_connection(record: Record, agent: AgentSettings, prefix: str) -> Refusal | None:
     if record["kind"] != "connection" or record["answer"] != "refused":
         return None
-    place = record["destination"]
+    place, server = record["destination"], _server(record)
+    if server is not None:
+        # Recorded at all, so the server has a list: one without any network has no way to try.
+        change = (f"mcp.servers.{server}.sandbox.network.allow[+]", json.dumps(place))
+        return Refusal(what=f"a connection to {place} by the server {server}", because=record["because"], change=change)
     path = f"{prefix}.sandbox.network"
     listed = agent.sandbox.network.name == "allow"
     change = (f"{path}.allow[+]", json.dumps(place)) if listed else (path, json.dumps({"allow": [place]}))
     return Refusal(what=f"a connection to {place}", because=record["because"], change=change)
+
+
+def _server(record: Record) -> str | None:
+    """Return the MCP server that a connection is from, or None: its settings are not the agent's."""
+    kind, _, rest = str(record.get("scope", "")).partition(":")
+    return rest.partition(":")[0] if kind == "server" else None
 
 
 def _refused_call(record: Record, prefix: str) -> Refusal | None:

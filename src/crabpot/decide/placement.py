@@ -48,13 +48,14 @@ def kept_off_host(placed: Verdict[Placement]) -> Verdict[bool]:
 def scope_key(session: Session, agent: AgentSettings) -> str:
     """Return the key of what shares this session's sandbox.
 
-    A session may be called `shared`. Used as it is, such a key would find the sandbox of the other scopes and hand
-    one agent's files to another, so it gets a prefix that no other key can have. `agent:ops` names no session.
+    A session may be called `shared`, or like an MCP server's sandbox. Used as it is, such a key would find that
+    sandbox and hand one agent's files to another, so it gets a prefix that no other key can have. `agent:ops` names
+    no session.
     """
     if agent.sandbox.scope == "shared":
         return "shared"
     if agent.sandbox.scope == "agent":
         return f"agent:{session.agent}"
     key = session.key
-    clashes = key == "shared" or key.startswith("session:")
+    clashes = key == "shared" or key.startswith(("session:", "server:"))
     return f"session:{key}" if clashes else key

@@ -33,6 +33,8 @@ async def answer(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
         from crabpot.doors import ports  # noqa: PLC0415  as snapshots
 
         return await ports.answer(gateway, args)
+    if name == "servers.restart":
+        return 0 if gateway.servers is None else await gateway.servers.restart(str(args.get("server")))
     if name == "explain":
         return await _explain(gateway, args)
     raise CrabpotError(f"unknown inquiry {name!r}")

@@ -41,9 +41,11 @@ def find(name: str, path: str, home: str, install: str = "") -> Program:
     if found is None:
         how = f": {install}" if install else "; give its path, or install it"
         raise CrabpotError(f"{name} is not installed (it is not on your PATH){how}")
-    entry = os.path.realpath(found)
+    # The link itself is what makes an interpreter that of its virtual environment.
+    own = os.path.islink(found) and _virtual_environment(found) is not None
+    entry = os.path.abspath(found) if own else os.path.realpath(found)
     shows, folders = dict.fromkeys(_of(entry, home)), [os.path.dirname(entry)]
-    interpreter = _interpreter(entry, path)
+    interpreter = entry if own else _interpreter(entry, path)
     if interpreter is not None:
         real = os.path.realpath(interpreter)
         shows.update(dict.fromkeys(_around(interpreter, home)))

@@ -169,7 +169,7 @@ class Fleet:
 
     async def reap(self, stale: Callable[[Live], bool]) -> list[Key]:
         """End those that are lost, and those idle ones that `stale` names."""
-        keys = [key for key, live in self._live.items() if live.lost or (not live.wire.busy and stale(live))]
+        keys = [key for key, live in self._live.items() if live.lost or (not live.busy and stale(live))]
         await asyncio.gather(*(self.stop(key) for key in keys))
         return keys
 

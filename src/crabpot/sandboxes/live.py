@@ -87,6 +87,8 @@ class Live:
     taken: bool = False
     # A process in the background may still run, and no call is in flight for it.
     left_running: bool = False
+    # How many of the calls in flight only keep something ready, such as an MCP server that nobody calls now.
+    standing: int = 0
     started: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
     # When its last call ended.
@@ -110,10 +112,15 @@ class Live:
         return self.wire.lost is not None
 
     @property
+    def busy(self) -> bool:
+        """Whether somebody waits for a call in it."""
+        return self.wire.busy > self.standing
+
+    @property
     def idle(self) -> bool:
         """Whether nothing runs in it, is about to, or was left running, and nobody needs it frozen."""
         awaited = not self.taken and time.time() - self.started < START_S
-        return not (self.wire.busy or awaited or self.left_running or self._freezes)
+        return not (self.busy or awaited or self.left_running or self._freezes)
 
     async def settle(self) -> None:
         """Find out whether what was left running still runs. Only the agent's own work depends on the answer."""
@@ -187,5 +194,6 @@ class Live:
 
     async def end_when_quiet(self) -> None:
         """Let the calls in it finish before it ends."""
-        await self.wire.quiet()
+        if self.busy:
+            await self.wire.quiet()
         await self.end()

@@ -9,7 +9,7 @@ from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
-from crabpot.doors.cli import parsers, review_parsers, run_parsers
+from crabpot.doors.cli import parsers, review_parsers, run_parsers, server_parsers
 from crabpot.doors.cli.frame import Frame, command_of, hoisted, run
 from crabpot.doors.cli.parsing import EPILOG, Parser, add, group, positive, session
 
@@ -227,6 +227,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),
     run_parsers.describe: ("run", "ports", "secrets"),
+    server_parsers.describe: ("servers", "import"),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }
 

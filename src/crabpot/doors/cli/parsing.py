@@ -34,6 +34,9 @@ def _columns() -> int:
 class Parser(argparse.ArgumentParser):
     """Suggests the closest word, and reminds of `--`: most unknown options belong to the user's own command."""
 
+    # Where its subcommands are added, if it has any.
+    actions: Adder | None = None
+
     def __init__(self, **more: Any) -> None:
         super().__init__(formatter_class=_Help, **more)
 
@@ -65,9 +68,13 @@ def add(commands: Adder, name: str, body: str, text: str) -> Parser:
 
 
 def group(commands: Adder, name: str, text: str, metavar: str = "ACTION") -> Adder:
-    """Add a command with subcommands."""
+    """Add a command with subcommands, or find the one that another part has added."""
+    known = commands.choices.get(name)
+    if known is not None and known.actions is not None:
+        return known.actions
     made = commands.add_parser(name, help=text, description=text, epilog=EPILOG, allow_abbrev=False)
-    return made.add_subparsers(metavar=metavar, required=True)
+    made.actions = made.add_subparsers(metavar=metavar, required=True)
+    return made.actions
 
 
 def session(one: Parser) -> None:

@@ -83,9 +83,26 @@ def _agent(answers: list[dict[str, Any]], explainer: Explainer, pen: Pen) -> Ite
     differ = len({str(answer["tools"]) for answer in kinds.values()}) > 1
     for where, answer in kinds.items() if differ else [("", answers[0])]:
         yield from _tools(answer, settings.source("tools.profile"), pen, only=where)
+    yield from _servers(answers[0].get("servers", []), pen)
     yield from _clauses(answers, pen)
     yield from _live(answers, pen)
     yield from _warnings(answers[0]["warnings"], pen)
+
+
+def _servers(rows: list[dict[str, Any]], pen: Pen) -> Iterator[str]:
+    """Return where the tools of MCP servers run, and which are offered."""
+    for position, row in enumerate(rows):
+        if not position:
+            yield ""
+            yield "MCP servers:"
+        where = pen("green" if row["where"] == "sandbox" else "yellow", row["where"].upper())
+        yield f"  {row['server']} → {where} ({visible(row['because'])}){_because(pen, row['source'])}"
+        tools = visible(", ".join(row["effective"])) or "none"
+        yield f"    network {visible(_network(row['network']))}; tools: {tools}"
+        for tool, rule in row["denied"].items():
+            yield f"    {pen('red', 'denied')}  {visible(tool)}  {visible(rule)}"
+        for tool, why in row["withheld"].items():
+            yield f"    {pen('yellow', 'withheld')}  {visible(tool)}  {visible(why)}"
 
 
 def _clauses(answers: list[dict[str, Any]], pen: Pen) -> Iterator[str]:

@@ -16,6 +16,7 @@ from mcp_types import (
     ImageContent,
     TextContent,
 )
+from pydantic import TypeAdapter
 
 from crabpot.decide.policy import canonical
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 # What clients play as audio, by the MIME type in this machine's table.
 _SOUNDS = dict.fromkeys(("audio/wav", "audio/x-wav", "audio/vnd.wave"), "audio/wav") | {"audio/mpeg": "audio/mpeg"}
+_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 _UNKNOWN = "application/octet-stream"
 
 
@@ -49,13 +51,22 @@ def as_mcp(result: ToolResult, session: str, args: Mapping[str, Any], *, structu
     if blob is not None:
         # Sent only once: a file may be large.
         del shaped["data"]["content"]
-    content: list[ContentBlock] = [] if blob is None else [blob]
+    content: list[ContentBlock] = _blocks(shaped) if blob is None else [blob]
     text = _text(shaped)
     if text or not content:
         content.insert(0, TextContent(text=text))
     return CallToolResult(
         content=content, structured_content=shaped if structured else None, is_error=not result.success
     )
+
+
+def _blocks(shaped: dict[str, Any]) -> list[ContentBlock]:
+    """Take out of a result what an MCP server returned beside text: it is content again, and sent only once."""
+    data = shaped["data"]
+    if not isinstance(data, dict) or not isinstance(data.get("content"), list):
+        return []
+    shaped["data"] = {name: value for name, value in data.items() if name != "content"} or None
+    return [_BLOCK.validate_python(block) for block in data["content"]]
 
 
 def _blob(data: dict[str, Any] | None, session: str, args: Mapping[str, Any]) -> ContentBlock | None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from crabpot.doors.cli.frame import Frame
 
+# What every record of a server has, or what its line begins with.
+_PLAIN = ("number", "time", "hash", "kind", "server", "event")
+
 
 def audit(frame: Frame, options: Namespace) -> int:
     """Show or export records, or verify the chain."""
@@ -78,6 +81,9 @@ def _line(record: dict[str, Any]) -> str:
         at = "" if record["at"] is None else f" at 127.0.0.1:{record['at']}"
         what = f"port   {record['action']} {record['port']} inside{at}"
         return visible(f"{record['number']:>6} {when} {what}  [{record['session']}]")
+    if record["kind"] == "server":
+        told = ", ".join(f"{name} {value}" for name, value in record.items() if name not in _PLAIN)
+        return visible(f"{record['number']:>6} {when} server {record['server']}: {record['event']} {told}")
     if record["kind"] == "withheld":
         what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
         return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")

@@ -1,0 +1,215 @@
+"""The servers that run, one for each scope key: started on demand, kept, started again, and ended when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from crabpot.audit.records import of_server
+from crabpot.decide.placement import Placement
+from crabpot.errors import CrabpotError, SandboxUnavailable
+from crabpot.model import Place
+from crabpot.servers import offers, suspicions
+from crabpot.servers.backoff import Backoff
+from crabpot.servers.connection import Connection, ServerFailed, ServerRefused, ServerTimeout
+from crabpot.servers.inside import Inside
+from crabpot.servers.launch import launch
+from crabpot.servers.pins import Pins
+from crabpot.servers.results import as_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from crabpot.model import ToolCall, ToolResult
+    from crabpot.sandboxes.execution import Execution
+    from crabpot.sandboxes.live import Live
+    from crabpot.sandboxes.streams import Streams
+    from crabpot.servers.offers import Offer
+    from crabpot.servers.pins import Described
+    from crabpot.settings import AgentSettings, Settings
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Running:
+    """A server of one scope key: its connection, its sandbox, and which of its tools are as they were approved."""
+
+    name: str
+    connection: Connection
+    live: Live
+    tools: Mapping[str, Described]
+
+
+@dataclass(slots=True, kw_only=True)
+class Servers:
+    """The configured servers of one gateway."""
+
+    settings: Settings
+    execution: Execution
+    environ: Mapping[str, str]
+    record: Callable[[dict[str, Any]], object]
+    pins: Pins = field(init=False)
+    _running: dict[str, Running] = field(default_factory=dict)
+    _starting: dict[str, asyncio.Task[Running]] = field(default_factory=dict)
+    _backoffs: dict[str, Backoff] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pins = Pins(self.execution.around.state)
+
+    def offered(self, may: Callable[[str], bool]) -> list[dict[str, Any]]:
+        """Describe the tools of all servers that are approved, and that `may` allows by their name."""
+        found = (offers.of(name, self.settings, self.pins) for name in self.settings.mcp.servers)
+        return [one.as_json() for each in found for name, one in each.offered.items() if may(name)]
+
+    async def run(
+        self, name: str, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None
+    ) -> ToolResult:
+        """Call a tool of a server, which is started where none runs for the scope key."""
+        offer = self._offer(name, call)
+        if isinstance(offer, str):
+            return call.failed("denied", f"{call.tool} is denied: {offer}")
+        key = placed.scope_key or call.session
+        try:
+            running = await self._acquire(name, agent, key)
+            if running.connection.stale:
+                await self._compare(running)
+            # Starting it, or asking it again, may have shown that it is another tool by now.
+            offer = self._offer(name, call)
+            if isinstance(offer, str):
+                return call.failed("denied", f"{call.tool} is denied: {offer}")
+            return await self._call(running, call, offer, placed.where, streams)
+        except ServerTimeout as error:
+            return call.failed("timeout", str(error), placed.where)
+        except ServerRefused as error:
+            return call.failed("internal", str(error), placed.where)
+        except ServerFailed as error:
+            return call.failed("sandbox_lost", str(error), placed.where)
+        except CrabpotError as error:
+            return call.failed("sandbox_unavailable", str(error))
+
+    def _offer(self, name: str, call: ToolCall) -> Offer | str:
+        found = offers.of(name, self.settings, self.pins)
+        return found.offered.get(call.tool) or found.why_not(name, call.tool)
+
+    async def _call(
+        self, running: Running, call: ToolCall, offer: Offer, where: Place, streams: Streams | None
+    ) -> ToolResult:
+        limits = running.live.wanted.agent.sandbox.limits
+        running.live.standing = 0
+        running.live.used = time.time()
+        scope = running.live.scope
+        underway = None if scope is None else scope.begin(call.session)
+        try:
+            answer = await running.connection.call(
+                offer.tool, call.args, timeout_s=limits.time_limit, progress=_progress(streams)
+            )
+        finally:
+            running.live.used = time.time()
+            running.live.standing = 0 if running.connection.busy else 1
+            if scope is not None and underway is not None:
+                scope.end(underway)
+        result = as_result(call, answer, where, limits.output)
+        if underway is not None and underway.hints:
+            result = replace(result, stderr="".join(f"crabpot: {hint}\n" for hint in underway.hints))
+        if found := suspicions.hidden(result.stdout):
+            self.record(of_server(running.name, "hidden", tool=offer.tool, characters=found, call=call.id))
+        return result
+
+    async def _acquire(self, name: str, agent: AgentSettings, key: str) -> Running:
+        running = self._running.get(key)
+        if running is not None and running.connection.ended is None and not running.live.lost:
+            return running
+        task = self._starting.get(key)
+        if task is None:
+            backoff = self._backoffs.setdefault(name, Backoff())
+            if backoff.left_s > 0:
+                again = f"it is started again in {backoff.left_s:.0f} s, or by `crabpot servers restart {name}`"
+                raise SandboxUnavailable(f"{backoff.why}; {again}")
+            task = self._starting[key] = asyncio.create_task(self._start(name, agent, key))
+            task.add_done_callback(lambda _: self._starting.pop(key, None))
+        # Not awaited itself: a caller that leaves must not take the server from others who wait for it.
+        await asyncio.wait([task])
+        return task.result()
+
+    async def _start(self, name: str, agent: AgentSettings, key: str) -> Running:
+        before = self._running.pop(key, None)
+        if before is not None:
+            await self._end(before, "it is started again")
+        try:
+            running = await self.connect(name, agent, key)
+            self._running[key] = running
+            await self._compare(running)
+        except (ServerFailed, ServerRefused, ServerTimeout, CrabpotError) as error:
+            self._backoffs.setdefault(name, Backoff()).failed(str(error))
+            self.record(of_server(name, "failed", because=str(error)))
+            raise
+        self._backoffs.pop(name, None)
+        self.record(of_server(name, "started", scope=key))
+        return running
+
+    async def connect(self, name: str, agent: AgentSettings, key: str) -> Running:
+        """Start a server in a sandbox of its own and ask for its tools; what was begun is ended if that fails."""
+        made = launch(name, self.settings, agent, self.execution.around, self.environ)
+        placed = Placement(where=Place.SANDBOX, scope_key=key)
+        live = await self.execution.acquire(made.agent, placed)
+        connection = Connection(name, Inside.of(live, made.argv), start_s=made.agent.sandbox.limits.time_limit)
+        running = Running(name=name, connection=connection, live=live, tools={})
+        try:
+            await connection.start()
+            running.tools = await connection.tools()
+        except BaseException:
+            await self._end(running, "it did not start")
+            raise
+        live.standing = 1
+        return running
+
+    async def _compare(self, running: Running) -> None:
+        """Withhold what is not as it was approved, in every gateway, and say so."""
+        if running.connection.stale:
+            running.tools = await running.connection.tools()
+        pin = self.pins.find(running.name)
+        if pin is None:
+            return
+        changed = {**self.pins.withheld(running.name), **pin.changed(running.tools)}
+        if changed != self.pins.withheld(running.name):
+            self.pins.withhold(running.name, changed)
+            self.record(of_server(running.name, "withheld", tools=changed))
+
+    async def _end(self, running: Running, why: str) -> None:
+        await running.connection.end(why)
+        await self.execution.fleet.stop(running.live.key)
+
+    async def restart(self, name: str) -> int:
+        """End every running server of a name, and forget its failures; the next call starts it again."""
+        self._backoffs.pop(name, None)
+        keys = [key for key, one in self._running.items() if one.name == name]
+        for key in keys:
+            await self._end(self._running.pop(key), "it is started again")
+        return len(keys)
+
+    async def end(self, running: Running) -> None:
+        """End a server that `connect` started."""
+        await self._end(running, "it is no longer needed")
+
+    async def close(self) -> None:
+        """End every server; their sandboxes end with the fleet."""
+        for task in list(self._starting.values()):
+            task.cancel()
+        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        for running in self._running.values():
+            await running.connection.end("the gateway is closing")
+        self._running.clear()
+
+
+def _progress(streams: Streams | None) -> Callable[..., Any] | None:
+    """Pass a server's progress on to who reads the call's output while it runs."""
+    sink = None if streams is None else streams.sink
+    if sink is None:
+        return None
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+        await sink("stderr", f"{share} {message or ''}".strip()[:500].encode() + b"\n")
+
+    return told
