@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import layer as layers
+from crabpot.layers.changes import exchange
 from crabpot.layers.layer import Layer
 from crabpot.spec.naming import LAYERS, sandbox_name
 from crabpot.spec.spec import COPY, UPPER, WORK
@@ -99,8 +100,9 @@ class LayerStore:
     def replace(self, layer: Layer, draft: str) -> None:
         """Put a layer that was made beside it in the place of one that nobody uses; LayerBusy if somebody does."""
         with self.hold(layer):
-            os.rename(layer.path, f"{layer.path}.{os.urandom(4).hex()}{_GONE}")
-            os.rename(draft, layer.path)
+            # In one step: a process killed here leaves the one or the other.
+            exchange.swap_paths(draft, layer.path)
+            os.rename(draft, f"{layer.path}.{os.urandom(4).hex()}{_GONE}")
         self.sweep()
 
     def _fill(self, draft: str, layer: Layer) -> None:

@@ -15,6 +15,7 @@ from crabpot.audit.records import of_snapshot
 from crabpot.decide import placement, sessions
 from crabpot.errors import LayerError
 from crabpot.layers import snapshots, trees
+from crabpot.layers.changes import exchange
 from crabpot.layers.layer import Layer
 from crabpot.layers.snapshots import SnapshotStore
 from crabpot.layers.store import LayerStore
@@ -135,7 +136,7 @@ class Snapshots:
         held = private_folders.take(self._execution.around.state, scope.spec, scope.agent.id)
         try:
             place = scope.spec.workspace
-            draft, old = (f"{place}.{os.urandom(4).hex()}{private_folders.DRAFT}" for _ in range(2))
+            draft = f"{place}.{os.urandom(4).hex()}{private_folders.DRAFT}"
             try:
                 trees.copy(files, draft)
             except BaseException:
@@ -143,10 +144,11 @@ class Snapshots:
                     remove_tree(draft)
                 raise
             if replace and os.path.lexists(place):
-                os.rename(place, old)
-            os.rename(draft, place)
-            with suppress(FileNotFoundError):
-                remove_tree(old)
+                # In one step: a process killed here leaves the one or the other.
+                exchange.swap_paths(draft, place)
+                remove_tree(draft)
+            else:
+                os.rename(draft, place)
         finally:
             held.release()
 

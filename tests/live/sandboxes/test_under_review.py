@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
 ONE, TWO = "agent:main:one", "agent:main:two"
+WHO = ("-c", "user.name=x", "-c", "user.email=x@y")
 
 
 @pytest.fixture
@@ -62,6 +63,12 @@ async def opened(folder: Path, tools: dict[str, Any] | None = None, **sandbox: A
 
 async def run(gateway: Gateway, command: str, session: str = ONE) -> ToolResult:
     return await gateway.call(session, "exec", command=command)
+
+
+def git(*words: str, at: Path) -> str:
+    quiet = {"GIT_CONFIG_GLOBAL": "/dev/null", "PATH": "/usr/bin:/bin"}
+    argv = ["git", "-C", str(at), *WHO, *words]
+    return subprocess.run(argv, env=quiet, check=True, capture_output=True, text=True).stdout
 
 
 def layer_of(folder: Path, session: str = ONE) -> Layer:
@@ -173,6 +180,23 @@ async def test_a_layer_beyond_the_disk_limit_is_not_opened_again(tmp_path: Path,
         assert "crabpot changes" in refused.error.message
 
 
+async def test_commits_on_no_branch_arrive_too(tmp_path: Path, project: Path) -> None:
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "first")):
+        git(*words, at=project)
+    commit = f"git {' '.join(WHO)} commit -q --allow-empty -m"
+    work = f"""set -e
+git checkout -q --detach; {commit} tagged; git {" ".join(WHO)} tag -a v1 -m v1; git tag of-a-tree HEAD^{{tree}}
+git checkout -q main; {commit} second; git tag on-main; git checkout -q --detach; {commit} third"""
+    async with opened(tmp_path) as gateway:
+        assert (await run(gateway, work)).success
+        review = gateway.review()
+        told = (await review.listed(layer_of(tmp_path)))["commits"]
+        assert [(one["branch"], one["count"]) for one in told] == [("main", 1), ("detached-HEAD", 1), ("tag-v1", 1)]
+        names = (await review.apply(layer_of(tmp_path)))["branches"]
+    shown = git("log", "--no-walk=unsorted", "--format=%s", *names, at=project)
+    assert shown.split() == ["second", "third", "tagged"]
+
+
 async def test_a_layer_that_outgrows_the_disk_limit_ends_its_sandbox(tmp_path: Path, project: Path) -> None:
     # A folder that nobody may list hides nothing.
     flood = "mkdir deep; cd deep; exec 9> f; chmod 0 .; while :; do head -c 500000 /dev/urandom >&9; sleep 0.1; done"
@@ -265,13 +289,6 @@ async def test_a_remount_is_of_the_overlay_alone_whatever_the_agent_put_in_its_p
 async def test_git_pushes_what_was_committed_in_a_layer_and_the_hosts_repository_stays(
     tmp_path: Path, project: Path
 ) -> None:
-    quiet = {"GIT_CONFIG_GLOBAL": "/dev/null", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    who = ["-c", "user.name=x", "-c", "user.email=x@y"]
-
-    def git(*words: str, at: Path) -> str:
-        argv = ["git", "-C", str(at), *who, *words]
-        return subprocess.run(argv, env=quiet, check=True, capture_output=True, text=True).stdout
-
     remote = tmp_path / "remote.git"
     remote.mkdir()
     git("init", "-q", "--bare", at=remote)
@@ -282,7 +299,7 @@ async def test_git_pushes_what_was_committed_in_a_layer_and_the_hosts_repository
     before = git("rev-parse", "main", at=project)
     elevated = {"enabled": True, "patterns": ["git push *"], "requireApproval": False}
     async with opened(tmp_path, {"elevated": elevated}) as gateway:
-        done = await run(gateway, f"echo more >> file; git {' '.join(who)} commit -qam second; git rev-parse main")
+        done = await run(gateway, f"echo more >> file; git {' '.join(WHO)} commit -qam second; git rev-parse main")
         assert done.success, done
         pushed = await run(gateway, "git push origin main")
         assert pushed.success, pushed

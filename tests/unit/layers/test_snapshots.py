@@ -6,20 +6,26 @@ import os
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import crabpot
 from crabpot.errors import LayerError
-from crabpot.layers.snapshots import SnapshotStore
+from crabpot.layers.snapshots import SnapshotStore, restore_layer
+from tests.support.killing import killed_at
+from tests.support.layers import project
 
 ONE = "agent:main:one"
 
 # In a mount namespace of its own, with a state folder that has next to no room.
 _FULL = """
 import os, sys
-from crabpot.layers.snapshots import SnapshotStore
+from crabpot.layers.snapshots import SnapshotStore, restore_layer
+from tests.support.killing import killed_at
+from tests.support.layers import project
 state, files = sys.argv[1:]
 try:
     SnapshotStore(state).save("agent:main:one", "first", files)
@@ -87,3 +93,22 @@ def test_a_full_disk_leaves_nothing_half(tmp_path: Path, files: Path) -> None:
         check=False,
     )
     assert done.stdout == "True []\n[]\n", done.stderr
+
+
+@pytest.mark.parametrize("mechanism", ["overlay", "copy"])
+def test_a_restore_killed_at_any_moment_leaves_the_one_or_the_other(
+    tmp_path: Path, mechanism: Literal["overlay", "copy"]
+) -> None:
+    one = project(tmp_path, mechanism, a="one")
+    one.agent("echo kept > new")
+    snapshot = SnapshotStore(str(tmp_path / "state")).save(one.layer.scope_key, "first", one.layer)
+    ends = set()
+    for moment in count(1):
+        one.agent("echo later > new")
+        killed = killed_at(moment, lambda: restore_layer(one.store, snapshot, one.layer))
+        found = one.store.find(one.layer.scope_key)
+        assert found is not None, moment
+        ends.add((Path(found.content) / "new").read_text())
+        if not killed:
+            break
+    assert ends == {"kept\n", "later\n"}

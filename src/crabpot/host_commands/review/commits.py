@@ -31,7 +31,11 @@ _MOST = 200
 _MOST_TEXT = 256 << 10
 _URL = "crabpot:review"
 _NO_CONFIGURATION = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
-_PREFIX = "refs/heads/"
+_PREFIX, _TAGS = "refs/heads/", "refs/tags/"
+# Of an annotated tag, what it is of.
+_COMMIT_AND_NAME = (
+    "%(if)%(*objectname)%(then)%(*objecttype) %(*objectname)%(else)%(objecttype) %(objectname)%(end) %(refname)"
+)
 _TAKEN = re.compile(r"[^A-Za-z0-9._/-]")
 
 
@@ -50,30 +54,52 @@ class Branch:
 
 
 async def made(context: GitContext, layer: Layer) -> list[Branch]:
-    """Return the branches inside that the person's repository does not have as they are."""
+    """Return what the agent committed to: branches that the person's repository does not have as they are.
+
+    Commits that are on no branch, but where HEAD stands or at a tag, are offered as branches too.
+    """
     with opened(layer.folder) as tree:
         there = await asyncio.to_thread(person.branches, tree)
-    words = ("for-each-ref", f"--count={_MOST + 1}", "--format=%(objectname) %(refname)", "refs/heads")
-    inside = _parsed(await context.inside.ask(*words, most=_MOST_TEXT))
-    known = sorted(await context.inside.existing(set(there.values())))
-    found = []
-    for ref, tip in inside.items():
-        if there.get(ref) == tip or tip in known:
-            continue
-        excluded = [f"^{one}" for one in known[:_MOST]]
-        counted = (await context.inside.ask("rev-list", "--count", tip, *excluded, "--")).strip()
-        count = int(counted) if counted.isascii() and counted.isdigit() and len(counted) < 10 else 0  # noqa: PLR2004
-        if count:
-            found.append(Branch(name=ref.removeprefix(_PREFIX), start=there.get(ref), tip=tip, count=count))
+        head = await asyncio.to_thread(person.detached_head, tree)
+    known = sorted(await context.inside.existing({*there.values(), *(() if head is None else (head,))}))
+    found: list[Branch] = []
+    for name, tip in await _refs(context, _PREFIX):
+        start = there.get(f"{_PREFIX}{name}")
+        if tip != start and tip not in known:
+            found += await _new(context, name, tip, start, known)
+    for name, tip in await _elsewhere(context):
+        # What is on a branch of the agent's needs no other name.
+        tips = [one.tip for one in found]
+        if tip not in (*known, *tips):
+            found += await _new(context, name, tip, None, [*known, *tips])
     return found
 
 
-def _parsed(listed: str) -> dict[str, str]:
-    found = {}
-    for line in listed.splitlines()[:_MOST]:
-        object_id, _, name = line.partition(" ")
-        if is_id(object_id) and is_ref(name) and name.startswith(_PREFIX):
-            found[name] = object_id
+async def _new(context: GitContext, name: str, tip: str, start: str | None, known: Sequence[str]) -> list[Branch]:
+    """Return the branch of a tip, if it has commits that are not known."""
+    excluded = [f"^{one}" for one in known[-_MOST:]]
+    counted = (await context.inside.ask("rev-list", "--count", tip, *excluded, "--")).strip()
+    count = int(counted) if counted.isascii() and counted.isdigit() and len(counted) < 10 else 0  # noqa: PLR2004
+    return [Branch(name=name, start=start, tip=tip, count=count)] if count else []
+
+
+async def _elsewhere(context: GitContext) -> list[tuple[str, str]]:
+    """Return where commits may be that are on no branch: a detached HEAD, and tags; with the names that they get."""
+    found = [(f"tag-{name}", tip) for name, tip in await _refs(context, _TAGS)]
+    if not (await context.inside.ask("symbolic-ref", "--quiet", "HEAD", fails=True)).strip():
+        head = (await context.inside.ask("rev-parse", "--quiet", "--verify", "HEAD^{commit}", fails=True)).strip()
+        found = [("detached-HEAD", head), *found] if is_id(head) else found
+    return found
+
+
+async def _refs(context: GitContext, prefix: str) -> list[tuple[str, str]]:
+    """Return the names and commits of the refs below a prefix; a tag of anything else has none."""
+    words = ("for-each-ref", f"--count={_MOST}", f"--format={_COMMIT_AND_NAME}", prefix)
+    found = []
+    for line in (await context.inside.ask(*words, most=_MOST_TEXT)).splitlines()[:_MOST]:
+        kind, object_id, name = (*line.split(" ", 2), "", "")[:3]
+        if kind == "commit" and is_id(object_id) and is_ref(name) and name.startswith(prefix):
+            found.append((name.removeprefix(prefix), object_id))
     return found
 
 

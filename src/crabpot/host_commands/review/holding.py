@@ -108,6 +108,4 @@ def _may_have_commits(layer: Layer) -> bool:
     if person.problem_with(layer.folder) is not None:
         return False
     with opened(layer.content) as content, opened(layer.folder) as host:
-        if layer.mechanism == "overlay":
-            return person.has_branches(content)
-        return person.branches(content) != person.branches(host)
+        return person.may_have_commits(content, host, overlay=layer.mechanism == "overlay")

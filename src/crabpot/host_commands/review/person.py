@@ -13,7 +13,7 @@ from crabpot.layers.changes.tree import Tree, join
 _LARGEST = 16 << 20
 _MOST = 100_000
 _PACKED = re.compile(r"([0-9a-f]{40}) (refs/heads/\S+)")
-_HEADS = ".git/refs/heads"
+_HEADS, _TAGS = ".git/refs/heads", ".git/refs/tags"
 
 
 def problem_with(folder: str) -> str | None:
@@ -58,9 +58,24 @@ def branches(tree: Tree) -> dict[str, str]:
     return found
 
 
-def has_branches(upper: Tree) -> bool:
-    """Return whether the upper folder of an overlay has branches of its own."""
-    return upper.stat(".git/packed-refs") is not None or bool(_loose(upper, _HEADS))
+def detached_head(tree: Tree) -> str | None:
+    """Return the commit at which a repository's HEAD stands, or None if it is on a branch."""
+    text = (tree.read(".git/HEAD", 1000) or b"").decode("ascii", "replace").strip()
+    return text if is_id(text) else None
+
+
+def may_have_commits(content: Tree, host: Tree, *, overlay: bool) -> bool:
+    """Return whether a layer has branches, tags or a HEAD of its own; an overlay has only what was written."""
+    if detached_head(content) not in (None, detached_head(host)):
+        return True
+    if overlay:
+        return content.stat(".git/packed-refs") is not None or bool(_loose(content, _HEADS) or _loose(content, _TAGS))
+    packed = [tree.read(".git/packed-refs", _LARGEST) for tree in (content, host)]
+    return (
+        packed[0] != packed[1]
+        or any({*_loose(content, at)} - {*_loose(host, at)} for at in (_TAGS, _HEADS))
+        or (branches(content) != branches(host))
+    )
 
 
 def _loose(tree: Tree, path: str) -> list[str]:

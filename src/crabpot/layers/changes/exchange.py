@@ -20,6 +20,11 @@ def swap(one: str, one_folder: int, other: str, other_folder: int) -> None:
     _rename(one, one_folder, other, other_folder, _EXCHANGE)
 
 
+def swap_paths(one: str, other: str) -> None:
+    """Exchange two absolute paths in one step."""
+    swap(one, -1, other, -1)
+
+
 def _rename(source: str, source_folder: int, target: str, target_folder: int, how: int) -> None:
     names = os.fsencode(source), os.fsencode(target)
     _checked(_libc().renameat2(source_folder, names[0], target_folder, names[1], how), target)
