@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crabpot.errors import LayerError
-from crabpot.layers.changes.applying import apply
+from crabpot.layers.changes.applying import apply, undo
 from crabpot.layers.changes.discarding import discard
 from crabpot.layers.changes.reading import changes
 from tests.support.layers import project
@@ -90,3 +90,17 @@ def test_changes_are_discarded_by_path(tmp_path: Path, mechanism: str) -> None:
     assert {found.path for found in changes(one.layer)} == {"new", "e/f"}
     with pytest.raises(LayerError, match="nothing changed"):
         discard(one.layer, ["a"])
+
+
+@pytest.mark.parametrize("mechanism", ["overlay", "copy"])
+def test_hundreds_of_changes_come_go_back_and_are_forgotten(tmp_path: Path, mechanism: str) -> None:
+    one = project(tmp_path, mechanism, a="one")  # type: ignore[arg-type]
+    one.agent("for d in 0 1 2 3; do mkdir $d; for i in $(seq 130); do echo $i > $d/$i; done; done; rm a")
+    paths = {found.path for found in changes(one.layer)}
+    assert len(paths) == 525
+    assert set(apply(one.layer).applied) == paths
+    assert changes(one.layer) == []
+    assert set(undo(one.layer).applied) == paths
+    assert [found.name for found in one.folder.iterdir()] == ["a"]
+    assert len(discard(one.layer, ["0"])) == 131
+    assert {found.path for found in changes(one.layer)} == {path for path in paths if path.split("/")[0] != "0"}
