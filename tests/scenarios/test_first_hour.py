@@ -213,3 +213,42 @@ def test_a_live_sandbox_says_when_it_was_used(crabpot: Program) -> None:
         (row,) = crabpot("sandboxes", "list", "--json").json
         assert row["used"] > before
         assert "used just now" in crabpot("sandboxes", "list").out
+
+
+# --- the end ------------------------------------------------------------------------------------------------------------
+
+
+def test_purge_removes_all_state_once_somebody_agreed(crabpot: Program) -> None:
+    crabpot.configure("{}")
+    crabpot("exec", "--", "mkdir -p deep/er; touch deep/er/file; chmod 0 deep")
+    asked = crabpot("purge")
+    assert (asked.code, "crabpot purge --yes" in asked.err) == (2, True)
+    assert crabpot.state.exists()
+    done = crabpot("purge", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert not crabpot.state.exists()
+    assert crabpot.usual_file.exists()
+    assert crabpot("purge").code == 0
+
+
+def test_purge_asks_on_a_terminal_and_takes_nothing_else_for_a_yes(crabpot: Program) -> None:
+    crabpot("exec", "--", "true")
+    terminal = Terminal(crabpot, "purge")
+    try:
+        terminal.wait_for('type "purge" to go on', within_s=PATIENCE_S)
+        terminal.type("y\n")
+        assert terminal.end() == 1
+    finally:
+        terminal.close()
+    assert crabpot.state.exists()
+
+
+def test_purge_leaves_alone_what_a_gateway_serves_and_what_is_not_crabpots(crabpot: Program) -> None:
+    crabpot.configure("{}")
+    with crabpot.serving():
+        assert "a gateway serves" in crabpot("purge", "--yes").err
+    other = crabpot.home / "photos"
+    other.mkdir(mode=0o700)
+    (other / "one.jpg").write_bytes(b"x")
+    assert "nothing of Crabpot's" in crabpot("--state", str(other), "purge", "--yes").err
+    assert (other / "one.jpg").exists()

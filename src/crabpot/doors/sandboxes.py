@@ -30,7 +30,13 @@ def live(gateway: Gateway) -> list[dict[str, Any]]:
 def _shown(one: Live) -> dict[str, Any]:
     place, key = one.key
     limits = None if one.scope is None else one.scope.agent.sandbox.limits
-    shown = limits and {"memory_bytes": limits.memory, "processes": limits.pids, "cpus": limits.cpus}
+    # What is not kept for the sandbox as a whole is no limit to compare its use with.
+    short = {clause.name for clause in one.clauses if clause.state == "degraded"}
+    shown = limits and {
+        "memory_bytes": None if "limits.memory" in short else limits.memory,
+        "processes": limits.pids,
+        "cpus": None if "limits.cpus" in short else limits.cpus,
+    }
     return {
         "scope_key": key,
         "place": place.value,

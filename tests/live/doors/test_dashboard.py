@@ -96,6 +96,20 @@ async def test_calls_appear_as_they_happen_with_their_place_verdict_and_rule(pag
         assert shown.faults == []
 
 
+async def test_the_overview_counts_what_waits_what_was_called_and_what_was_refused(page):
+    async with page() as (door, shown):
+        await door.made.gateway.call(SESSION, "exec", command="echo fed")
+        await door.made.gateway.call(SESSION, "no_such_tool")
+        await shown.locator("#refusals-seen", has_text="1").wait_for()
+        await shown.locator("#calls-seen", has_text="2").wait_for()
+        assert await shown.locator("#refusals-chart rect").count() == 1
+        asking = asyncio.create_task(door.desk.decide(request()))
+        await shown.locator("#waits", has_text="1").wait_for()
+        await shown.locator("article progress").wait_for()
+        asking.cancel()
+        assert shown.faults == []
+
+
 @pytest.mark.parametrize(
     ("key", "allowed", "grant"), [("a", True, "once"), ("s", True, "session"), ("d", False, "once")]
 )

@@ -84,6 +84,8 @@ def _operating(commands: Adder) -> None:
     one.add_argument("action", nargs="?", choices=("stop",), help=text)
     one.add_argument("--lingering", type=int, help=SUPPRESS)
     one.add_argument("--listen", metavar="127.0.0.1:PORT", help="also serve HTTP on the loopback, with tokens")
+    one = add(commands, "purge", "purge:purge", "remove everything that Crabpot keeps; asks first")
+    one.add_argument("--yes", action="store_true", help="do not ask")
     _tokens(commands)
     one = add(commands, "e2b", "e2b:e2b", "say where programs that use the E2B SDKs find a gateway, or start one")
     one.add_argument("--print-env", action="store_true", help="print it for a shell: eval $(crabpot e2b --print-env)")
@@ -222,7 +224,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     _deciding: ("explain", "check"),
     _approving: ("approvals", "leases"),
     _configuring: ("init", "config", "import", "learn"),
-    _operating: ("sandboxes", "audit", "serve", "tokens", "e2b", "mcp"),
+    _operating: ("sandboxes", "audit", "serve", "purge", "tokens", "e2b", "mcp"),
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),

@@ -19,6 +19,8 @@ function h(tag, attributes = {}, ...children) {
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 const moment = (seconds) => new Date(seconds * 1000).toLocaleString();
 const megabytes = (bytes) => `${(bytes / 1048576).toFixed(1)} MB`;
+const lasted = (ms) => ms < 1000 ? `${ms.toFixed(1)} ms` : ms < 60000 ? `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`
+  : `${Math.floor(ms / 60000)} min ${Math.round(ms % 60000 / 1000)} s`;
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
 // --- the server -------------------------------------------------------------------------------------------------
@@ -105,6 +107,8 @@ function showApprovals({ requests: waiting }) {
     cards.set(one.id, card);
     requests.append(card);
   }
+  byId("waits").textContent = ids.size;
+  byId("waits").classList.toggle("some", ids.size > 0);
   byId("waiting").hidden = !ids.size;
   byId("waiting").textContent = ids.size;
   document.title = ids.size ? `(${ids.size}) Crabpot` : "Crabpot";
@@ -193,7 +197,13 @@ function approval(one) {
     ["writes", one.writes.join(", ")], ["given", one.credentials.join(", ")],
   ].filter(([, value]) => value);
   const left = h("span", { class: "soft" });
-  const tick = () => { left.textContent = `${Math.max(0, Math.ceil(one.deadline - Date.now() / 1000))} s left, then denied`; };
+  const whole_s = Math.max(1, Math.ceil(one.deadline - one.asked_at));
+  const shrinking = h("progress", { max: String(whole_s), "aria-label": "time left to answer" });
+  const tick = () => {
+    const seconds = Math.max(0, Math.ceil(one.deadline - Date.now() / 1000));
+    shrinking.value = Math.min(whole_s, seconds);
+    left.textContent = ` ${lasted(seconds * 1000).replace("0.0 ms", "0 s")} left, then denied`;
+  };
   tick();
   const timer = setInterval(() => (cards.get(one.id) === card ? tick() : clearInterval(timer)), 1000);
   const card = h("article", { tabindex: "0", "aria-label": `request ${one.id}: ${one.shown}` },
@@ -204,7 +214,7 @@ function approval(one) {
     one.dangers.length ? h("p", { class: "bad" }, `Dangerous: ${one.dangers.join("; ")}`) : "",
     one.executes.length ? h("details", { open: true }, h("summary", { class: "warn" }, "It would run what the agent may have written"),
       h("ul", {}, one.executes.map((item) => h("li", { class: "mono" }, item)))) : "",
-    h("p", {}, left),
+    h("p", {}, shrinking, left),
     h("div", { class: "answers" },
       h("button", { class: "allow", onclick: keys.a }, "Allow once"),
       one.lasting ? h("button", { class: "allow", onclick: keys.s }, "Allow for this session") : "",
@@ -230,6 +240,43 @@ document.addEventListener("keydown", (event) => {
   if (next) { next.focus(); event.preventDefault(); }
 });
 
+// --- the overview -----------------------------------------------------------------------------------------------
+
+const HOUR_S = 3600, MINUTES = 60, seen = [];
+const REFUSED = new Set(["denied", "approval_denied", "approval_timeout"]);
+const isRefusal = (record) => (record.kind === "connection" ? record.answer === "refused" : REFUSED.has(record.error));
+
+function count(records) {
+  for (const one of records) {
+    if (one.kind === "call" || isRefusal(one)) seen.push({ time: one.time, call: one.kind === "call", refused: isRefusal(one) });
+  }
+  showOverview();
+}
+
+function showOverview() {
+  const now = Date.now() / 1000;
+  while (seen.length && seen[0].time < now - HOUR_S) seen.shift();
+  for (const [name, those] of [["calls", seen.filter((one) => one.call)], ["refusals", seen.filter((one) => one.refused)]]) {
+    byId(`${name}-seen`).textContent = those.length;
+    byId(`${name}-seen`).classList.toggle("some", name === "refusals" && those.length > 0);
+    byId(`${name}-chart`).replaceChildren(...bars(those, now));
+  }
+}
+
+// One bar for each minute of the last hour, the newest on the right.
+function bars(those, now) {
+  const minutes = Array(MINUTES).fill(0);
+  for (const one of those) minutes[MINUTES - 1 - Math.max(0, Math.min(MINUTES - 1, Math.floor((now - one.time) / 60)))] += 1;
+  const most = Math.max(1, ...minutes);
+  return minutes.flatMap((number, at) => {
+    if (!number) return [];
+    const made = document.createElementNS("http://www.w3.org/2000/svg", "rect"), height = Math.max(2, 20 * number / most);
+    for (const [name, value] of Object.entries({ x: at, y: 20 - height, width: 0.8, height })) made.setAttribute(name, value);
+    return [made];
+  });
+}
+setInterval(showOverview, 30000);
+
 // --- sandboxes --------------------------------------------------------------------------------------------------
 
 const before = new Map();
@@ -246,14 +293,16 @@ function showSandboxes({ sandboxes }) {
     return h("tr", {},
       h("td", {}, h("span", { class: "mono" }, one.name), h("br"), h("span", { class: "soft" }, one.scope_key)),
       h("td", { class: live ? "good" : "soft" }, live ? "live" : `kept since ${moment(one.created)}`),
-      h("td", {}, usage ? bar(usage.memory_bytes, limits.memory_bytes,
-        `${megabytes(usage.memory_bytes)} of ${megabytes(limits.memory_bytes)}`) : ""),
+      h("td", {}, !usage ? "" : limits.memory_bytes === null ? `${megabytes(usage.memory_bytes)}, no total limit`
+        : bar(usage.memory_bytes, limits.memory_bytes, `${megabytes(usage.memory_bytes)} of ${megabytes(limits.memory_bytes)}`)),
       h("td", {}, usage ? bar(usage.processes, limits.processes, `${usage.processes} of ${limits.processes}`) : ""),
-      h("td", {}, share === null ? "" : `${Math.round(share * 100)} % of ${limits.cpus * 100} %`),
+      h("td", {}, share === null ? "" : limits.cpus === null ? `${Math.round(share * 100)} %, no limit`
+        : `${Math.round(share * 100)} % of ${limits.cpus * 100} %`),
       h("td", {}, live ? `${one.busy} running` : ""),
       h("td", {}, live ? h("button", { onclick: () => told(`/v1/sandboxes/${one.name}/stop`, { method: "POST" }),
         "aria-label": `stop ${one.name}` }, "Stop") : ""));
   });
+  byId("runs").textContent = sandboxes.reduce((sum, one) => sum + (one.state === "live" ? one.busy : 0), 0);
   byId("living").replaceChildren(...(rows.length ? rows
     : [h("tr", {}, h("td", { colspan: "7", class: "soft" }, "None yet; a session's first call makes one."))]));
 }
@@ -261,6 +310,7 @@ function showSandboxes({ sandboxes }) {
 // --- the feed of calls, and the last report -----------------------------------------------------------------------
 
 const what = (record) => {
+  if (record.kind === "connection") return `connection to ${record.destination}`;
   const args = record.args ?? {};
   return [record.tool ?? record.kind, args.command ?? args.path ?? args.pattern ?? record.shown ?? record.sandbox ?? record.action ?? ""].join(" ");
 };
@@ -269,6 +319,7 @@ const outcome = (record) => {
   if (record.kind === "call") {
     return record.error ? ["bad", record.error] : record.success ? ["good", "ok"] : ["warn", `exit ${record.exit_code}`];
   }
+  if (record.kind === "connection") return [{ refused: "bad", failed: "warn" }[record.answer] ?? "soft", record.answer];
   return ["soft", record.kind];
 };
 
@@ -280,12 +331,13 @@ function row(record) {
   return h("tr", {}, h("td", { class: "when" }, clock(record.time)), h("td", { class: style }, word),
     h("td", { class: record.place === "host" ? "warn" : "" }, record.place ?? ""),
     h("td", { class: "mono" }, what(record).slice(0, 300)),
-    h("td", { class: "when" }, record.duration_ms === undefined ? "" : `${record.duration_ms.toFixed(1)} ms`),
+    h("td", { class: "when" }, record.duration_ms === undefined ? "" : lasted(record.duration_ms)),
     h("td", {}, record.session ?? "", h("br"), h("span", { class: "soft" }, record.because ?? "", record.rule ? ` (${record.rule})` : "")));
 }
 
 function showRecords({ records }) {
   for (const record of records) if (record.kind === "verify") showReport(record);
+  count(records);
   if (byId("pause").checked) return;
   const feed = byId("feed");
   feed.prepend(...records.slice(-SHOWN).reverse().map(row));
