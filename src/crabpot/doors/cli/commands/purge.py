@@ -60,7 +60,7 @@ def _lock(folder: int, state: str) -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise CrabpotError(f"a gateway serves {state}; end it first, then purge") from None
+        raise CrabpotError(f"a gateway serves {state}; end it with `crabpot serve stop`, then purge") from None
     if any(os.path.exists(f"/proc/{''.join(filter(str.isdigit, name))}") for name in beside(state)):
         raise CrabpotError(f"an agent of `crabpot run` still runs on {state}; end it first, then purge")
     if not os.path.exists(os.path.join(state, FILE_NAME)):
