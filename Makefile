@@ -9,7 +9,7 @@ WORKERS ?= $(shell expr 2 '*' $$(nproc))
 # What is compiled once serves every process, whatever the environment says. A group of tests stays with one worker.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
 # A loaded machine fails a test now and then: it is tried twice more and counted as rerun. A broken claim never gets a second try.
-RERUNS = --reruns 2 --reruns-delay 3 --rerun-except "'broken' == 'held'"
+RERUNS = -raR --reruns 2 --reruns-delay 3 --rerun-except "'broken' == 'held'"
 QUICK := decide spec config approvals artefacts runner test_explain.py test_settings.py
 
 setup: ## make .venv with everything that development needs

@@ -42,9 +42,11 @@ def near_miss(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | No
     """Return how a part of a command that stayed inside could have run on the host, or None."""
     if not any(rule.enabled for rule in elevation.rules(agent)):
         return None
+    # A shim takes its command to the host from anywhere in a text: that one did not stay.
+    shims = {f"{name} *" for name in agent.sandbox.host_commands}
     for part in _parts(args.get("command")):
         found = elevation.decide({"command": part}, agent, sender=sender).answer
-        if found.decision is not Decision.SANDBOXED:
+        if found.decision is not Decision.SANDBOXED and found.pattern not in shims:
             return (
                 f'`{part}` stayed in the sandbox. It may run on the host (pattern "{found.pattern}"), '
                 "but only as a single command: call exec with exactly that text, and nothing else but cwd and timeout"
