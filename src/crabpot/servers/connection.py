@@ -58,7 +58,7 @@ class Transport(Protocol):
         """Carry messages until the server ends, and return why it did; Misbehaved if it went too far."""
 
     def new_call(self) -> None:
-        """Give the server as much to say again as one call may take."""
+        """Reset how much the server may send to what one call may take."""
 
 
 class Connection:

@@ -36,7 +36,7 @@ class Inside:
         return cls(live=live, argv=argv, messages=Messages(longest))
 
     def new_call(self) -> None:
-        """Give the server as much to say again as one call may take."""
+        """Reset how much the server may send to what one call may take."""
         self.messages.new_call()
 
     async def carry(

@@ -37,7 +37,7 @@ class Messages:
         return self._tail.decode("utf-8", "replace").strip()
 
     def new_call(self) -> None:
-        """Give it as much to say again as one call may take."""
+        """Reset how much may be sent to what one call may take."""
         self._messages = self._bytes = self._garbage = 0
 
     def complained(self, data: bytes) -> None:

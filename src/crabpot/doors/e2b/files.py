@@ -46,7 +46,7 @@ class Files:
         ]
 
     async def health(self, _request: Request) -> Response:
-        """Say that the sandbox whose secret was shown is there."""
+        """Answer that the sandbox whose secret was shown is there."""
         return Response(status_code=204)
 
     async def download(self, request: Request) -> Response:

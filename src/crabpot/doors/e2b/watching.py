@@ -28,7 +28,7 @@ _TYPES = frozenset({"CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"})
 async def watching(  # noqa: PLR0913  what to watch, and for whom
     sandboxes: Sandboxes, sandbox: Sandbox, path: str, *, recursive: bool, tell: Tell, gone: asyncio.Event
 ) -> None:
-    """Tell what happens in a folder until the sandbox ends or nobody wants to know."""
+    """Report what happens in a folder until the sandbox ends or nobody wants to know."""
     program = files("crabpot.doors.e2b.inside").joinpath("watch.py").read_text()
     lines, refused = Lines(_LONGEST_LINE), ""
 

@@ -113,7 +113,7 @@ class Call:
         return code
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         if self._asking is not None:
             self._asking.close()
 

@@ -24,7 +24,7 @@ _LONGEST = 65536
 
 @asynccontextmanager
 async def _server(heard: list[bytes], answer: bytes) -> AsyncIterator[str]:
-    """Give a place that keeps what it is asked, and answers it."""
+    """Start a server that records each request and answers it."""
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b""
