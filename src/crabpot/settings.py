@@ -18,7 +18,7 @@ Scope = Literal["session", "agent", "shared"]
 Confine = Literal["guarded", "host"]
 WorkspaceAccess = Literal["none", "ro", "rw", "review"]
 WorkspaceAt = Literal["/workspace", "same"]
-Backend = Literal["auto", "bubblewrap", "docker", "socket"]
+Backend = Literal["auto", "bubblewrap", "docker", "kubernetes", "socket"]
 PackageGroup = Literal["minimal", "docs", "media", "dev"]
 
 DEFAULT_WORKSPACE = "~/agent"
@@ -136,6 +136,44 @@ class Docker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """A volume claim for each scope's private folder, in place of one that ends with its pod."""
+
+    size: Size
+    class_: str | None = None
+    """The cluster's storage class; None means its default one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """A taint of nodes that pods may run on all the same, as the cluster spells it."""
+
+    key: str | None = None
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubernetes:
+    """Settings of the kubernetes backend only."""
+
+    context: str | None = None
+    """Of the kubeconfig; None means its current one, or the credentials of the pod that the gateway runs in."""
+    namespace: str = "crabpot"
+    image: str = "crabpot-sandbox:latest"
+    runtime_class: str | None = None
+    storage: Storage | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    image_pull_secret: str | None = None
+    host_users: bool | None = None
+    """False gives each pod a user namespace of its own; None leaves it to the cluster."""
+    inet: Literal["policy", "refuse"] = "policy"
+    """What keeps the network away: a NetworkPolicy that was seen to hold, or no internet sockets at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValueFrom:
     """Where the gateway finds a secret; the sandbox never sees it."""
 
@@ -203,6 +241,7 @@ class Sandbox:
     ports: tuple[int, ...] = ()
     limits: Limits = Limits()
     docker: Docker = Docker()
+    kubernetes: Kubernetes = Kubernetes()
     socket: str | None = None
     host_commands: tuple[str, ...] = ()
     host_user: str | None = None

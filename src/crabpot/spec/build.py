@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from crabpot.spec import binds, grants, hardening, network
+from crabpot.spec import binds, grants, hardening, kubernetes, network
 from crabpot.spec.naming import HOMES, LAYERS, sandbox_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
@@ -52,6 +52,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         tmp_exec=sandbox.tmp_exec,
         limits=sandbox.limits,
         docker=sandbox.docker,
+        kubernetes=sandbox.kubernetes,
         socket=sandbox.socket,
         host_commands=sandbox.host_commands,
         workspace_at=inside,
@@ -191,6 +192,7 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
     yield from _limit_problems(sandbox.limits)
     yield from _lifetime_problems(sandbox)
     yield from _docker_problems(sandbox.docker)
+    yield from kubernetes.problems(sandbox.kubernetes)
 
 
 def _bind_problems(sandbox: Sandbox, around: Surroundings, taken: tuple[str, ...]) -> Iterator[tuple[str, str]]:

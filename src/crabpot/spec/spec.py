@@ -9,6 +9,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from crabpot.settings import Kubernetes
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class SandboxSpec:
     workspace_at: str = hardening.WORKSPACE
     home: str | None = None
     layer: str | None = None
+    kubernetes: Kubernetes = Kubernetes()
     # Of one sandbox's own authority, made while it opens; no part of what it is known by.
     certificates: tuple[Mount, ...] = ()
 

@@ -36,6 +36,12 @@ UNKNOWN = [
     (sandbox("limits: {timelimit: 5}"), "agents.defaults.sandbox.limits.timelimit", "timeLimit"),
     (sandbox("host_commands: []"), "agents.defaults.sandbox.host_commands", "hostCommands"),
     (sandbox("docker: {imgae: 'x'}"), "agents.defaults.sandbox.docker.imgae", "image"),
+    (sandbox("kubernetes: {contxt: 'x'}"), "agents.defaults.sandbox.kubernetes.contxt", "context"),
+    (
+        sandbox("kubernetes: {storage: {clas: 'x', size: 1}}"),
+        "agents.defaults.sandbox.kubernetes.storage.clas",
+        "class",
+    ),
     ("{agents: {entries: {ops: {tool: {}}}}}", "agents.entries.ops.tool", "tools"),
     ("{agents: {list: [{id: 'a', workspase: '/x'}]}}", "agents.list[0].workspase", "workspace"),
 ]
@@ -159,7 +165,9 @@ def test_the_schema_holds_every_key_of_the_documented_configuration() -> None:
         limits.memory limits.cpus limits.pids limits.timeLimit limits.timeCeiling limits.output limits.tmp
         limits.openFiles limits.fileSize limits.disk limits.memoryReservation limits.cpuShares
         limits.io.read limits.io.write docker.image docker.runtime docker.seccomp docker.apparmor docker.setup
-        prune.idleHours prune.maxAgeDays
+        kubernetes.context kubernetes.namespace kubernetes.image kubernetes.runtimeClass kubernetes.storage.size
+        kubernetes.storage.class kubernetes.nodeSelector kubernetes.tolerations.key kubernetes.imagePullSecret
+        kubernetes.hostUsers kubernetes.inet prune.idleHours prune.maxAgeDays
     """.split():
         documented.append(f"agents.defaults.sandbox.{key}")
     assert set(documented) <= set(_paths(File))

@@ -163,6 +163,31 @@ FIRES = [
         "custom seccomp profile",
         'use "default"',
     ),
+    (
+        sandbox("kubernetes: {namespace: 'pots'}"),
+        "agents.defaults.sandbox.kubernetes.namespace",
+        'change nothing: the backend is "auto"',
+        'backend: "kubernetes"',
+    ),
+    (
+        sandbox("backend: 'kubernetes', workspace: 'rw'"),
+        "agents.defaults.sandbox.workspace",
+        "does not see this machine's folders",
+        '"review"',
+    ),
+    (
+        sandbox("backend: 'kubernetes', binds: ['/srv/a:/a']"),
+        BINDS,
+        "does not see this machine's folders",
+        "take it out",
+    ),
+    (sandbox("backend: 'kubernetes', network: 'host'"), NETWORK, "no network of its own choosing", '"internet"'),
+    (
+        sandbox("backend: 'kubernetes', network: 'internet', kubernetes: {inet: 'refuse'}"),
+        "agents.defaults.sandbox.kubernetes.inet",
+        "leaves no socket",
+        'inet: "policy"',
+    ),
     (sandbox("binds: ['/srv/none/such:/x']"), BINDS, "does not exist", "mkdir -p"),
     (sandbox("binds: ['/srv:/x']"), BINDS, "whole top-level folder", "only the folder"),
     (sandbox("binds: ['/srv/none/such:/x:rw']"), BINDS, "the agent may change /srv/none/such", "use ro"),
@@ -199,6 +224,8 @@ CLEAN = [
     sandbox("network: 'my-net'"),
     sandbox("binds: ['/usr/share:/x:ro']"),
     sandbox("hostCommands: ['git']"),
+    sandbox("backend: 'kubernetes', kubernetes: {namespace: 'pots', inet: 'refuse'}"),
+    sandbox("backend: 'kubernetes', network: 'internet'"),
 ]
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crabpot.settings import AgentSettings, Sandbox, WorkspaceAccess
+from crabpot.settings import AgentSettings, Kubernetes, Sandbox, Size, Storage, Toleration, WorkspaceAccess
 from crabpot.spec.binds import BindRefused, Surroundings
 from crabpot.spec.build import build, environment, is_variable_name, parse_user, problems
-from crabpot.spec.spec import Mount, User
+from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +84,34 @@ def test_a_spec_holds_what_the_settings_say(agent_of: Callable[..., AgentSetting
     )
     assert spec.mounts == (Mount(source="/srv/a", target="/a", access="ro"),)
     assert (spec.limits.pids, spec.docker.runtime, spec.host_commands) == (50, "runsc", ("git",))
+
+
+def test_the_settings_of_a_cluster_are_part_of_the_spec_and_of_its_hash(
+    agent_of: Callable[..., AgentSettings], around: Surroundings
+) -> None:
+    def spec(kubernetes: str) -> SandboxSpec:
+        text = f"{{agents: {{defaults: {{sandbox: {{backend: 'kubernetes', kubernetes: {kubernetes}}}}}}}}}"
+        return build(agent_of(text), "shared", around)
+
+    full = spec(
+        "{context: 'lab', namespace: 'pots', image: 'r.example.com/pot:1', runtimeClass: 'gvisor', storage: {size: '5g',"
+        " class: 'fast'}, nodeSelector: {'a.io/pool': 'x'}, tolerations: [{key: 'pool', value: 'x', effect: 'NoSchedule'}],"
+        " imagePullSecret: 'pull', hostUsers: false, inet: 'refuse'}"
+    )
+    assert full.kubernetes == Kubernetes(
+        context="lab",
+        namespace="pots",
+        image="r.example.com/pot:1",
+        runtime_class="gvisor",
+        storage=Storage(size=Size(5 * 1024**3), class_="fast"),
+        node_selector={"a.io/pool": "x"},
+        tolerations=(Toleration(key="pool", value="x", effect="NoSchedule"),),
+        image_pull_secret="pull",
+        host_users=False,
+        inet="refuse",
+    )
+    assert spec("{}").kubernetes == Kubernetes()
+    assert len({spec(text).hash for text in ("{}", "{namespace: 'b'}", "{inet: 'refuse'}", "{image: 'b'}")}) == 4
 
 
 def test_the_environment_is_ours_and_what_is_configured_and_nothing_of_the_gateways() -> None:
@@ -225,6 +253,21 @@ REFUSED = [
     ("docker: {image: 'a b'}", "docker.image", "cannot be a name"),
     ("docker: {runtime: '-x'}", "docker.runtime", "cannot be a name"),
     ("docker: {apparmor: '../x'}", "docker.apparmor", "cannot be a name"),
+    ("kubernetes: {context: ' '}", "kubernetes.context", "the name of a context"),
+    ("kubernetes: {namespace: 'Crabpot'}", "kubernetes.namespace", "cannot be the name of a namespace"),
+    ("kubernetes: {namespace: '../x'}", "kubernetes.namespace", "cannot be the name of a namespace"),
+    ("kubernetes: {namespace: 'kube-system'}", "kubernetes.namespace", "the cluster's own"),
+    ("kubernetes: {image: '-x'}", "kubernetes.image", "cannot be the name of an image"),
+    ("kubernetes: {runtimeClass: 'a/b'}", "kubernetes.runtimeClass", "cannot be a name in a cluster"),
+    ("kubernetes: {imagePullSecret: 'a_b'}", "kubernetes.imagePullSecret", "cannot be a name in a cluster"),
+    ("kubernetes: {storage: {size: '1g', class: 'A'}}", "kubernetes.storage.class", "cannot be a name in a cluster"),
+    ("kubernetes: {nodeSelector: {'a/b/c': 'd'}}", 'kubernetes.nodeSelector."a/b/c"', "cannot be a label of a node"),
+    ("kubernetes: {tolerations: [{value: 'x'}]}", "kubernetes.tolerations[0]", "needs a key"),
+    (
+        "kubernetes: {tolerations: [{key: 'a', operator: 'Exists', value: 'x'}]}",
+        "kubernetes.tolerations[0]",
+        "no value",
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.settings import AgentSettings, Docker, Io, Limits, Sandbox, Size
+from crabpot.settings import AgentSettings, Docker, Io, Kubernetes, Limits, Sandbox, Size
 from crabpot.spec.build import build
 from crabpot.spec.network import NetworkSpec
 from crabpot.spec.spec import Mount, SandboxSpec, User
@@ -74,6 +74,8 @@ CHANGES: list[dict[str, Any]] = [
     {"limits": Limits(io=Io(write=Size(1)))},
     {"docker": Docker(image="x")},
     {"docker": Docker(runtime="runsc")},
+    {"kubernetes": Kubernetes(namespace="pots")},
+    {"kubernetes": Kubernetes(inet="refuse")},
     {"socket": "/run/x"},
     {"workspace_at": "/srv/w"},
     {"home": "/state/homes/x"},

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.decide import elevation, known_programs, patterns, policy
 from crabpot.decide.check.finding import Finding, warn
+from crabpot.settings import Kubernetes
 from crabpot.spec import network
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def findings(agent: AgentSettings) -> Iterator[Finding]:
     yield from _undone(agent)
     yield from _globs(agent)
     yield from _network(agent)
+    yield from _kubernetes(agent)
 
 
 def of_gateway(settings: Settings) -> Iterator[Finding]:
@@ -166,3 +168,37 @@ def _network(agent: AgentSettings) -> Iterator[Finding]:
     if agent.sandbox.docker.seccomp != "default":
         message = "a custom seccomp profile replaces Crabpot's own"
         yield warn(agent.source("sandbox.docker.seccomp"), message, 'use "default" unless you must')
+
+
+def _kubernetes(agent: AgentSettings) -> Iterator[Finding]:
+    sandbox = agent.sandbox
+    if sandbox.backend != "kubernetes":
+        if sandbox.kubernetes != Kubernetes():
+            message = f'the settings below kubernetes change nothing: the backend is "{sandbox.backend}"'
+            yield warn(_kubernetes_source(agent), message, 'write backend: "kubernetes", or take them out')
+        return
+    for path, message, fix in _not_on_a_cluster(agent):
+        yield Finding(severity="error", path=agent.source(path), message=message, fix=fix)
+
+
+def _kubernetes_source(agent: AgentSettings) -> str:
+    return next((source for path, source in agent.sources.items() if path.startswith("sandbox.kubernetes.")), "default")
+
+
+def _not_on_a_cluster(agent: AgentSettings) -> Iterator[tuple[str, str, str]]:
+    """Yield what the kubernetes backend refuses when a sandbox opens, as (merged path, message, fix)."""
+    sandbox, name = agent.sandbox, agent.sandbox.network.name.lower()
+    if sandbox.workspace in ("rw", "ro"):
+        message = "a pod does not see this machine's folders, so no sandbox opens"
+        yield "sandbox.workspace", message, 'use "review", which works on a copy, or "none" with kubernetes.storage'
+    for index in range(len(sandbox.binds)):
+        yield f"sandbox.binds[{index}]", "a pod does not see this machine's folders, so no sandbox opens", "take it out"
+    for index in range(len(sandbox.programs)):
+        message = "a pod does not see this machine's programs, so no sandbox opens"
+        yield f"sandbox.programs[{index}]", message, "put them into the image"
+    if name not in ("none", "internet", "allow"):
+        message = "a pod has no network of its own choosing, so no sandbox opens"
+        yield "sandbox.network", message, 'use "none", "internet" or { allow: ["host:port"] }'
+    elif name != "none" and sandbox.kubernetes.inet == "refuse":
+        message = f'inet: "refuse" leaves no socket by which network "{name}" could be used, so no sandbox opens'
+        yield "sandbox.kubernetes.inet", message, 'use inet: "policy", or network: "none"'
