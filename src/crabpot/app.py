@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crabpot.backends.registry import OnOpened, Registry
     from crabpot.decide.scope import Scope
     from crabpot.egress.authority import Authority
-    from crabpot.egress.reaching import EgressContext
+    from crabpot.egress.reaching import Egress, EgressContext
     from crabpot.explain import Explainer
     from crabpot.gateway import Gateway
     from crabpot.host_commands.elevated import ElevatedCommands
@@ -158,16 +158,19 @@ class App:
         execution = Execution(around=self.around, registry=self.registry(on_opened), environ=self.environ, fleet=fleet)
         desk = Desk(self.around.state)
         elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
-        connections, commands = self._connections(audit, desk), _commands(elevated)
+        egress = self._egress(audit, desk)
+        commands = _commands(elevated)
         answering = Answering()
         execution.opener.answering = lambda scope, authority: answering.on_behalf_of(
-            scope, {**connections(scope, authority), **commands(scope)}
+            scope, {**_connections(egress, scope, authority), **commands(scope)}
         )
         gateway = (kind or Gateway)(settings=settings, execution=execution, elevated=elevated, audit=audit)
         if settings.mcp.servers:
             from crabpot.servers.pool import Servers
 
-            gateway.servers = Servers(settings=settings, execution=execution, environ=self.environ, record=audit.record)
+            gateway.servers = Servers(
+                settings=settings, execution=execution, environ=self.environ, record=audit.record, egress=egress
+            )
         tracing.trace(gateway, self.environ)
         return gateway
 
@@ -180,8 +183,8 @@ class App:
 
         return host
 
-    def _connections(self, audit: AuditLog, desk: Desk) -> Callable[[Scope, Authority | None], Answers]:
-        """Return what answers the `connect` upcalls of a scope's sandboxes."""
+    def _egress(self, audit: AuditLog, desk: Desk) -> Callable[[Scope, Authority | None], Egress]:
+        """Return what makes the connections of a scope."""
 
         @cache
         def context() -> EgressContext:
@@ -194,15 +197,12 @@ class App:
                 resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=self.config
             )
 
-        def answers(scope: Scope, authority: Authority | None) -> Answers:
-            if not describe(scope.agent.sandbox.network).proxied:
-                return {}
-            from crabpot.egress.proxy import serve
+        def of_scope(scope: Scope, authority: Authority | None) -> Egress:
             from crabpot.egress.reaching import Egress
 
-            return {"connect": partial(serve, Egress(scope, context(), authority))}
+            return Egress(scope, context(), authority)
 
-        return answers
+        return of_scope
 
     def elsewhere(self, state: str) -> App:
         """Return the same app on another state folder: what is tried there leaves no trace in this one."""
@@ -237,6 +237,17 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
         keys=find_keys(environ, home),
     )
     return App(config=file, around=around, environ=environ)
+
+
+def _connections(
+    egress: Callable[[Scope, Authority | None], Egress], scope: Scope, authority: Authority | None
+) -> Answers:
+    """Return what answers the `connect` upcalls of a scope's sandboxes."""
+    if not describe(scope.agent.sandbox.network).proxied:
+        return {}
+    from crabpot.egress.proxy import serve
+
+    return {"connect": partial(serve, egress(scope, authority))}
 
 
 def _commands(elevated: ElevatedCommands) -> Callable[[Scope], Answers]:

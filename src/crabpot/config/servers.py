@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from crabpot.config.document import Object, Value, join
 from crabpot.config.merge import places
 from crabpot.config.schema import read
-from crabpot.decide.servers import KNOWN_SECRETS, acting, secrets_of
+from crabpot.decide.servers import KNOWN_SECRETS, acting, place_of, place_of_url, secrets_of
 from crabpot.settings import Mcp, McpServer, Settings
 from crabpot.spec import build
 from crabpot.spec.network import HTTPS_PORT, canonical_place, problem_with_header
@@ -85,6 +85,7 @@ def _problems(name: str, settings: Settings, around: Surroundings) -> Iterator[t
         yield from _command_problems(server.command)
     if server.url is not None:
         yield from _url_problems(server.url)
+        yield from _remote_problems(server)
     for key in ("resources", "prompts", "sampling"):
         if getattr(server, key):
             yield key, "is not offered yet; it must be false"
@@ -122,14 +123,24 @@ def _url_problems(url: str) -> Iterator[tuple[str, str]]:
         yield "url", "has a password in it; use secrets"
 
 
+def _remote_problems(server: McpServer) -> Iterator[tuple[str, str]]:
+    if server.env:
+        yield "env", "a remote server has no environment here; name its keys in secrets"
+    if server.sandbox.network.name not in ("none", "allow"):
+        yield "sandbox.network", "a remote server is reached at its url alone; leave network out, or list hosts"
+
+
 def _secret_problems(server: McpServer) -> Iterator[tuple[str, str]]:
     for index, written in enumerate(server.secrets):
         path = f"secrets[{index}]"
-        if isinstance(written, str) and "@" not in written and written not in KNOWN_SECRETS:
+        named = not isinstance(written, str) or "@" in written or written in KNOWN_SECRETS
+        if not named and server.url is None:
             yield path, f'"{written}": which host is it for? Write "{written}@api.example.com"'
     for index, secret in enumerate(secrets_of(server)):
         if wrong := _problem_with_secret(secret):
             yield f"secrets[{index}]", wrong
+        elif server.url is not None and place_of(secret) != place_of_url(server.url):
+            yield f"secrets[{index}]", f"{secret.env} is for another host than the server's url, which alone is reached"
 
 
 def _problem_with_secret(secret: ServerSecret) -> str | None:

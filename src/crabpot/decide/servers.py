@@ -63,6 +63,8 @@ def secrets_of(server: McpServer) -> list[ServerSecret]:
     for written in server.secrets:
         if isinstance(written, ServerSecret):
             made.append(written)
+        elif server.url is not None and "@" not in written:
+            made.append(ServerSecret(env=written, host=place_of_url(server.url)))
         elif written in KNOWN_SECRETS:
             made.append(KNOWN_SECRETS[written])
         elif "@" in written:
@@ -75,7 +77,7 @@ def _network(server: McpServer) -> Network:
     """Return a server's network: what is listed, the hosts of its secrets, and the place of a remote one."""
     network = server.sandbox.network
     places = [place_of(secret) for secret in secrets_of(server) if _is_place(secret.host)]
-    places += [] if server.url is None else [place_of_url(server.url)]
+    places += [] if server.url is None else _places_of_url(server.url)
     if not places or network.name not in ("none", "allow"):
         return network
     return replace(network, name="allow", allow=tuple(dict.fromkeys((*network.allow, *places))))
@@ -93,6 +95,13 @@ def place_of(secret: ServerSecret) -> str:
     """Return the one place that a secret is for."""
     host, ports = split_place(canonical_place(secret.host))
     return f"{host}:{ports[0] if len(ports) == 1 else HTTPS_PORT}"
+
+
+def _places_of_url(url: str) -> list[str]:
+    """Return what a URL lists by being written: its place, and for `localhost` this machine's own addresses."""
+    place = place_of_url(url)
+    host, _, port = place.rpartition(":")
+    return [place, *(f"{address}:{port}" for address in ("127.0.0.1", "[::1]") if host == "localhost")]
 
 
 def place_of_url(url: str) -> str:

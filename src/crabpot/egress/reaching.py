@@ -89,7 +89,7 @@ class Egress:
             raise Failed(f"{dialled} cannot be reached: {error}") from None
         self._record(dialled, "allowed", because, address=str(address))
         server = Plain(sock)
-        encrypted = server if rule is None else await self._encrypt(server, dialled)
+        encrypted = server if rule is None else await self.encrypt(server, dialled)
         return Reached(encrypted, address, self._rules, rule is None and self._rules.carries_unread(destination))
 
     def encrypts(self, destination: Destination) -> Inject | None:
@@ -101,7 +101,8 @@ class Egress:
             if destination.host == name_of(rule) and destination.port in ports_of(rule):
                 yield index, rule
 
-    async def _encrypt(self, server: Plain, destination: Destination) -> Encrypted:
+    async def encrypt(self, server: Plain, destination: Destination) -> Encrypted:
+        """Begin TLS with a server that must prove to be the destination's host, or raise Failed."""
         try:
             return await encrypt(server, destination.host, self._context.trust)
         except NotVerified as error:

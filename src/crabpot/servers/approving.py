@@ -42,11 +42,11 @@ async def candidate(servers: Servers, name: str) -> Candidate:
     """Start a server in a sandbox that nobody else uses, ask for its tools, and leave nothing of it behind."""
     settings, key = servers.settings, f"server:{name}:approval"
     try:
-        running = await servers.connect(name, settings.defaults, key)
+        running = await servers.starter.start(name, settings.defaults, key)
     except (ServerFailed, ServerRefused, ServerTimeout, SandboxUnavailable) as error:
         raise CrabpotError(str(error)) from None
     tools = dict(running.tools)
-    await servers.end(running)
+    await servers.starter.end(running, "it is no longer needed")
     private_folders.remove(servers.execution.around.state, lambda kept: kept.scope_key == key)
     pin = Pin(origin=origin(settings.mcp.servers[name]), tools=tools)
     return Candidate(name=name, pin=pin, before=servers.pins.find(name), servers=servers)

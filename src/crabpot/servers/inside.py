@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.approvals.display import line as displayed
 from crabpot.errors import SandboxLost
-from crabpot.servers.messages import Messages
+from crabpot.servers.messages import Messages, longest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from crabpot.sandboxes.live import Live
 
 _FOREVER_S = 10 * 365 * 86_400.0
-# JSON writes a character of a result in up to six, and a picture in base64.
-_LONGER, _MORE = 4, 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,12 +30,11 @@ class Inside:
     @classmethod
     def of(cls, live: Live, argv: tuple[str, ...]) -> Inside:
         """Return the transport to a server that is not started yet."""
-        longest = live.wanted.agent.sandbox.limits.output * _LONGER + _MORE
-        return cls(live=live, argv=argv, messages=Messages(longest))
+        return cls(live=live, argv=argv, messages=Messages(longest(live.wanted.agent.sandbox.limits.output)))
 
     def new_call(self) -> None:
         """Reset how much the server may send to what one call may take."""
-        self.messages.new_call()
+        self.messages.allowance.new_call()
 
     async def carry(
         self, written: AsyncIterator[SessionMessage], heard: Callable[[SessionMessage], Awaitable[None]]

@@ -30,23 +30,38 @@ def launch(
     name: str, settings: Settings, agent: AgentSettings, around: Surroundings, environ: Mapping[str, str]
 ) -> Launch:
     """Return what starts a server for an agent, or raise CrabpotError: its program is found as for `crabpot run`."""
-    server = settings.mcp.servers[name]
-    if server.command is None:
-        raise CrabpotError(f"the server {name} is remote: servers at a url are not reached yet; use a command")
-    base = acting(name, settings, agent)
-    inject, dummies = _secrets(name, server, around, environ)
+    command = settings.mcp.servers[name].command or ()
+    base, dummies = _with_secrets(name, settings, agent, around, environ)
     sandbox = base.sandbox
-    if inject:
-        sandbox = replace(sandbox, network=replace(sandbox.network, inject=(*sandbox.network.inject, *inject)))
-    first = binds.expand(server.command[0], around.home)
+    first = binds.expand(command[0], around.home)
     program = programs.find(first, environ.get("PATH", TRUSTED_PATH), around.home)
     path = ":".join(dict.fromkeys((*program.path, *hardening.PATH.split(":"))))
     env = {"PATH": path, **dummies, **sandbox.env}
     made = replace(base, sandbox=replace(sandbox, env=env, programs=(*sandbox.programs, *program.shows)))
+    return Launch(argv=(*program.argv, *command[1:]), agent=_checked(name, made, around))
+
+
+def reached(
+    name: str, settings: Settings, agent: AgentSettings, around: Surroundings, environ: Mapping[str, str]
+) -> AgentSettings:
+    """Return the settings under which a remote server is reached for an agent, or raise CrabpotError."""
+    return _checked(name, _with_secrets(name, settings, agent, around, environ)[0], around)
+
+
+def _checked(name: str, made: AgentSettings, around: Surroundings) -> AgentSettings:
     wrong = next(build.problems(made, around), None)
     if wrong is not None:
         raise CrabpotError(f"the server {name} cannot run as configured: {wrong[1]} ({made.source(wrong[0])})")
-    return Launch(argv=(*program.argv, *server.command[1:]), agent=made)
+    return made
+
+
+def _with_secrets(
+    name: str, settings: Settings, agent: AgentSettings, around: Surroundings, environ: Mapping[str, str]
+) -> tuple[AgentSettings, dict[str, str]]:
+    base = acting(name, settings, agent)
+    inject, dummies = _secrets(name, settings.mcp.servers[name], around, environ)
+    network = replace(base.sandbox.network, inject=(*base.sandbox.network.inject, *inject))
+    return replace(base, sandbox=replace(base.sandbox, network=network)), dummies
 
 
 def _secrets(
@@ -60,6 +75,8 @@ def _secrets(
             how = f"export it, or run `crabpot secrets set {secret.env}`"
             raise CrabpotError(f"the server {name} needs the key {secret.env}, which is missing: {how}")
         place = place_of(secret)
-        inject.append(Inject(host=place, header=secret.header, value_from=source, tls=secret.tls, format=secret.format))
+        # The gateway's own requests are encrypted or not as the url says; only a program inside needs more than that.
+        tls = None if (server.url or "").startswith("http:") else secret.tls
+        inject.append(Inject(host=place, header=secret.header, value_from=source, tls=tls, format=secret.format))
         dummies[secret.env] = f"crabpot-keeps-{secret.env.lower().replace('_', '-')}-outside"
     return inject, dummies

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_server
-from crabpot.decide.placement import Placement
 from crabpot.errors import CrabpotError, SandboxUnavailable
-from crabpot.model import Place
 from crabpot.servers import offers, suspicions
 from crabpot.servers.backoff import Backoff
-from crabpot.servers.connection import Connection, ServerFailed, ServerRefused, ServerTimeout
-from crabpot.servers.inside import Inside
-from crabpot.servers.launch import launch
+from crabpot.servers.connection import ServerFailed, ServerRefused, ServerTimeout
 from crabpot.servers.pins import Pins
 from crabpot.servers.results import as_result
+from crabpot.servers.starting import Starter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from crabpot.model import ToolCall, ToolResult
+    from crabpot.decide.placement import Placement
+    from crabpot.decide.scope import Scope
+    from crabpot.egress.authority import Authority
+    from crabpot.egress.reaching import Egress
+    from crabpot.model import Place, ToolCall, ToolResult
     from crabpot.sandboxes.execution import Execution
-    from crabpot.sandboxes.live import Live
     from crabpot.sandboxes.streams import Streams
     from crabpot.servers.offers import Offer
-    from crabpot.servers.pins import Described
+    from crabpot.servers.starting import Running
     from crabpot.settings import AgentSettings, Settings
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Running:
-    """A server of one scope key: its connection, its sandbox, and which of its tools are as they were approved."""
-
-    name: str
-    connection: Connection
-    live: Live
-    tools: Mapping[str, Described]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,13 +38,18 @@ class Servers:
     execution: Execution
     environ: Mapping[str, str]
     record: Callable[[dict[str, Any]], object]
+    egress: Callable[[Scope, Authority | None], Egress]
     pins: Pins = field(init=False)
+    starter: Starter = field(init=False)
     _running: dict[str, Running] = field(default_factory=dict)
     _starting: dict[str, asyncio.Task[Running]] = field(default_factory=dict)
     _backoffs: dict[str, Backoff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pins = Pins(self.execution.around.state)
+        self.starter = Starter(
+            settings=self.settings, execution=self.execution, environ=self.environ, egress=self.egress
+        )
 
     def offered(self, may: Callable[[str], bool]) -> list[dict[str, Any]]:
         """Describe the tools of all servers that are approved, and that `may` allows by their name."""
@@ -95,22 +89,13 @@ class Servers:
     async def _call(
         self, running: Running, call: ToolCall, offer: Offer, where: Place, streams: Streams | None
     ) -> ToolResult:
-        limits = running.live.wanted.agent.sandbox.limits
-        running.live.standing = 0
-        running.live.used = time.time()
-        scope = running.live.scope
-        underway = None if scope is None else scope.begin(call.session)
-        try:
+        limits = running.limits
+        with running.used_by(call.session) as underway:
             answer = await running.connection.call(
                 offer.tool, call.args, timeout_s=limits.time_limit, progress=_progress(streams)
             )
-        finally:
-            running.live.used = time.time()
-            running.live.standing = 0 if running.connection.busy else 1
-            if scope is not None and underway is not None:
-                scope.end(underway)
         result = as_result(call, answer, where, limits.output)
-        if underway is not None and underway.hints:
+        if underway.hints:
             result = replace(result, stderr="".join(f"crabpot: {hint}\n" for hint in underway.hints))
         if found := suspicions.hidden(result.stdout):
             self.record(of_server(running.name, "hidden", tool=offer.tool, characters=found, call=call.id))
@@ -118,7 +103,7 @@ class Servers:
 
     async def _acquire(self, name: str, agent: AgentSettings, key: str) -> Running:
         running = self._running.get(key)
-        if running is not None and running.connection.ended is None and not running.live.lost:
+        if running is not None and not running.lost:
             return running
         task = self._starting.get(key)
         if task is None:
@@ -135,9 +120,9 @@ class Servers:
     async def _start(self, name: str, agent: AgentSettings, key: str) -> Running:
         before = self._running.pop(key, None)
         if before is not None:
-            await self._end(before, "it is started again")
+            await self.starter.end(before, "it is started again")
         try:
-            running = await self.connect(name, agent, key)
+            running = await self.starter.start(name, agent, key)
             self._running[key] = running
             await self._compare(running)
         except (ServerFailed, ServerRefused, ServerTimeout, CrabpotError) as error:
@@ -146,22 +131,6 @@ class Servers:
             raise
         self._backoffs.pop(name, None)
         self.record(of_server(name, "started", scope=key))
-        return running
-
-    async def connect(self, name: str, agent: AgentSettings, key: str) -> Running:
-        """Start a server in a sandbox of its own and ask for its tools; what was begun is ended if that fails."""
-        made = launch(name, self.settings, agent, self.execution.around, self.environ)
-        placed = Placement(where=Place.SANDBOX, scope_key=key)
-        live = await self.execution.acquire(made.agent, placed)
-        connection = Connection(name, Inside.of(live, made.argv), start_s=made.agent.sandbox.limits.time_limit)
-        running = Running(name=name, connection=connection, live=live, tools={})
-        try:
-            await connection.start()
-            running.tools = await connection.tools()
-        except BaseException:
-            await self._end(running, "it did not start")
-            raise
-        live.standing = 1
         return running
 
     async def _compare(self, running: Running) -> None:
@@ -176,21 +145,13 @@ class Servers:
             self.pins.withhold(running.name, changed)
             self.record(of_server(running.name, "withheld", tools=changed))
 
-    async def _end(self, running: Running, why: str) -> None:
-        await running.connection.end(why)
-        await self.execution.fleet.stop(running.live.key)
-
     async def restart(self, name: str) -> int:
         """End every running server of a name, and forget its failures; the next call starts it again."""
         self._backoffs.pop(name, None)
         keys = [key for key, one in self._running.items() if one.name == name]
         for key in keys:
-            await self._end(self._running.pop(key), "it is started again")
+            await self.starter.end(self._running.pop(key), "it is started again")
         return len(keys)
-
-    async def end(self, running: Running) -> None:
-        """End a server that `connect` started."""
-        await self._end(running, "it is no longer needed")
 
     async def close(self) -> None:
         """End every server; their sandboxes end with the fleet."""

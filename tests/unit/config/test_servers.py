@@ -26,7 +26,7 @@ def test_a_server_has_no_network_unless_it_is_written():
 def test_every_key_of_the_blueprint_loads():
     text = """{all: {command: ["npx", "x"], env: {A: "1"}, secrets: ["GITHUB_TOKEN", "K@api.example.com", {env: "E", host: "h.example"}],
       sandbox: {network: {allow: ["a.example:443"]}, workspace: "rw", limits: {pids: 50}}, tools: {allow: ["a"], deny: ["b"]},
-      resources: false, prompts: false, sampling: false}, far: {url: "https://mcp.example.com/mcp"}}"""
+      resources: false, prompts: false, sampling: false}, far: {url: "https://mcp.example.com/mcp", secrets: ["KEY"]}}"""
     settings = load(text)
     acting = servers.acting("all", settings, settings.defaults)
     assert acting.sandbox.env == {"A": "1"}
@@ -38,6 +38,7 @@ def test_every_key_of_the_blueprint_loads():
     )
     far = servers.acting("far", settings, settings.defaults)
     assert far.sandbox.network.allow == ("mcp.example.com:443",)
+    assert [one.host for one in servers.secrets_of(settings.mcp.servers["far"])] == ["mcp.example.com:443"]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,12 @@ def test_every_key_of_the_blueprint_loads():
         ('{fs: {command: ["x"], tools: {allow: []}}}', "an empty allow"),
         ('{fs: {command: ["x"], secrets: ["KEY"]}}', 'Write "KEY@api.example.com"'),
         ('{fs: {command: ["x"], env: {"A B": "1"}}}', "cannot be the name of a variable"),
+        ('{fs: {url: "https://a.example/mcp", env: {A: "1"}}}', "fs.env: a remote server has no environment here"),
+        ('{fs: {url: "https://a.example/mcp", sandbox: {network: "internet"}}}', "is reached at its url alone"),
+        (
+            '{fs: {url: "https://a.example/mcp", secrets: ["K@b.example"]}}',
+            "K is for another host than the server's url",
+        ),
         ("[1]", "must be an object, not a list"),
     ],
 )
