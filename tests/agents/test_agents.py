@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.agents import KEY, made_preset, model_environ, model_tls
 from tests.support.model_server import DONE, Script, scripted
-from tests.support.program import Program
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.program import Program
 
 HEADLESS = {
     "claude": ("-p", "do it", "--allowedTools", "Bash"),
@@ -38,13 +36,6 @@ SEARCH = (
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="crabpot-agents-", dir="/var/tmp"))
-    yield made
-    shutil.rmtree(made)
-
-
-@pytest.fixture
 def project(place: Path) -> Path:
     folder = place / "project"
     folder.mkdir()
@@ -55,12 +46,6 @@ def project(place: Path) -> Path:
         for path in (folder, *folder.iterdir()):
             os.chown(path, 61234, 61234)
     return folder
-
-
-@pytest.fixture
-def crabpot(place: Path) -> Program:
-    (place / "home").mkdir()
-    return Program(home=place / "home")
 
 
 @pytest.mark.parametrize("name", HEADLESS)

@@ -47,3 +47,19 @@ def model_environ(place: Path) -> dict[str, str]:
     path = f"{_AGENTS}/node_modules/.bin:{os.environ['PATH']}"
     keys = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
     return {"PATH": path, "SSL_CERT_FILE": str(place / "cert.pem"), **keys}
+
+
+def outside_environ(crabpot: Program, port: int, **more: str) -> dict[str, str]:
+    """Return the environment of an agent that stays outside, whose model speaks plain HTTP on a port of the loopback."""
+    assert _AGENTS, "set CRABPOT_AGENTS to the folder that npm installed the agents in; see make test-agents"
+    return {
+        **crabpot.environ,
+        "PATH": f"{_AGENTS}/node_modules/.bin:{os.environ['PATH']}",
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+        "ANTHROPIC_API_KEY": KEY,
+        "OPENAI_API_KEY": KEY,
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        **more,
+    }

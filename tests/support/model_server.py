@@ -1,33 +1,71 @@
-"""A scripted model for real agents: it speaks to them in their own protocols, over TLS, and remembers who paid."""
+"""A scripted model for real agents: it speaks to them in their own protocols, and remembers who paid."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import threading
+import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 DONE = "the script is over"
 
 
-class Script:
-    """What the model says, turn by turn: shell commands for the agent's own tool, then a last word."""
+@dataclass(frozen=True)
+class Use:
+    """One tool that the model asks for, by a part of its name, and its arguments. A text instead of them is free-form."""
 
-    def __init__(self, *commands: str) -> None:
-        self.commands = commands
+    name: str
+    args: dict[str, Any] | str
+
+
+class Script:
+    """What the model says, turn by turn: tools, or shell commands for the agent's own tool; then a last word.
+
+    `tools` are those of the last request, `results` what the model was sent, `seconds` what each turn took the agent.
+    """
+
+    def __init__(self, *steps: str | Use) -> None:
+        self.steps = steps
         self.keys: list[str] = []
         self.results: list[str] = []
+        self.tools: list[dict[str, Any]] = []
+        self.seconds: list[float] = []
+        self.answered_at: float | None = None
         self.port = 0
 
-    def next(self, turn: int) -> str | None:
-        """Return the command of a turn; None when the script is over."""
-        return self.commands[turn] if turn < len(self.commands) else None
+    def next(self, turn: int, tools: Iterable[str | None], *shells: str) -> tuple[str, dict[str, Any] | str] | None:
+        """Return the tool of a turn and its arguments; None when the script is over or the agent has no such tool."""
+        step = self.steps[turn] if turn < len(self.steps) else None
+        offered = [name for name in tools if name]
+        if step is None:
+            return None
+        if isinstance(step, str):
+            named = next((shell for shell in shells if shell in offered), None)
+            return None if named is None else (named, _shell_arguments(named, step))
+        exact = [name for name in offered if name == step.name]
+        named = next(iter(exact or [name for name in offered if name.endswith(f"__{step.name}")]), None)
+        return None if named is None else (named, step.args)
+
+    def timed(self) -> None:
+        """Note how long the agent took since the model's last word."""
+        if self.answered_at is not None:
+            self.seconds.append(time.monotonic() - self.answered_at)
+
+
+def _shell_arguments(tool: str, command: str) -> dict[str, Any]:
+    if tool == "exec_command":
+        return {"cmd": command}
+    if tool == "shell":
+        return {"command": ["bash", "-c", command]}
+    return {"command": command} if tool == "shell_command" else {"command": command, "description": "as scripted"}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -47,11 +85,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.script.keys.append(self.headers.get("x-api-key") or self.headers.get("authorization") or "")
         said = json.loads(self._body() or b"{}")
+        self.script.timed()
         path = self.path.split("?")[0]
         kinds = {"/messages": self._anthropic, "/responses": self._responses, "/chat/completions": self._chat}
         for ending, speak in kinds.items():
             if path.endswith(ending):
                 speak(said)
+                self.script.answered_at = time.monotonic()
                 return
         self._answer({"input_tokens": 1})
 
@@ -92,24 +132,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _anthropic(self, said: dict[str, Any]) -> None:
         turns = [one for one in said["messages"] if _holds(one, "tool_use")]
         self._heard(said["messages"][-1], "tool_result")
-        tools = {tool.get("name") for tool in said.get("tools", [])}
-        name = next((one for one in ("Bash", "bash") if one in tools), None)
-        command = None if name is None else self.script.next(len(turns))
+        self.script.tools = said.get("tools", []) or self.script.tools
+        asked = self.script.next(len(turns), [tool.get("name") for tool in said.get("tools", [])], "Bash", "bash")
         number = next(self.numbers)
         whole: dict[str, Any] = {
             "id": f"msg_{number}", "type": "message", "role": "assistant", "model": said.get("model"), "content": [],
             "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
         }  # fmt: skip
-        if command is None:
+        if asked is None:
             block: dict[str, Any] = {"type": "text", "text": ""}
             delta: dict[str, Any] = {"type": "text_delta", "text": DONE}
             full: dict[str, Any] = {"type": "text", "text": DONE}
         else:
-            asked = {"command": command, "description": "as the script says"}
-            block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(asked)}
-            full = {**block, "input": asked}
-        stop = "end_turn" if command is None else "tool_use"
+            block = {"type": "tool_use", "id": f"toolu_{number}", "name": asked[0], "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(asked[1])}
+            full = {**block, "input": asked[1]}
+        stop = "end_turn" if asked is None else "tool_use"
         if not said.get("stream"):
             self._answer({**whole, "content": [full], "stop_reason": stop})
             return
@@ -130,18 +168,18 @@ class _Handler(BaseHTTPRequestHandler):
         given = said.get("input") or []
         results = [one for one in given if isinstance(one, dict) and str(one.get("type", "")).endswith("_output")]
         self.script.results += [json.dumps(one) for one in results[-1:]]
-        tools = {tool.get("name") or tool.get("type") for tool in said.get("tools", [])}
-        command = self.script.next(len(results)) if tools & {"exec_command", "shell", "shell_command"} else None
+        self.script.tools = said.get("tools", []) or self.script.tools
+        names = [tool.get("name") or tool.get("type") for tool in _flat(said.get("tools", []))]
+        asked = self.script.next(len(results), names, "exec_command", "shell_command", "shell")
         number = next(self.numbers)
-        if command is None:
+        if asked is None:
             text = {"type": "output_text", "text": DONE, "annotations": []}
             item: dict[str, Any] = {"type": "message", "id": f"m_{number}", "role": "assistant", "content": [text]}
         else:
-            name = next(one for one in ("exec_command", "shell_command", "shell") if one in tools)
-            words: Any = {"cmd": command} if name == "exec_command" else {"command": command}
-            words = {"command": ["bash", "-c", command]} if name == "shell" else words
-            item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name}
-            item["arguments"] = json.dumps(words)
+            free = isinstance(asked[1], str)
+            item = {"type": "custom_tool_call" if free else "function_call", "id": f"fc_{number}"}
+            item |= {"call_id": f"call_{number}", "name": asked[0]}
+            item |= {"input": asked[1]} if free else {"arguments": json.dumps(asked[1])}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         whole = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": said.get("model")}
         self._stream(
@@ -154,17 +192,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _chat(self, said: dict[str, Any]) -> None:
         turns = [one for one in said["messages"] if one.get("tool_calls")]
-        tools = {(tool.get("function") or {}).get("name") for tool in said.get("tools", [])}
-        command = self.script.next(len(turns)) if "bash" in tools else None
+        self.script.tools = said.get("tools", []) or self.script.tools
+        names = [(tool.get("function") or {}).get("name") for tool in said.get("tools", [])]
+        asked = self.script.next(len(turns), names, "bash", "exec")
+        heard = [one for one in said["messages"] if one.get("role") == "tool"]
+        self.script.results += [json.dumps(one) for one in heard[len(self.script.results) :]]
         number = next(self.numbers)
         base = {"id": f"c_{number}", "object": "chat.completion.chunk", "created": 1, "model": said.get("model")}
-        if command is None:
+        if asked is None:
             delta: dict[str, Any] = {"role": "assistant", "content": DONE}
         else:
-            asked = {"name": "bash", "arguments": json.dumps({"command": command, "description": "as scripted"})}
-            call = {"index": 0, "id": f"call_{number}", "type": "function", "function": asked}
+            function = {"name": asked[0], "arguments": json.dumps(asked[1])}
+            call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
             delta = {"role": "assistant", "content": None, "tool_calls": [call]}
-        why = "stop" if command is None else "tool_calls"
+        why = "stop" if asked is None else "tool_calls"
         self._stream(
             {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
             {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": why}]},
@@ -186,16 +227,26 @@ def _holds(message: dict[str, Any], kind: str) -> bool:
     return isinstance(content, list) and any(isinstance(one, dict) and one.get("type") == kind for one in content)
 
 
+def _flat(tools: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield every tool, also those of a namespace, by the name that calls it."""
+    for tool in tools:
+        if tool.get("type") != "namespace":
+            yield tool
+        for one in tool.get("tools", []) if tool.get("type") == "namespace" else ():
+            yield {**one, "name": f"{tool['name']}{one['name']}"}
+
+
 class _Listening(ThreadingHTTPServer):
     daemon_threads = True
 
 
 @contextmanager
-def scripted(script: Script, context: ssl.SSLContext) -> Iterator[Script]:
-    """Let a script be spoken on a port of the loopback, for as long as a block lasts."""
+def scripted(script: Script, context: ssl.SSLContext | None) -> Iterator[Script]:
+    """Let a script be spoken on a port of the loopback, over TLS or plain HTTP, for as long as a block lasts."""
     handler = type("Handler", (_Handler,), {"script": script})
     server = _Listening(("127.0.0.1", 0), handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     script.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -45,6 +45,13 @@ LEFT = [
     "mcp --print-config codex",
     "exec --cwd -- true",
     "--nope exec true",
+    "prefix",
+    "prefix claude",
+    "prefix claude --",
+    "prefix claude -- one two",
+    "prefix claude one",
+    "prefix other -- one",
+    "exec claude --",
 ]
 
 
@@ -57,6 +64,15 @@ def test_what_it_reads_is_what_the_whole_program_reads(line):
     args |= {} if whole.timeout is None else {"timeout": whole.timeout}
     assert (read.session, read.args()) == (whole.session, args)
     assert (read.options.get("--config"), read.options.get("--state")) == (whole.config, whole.state)
+
+
+def test_what_claude_code_hands_over_is_read_as_the_whole_program_reads_it():
+    words = ["prefix", "claude", "--session", "agent:a:b", "--timeout", "9", "--state", "/s", "--", "git 'push' -- x"]
+    read, whole = Command(words), parser("prefix").parse_args(hoisted(words))
+    assert (read.session, read.options["--timeout"]) == (whole.session, f"{whole.timeout:g}")
+    assert (read.words, read.args()["cwd"]) == (whole.command, os.getcwd())
+    assert read.handed is not None
+    assert read.args()["command"] == read.handed.command == "git 'push' -- x"
 
 
 @pytest.mark.parametrize("line", LEFT)

@@ -22,6 +22,7 @@ CLOSED_PIPE, INTERRUPTED = 141, 130
 
 # Their other exit codes belong to the command that they run.
 _RUNNING = ("exec", "call")
+_HANDED = "prefix"
 _ANYWHERE = ("--config", "--state")
 
 
@@ -80,7 +81,7 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command, and turn every expected error into a sentence and an exit code."""
     _occupy_standard_streams()
     _never_fail_to_encode()
-    failed, usage = (OWN_FAILURE, OWN_FAILURE) if command_of(arguments) in _RUNNING else (FAILED, USAGE)
+    failed, usage = (OWN_FAILURE, OWN_FAILURE) if _runs_another(arguments) else (FAILED, USAGE)
     try:
         code = program(arguments)
         if sys.stdout is not None:
@@ -115,6 +116,11 @@ def command_of(hoisted_arguments: list[str]) -> str | None:
         if "=" not in word:
             next(words, None)
     return None
+
+
+def _runs_another(hoisted_arguments: list[str]) -> bool:
+    name = command_of(hoisted_arguments)
+    return name in _RUNNING or (name == _HANDED and "--" in hoisted_arguments)
 
 
 def _occupy_standard_streams() -> None:

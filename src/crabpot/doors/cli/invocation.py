@@ -12,7 +12,7 @@ CALLED = "CRABPOT_CALLED"
 # `crabpot` before a command's name, not in a path or a longer word.
 _COMMAND = re.compile(
     r"(?<![\w/.-])crabpot (?=(?:--|approvals|audit|changes|check|config|cp|doctor|exec|explain|fork|image|init|leases|"
-    r"mcp|ports|purge|render|run|sandboxes|secrets|serve|shell|snapshots|tokens|verify)\b)"
+    r"mcp|ports|prefix|purge|render|run|sandboxes|secrets|serve|shell|snapshots|tokens|verify)\b)"
 )
 
 

@@ -228,7 +228,7 @@ _PARTS: dict[Callable[[Adder], None], tuple[str, ...]] = {
     review_parsers.describe: ("changes",),
     parsers.keep: ("snapshots", "fork"),
     _listening: ("runner",),
-    run_parsers.describe: ("run", "ports", "secrets"),
+    run_parsers.describe: ("run", "ports", "secrets", "prefix"),
     server_parsers.describe: ("servers", "import"),
     parsers.describe: ("render", "image", "verify", "doctor", "bench"),
 }

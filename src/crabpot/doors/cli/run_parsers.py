@@ -1,4 +1,4 @@
-"""The parsers of `run` and of what goes with it: ports and secrets."""
+"""The parsers of `run` and of what goes with it: ports, secrets, the shell prefix of an agent outside."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def describe(commands: Adder) -> None:
     _running(commands)
     _ports(commands)
     _secrets(commands)
+    _prefix(commands)
 
 
 def _running(commands: Adder) -> None:
@@ -51,6 +52,21 @@ def _secrets(commands: Adder) -> None:
     one.add_argument("--json", action="store_true", help="print JSON")
     one = add(actions, "remove", "secrets:remove", "forget a key")
     one.add_argument("name", metavar="NAME", help="its name, as listed")
+
+
+def _prefix(commands: Adder) -> None:
+    actions = group(commands, "prefix", "have an agent that stays outside run its commands inside", "AGENT")
+    text = (
+        "write the shell prefix of Claude Code, and print how to tell it: eval $(crabpot prefix claude --workspace .)"
+    )
+    one = add(actions, "claude", "prefix:claude", text)
+    one.add_argument("--session", metavar="KEY", help="the session key (agent:main:main, or one of the folder's own)")
+    text = "set in the configuration that the session's agent works on this folder, at its own path"
+    one.add_argument("--workspace", metavar="DIR", help=text)
+    text = "the time limit of each command, up to limits.timeCeiling (that ceiling)"
+    one.add_argument("--timeout", type=float, metavar="SECONDS", help=text)
+    text = "after --: run what Claude Code hands its prefix, as the written program does"
+    one.add_argument("command", nargs="*", metavar="TEXT", help=text)
 
 
 def _ports(commands: Adder) -> None:

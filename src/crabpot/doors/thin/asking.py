@@ -45,7 +45,8 @@ class Asking:
 
     def _take(self, header: dict[str, Any], payload: bytes) -> None:
         if self._answerer.approver is None:
-            self._answerer.approver = prompt.approver(self, self._call.state)
+            state = self._call.state
+            self._answerer.approver = prompt.Notice(state) if self._call.alone else prompt.approver(self, state)
         self._answerer.take(header, payload)
 
     def _send(self, header: dict[str, Any], payload: bytes) -> None:

@@ -10,10 +10,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from crabpot.doors.thin.claude import Handed
+
 _ANYWHERE = ("--config", "--state")
-_VALUED = {"exec": ("--session", "--cwd", "--timeout"), "mcp": ("--session", "--sender")}
-_FLAGS = {"exec": (), "mcp": ("--elicit", "--structured")}
+_VALUED = {
+    "exec": ("--session", "--cwd", "--timeout"),
+    "mcp": ("--session", "--sender"),
+    "prefix": ("--session", "--timeout", "--workspace"),
+}
+_FLAGS = {"exec": (), "mcp": ("--elicit", "--structured"), "prefix": ()}
 _SESSION = "agent:main:main"
+_CLIENT = "claude"
 # What `sessions.parse` takes without a question; every other key is read by the whole program.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789:._-")
 _LONGEST_KEY, _LONGEST_ID, _PARTS = 256, 64, 3
@@ -39,6 +46,7 @@ class Command:
         self.session = self.options.get("--session", _SESSION)
         if not is_plain(self.session):
             raise NotForUs
+        self.handed = _handed(self.words[0]) if self.name == "prefix" else None
 
     def _read(self, arguments: list[str]) -> None:
         at = 0
@@ -53,28 +61,46 @@ class Command:
                 if value.startswith("-"):
                     raise NotForUs
                 self.options[option] = value
-            elif not self.name and word in _VALUED:
-                self.name = word
             elif self.name and word in _FLAGS[self.name]:
                 self.options[word] = ""
-            elif self.name == "exec" and (word == "--" or not word.startswith("-")):
-                self.words = arguments[at:] if word == "--" else arguments[at - 1 :]
-                if word != "--" and any(one.startswith("-") for one in self.words):
-                    raise NotForUs
-                break
+            elif not self.name and word in _VALUED:
+                self.name = word
+                at += self._names_client(arguments[at : at + 1])
             else:
-                raise NotForUs
-        if not self.name or (self.name == "exec" and not self.words):
+                self.words = self._rest(arguments[at - 1 :])
+                break
+        if not self.name or (self.name != "mcp" and not self.words):
             raise NotForUs
+
+    def _names_client(self, following: list[str]) -> int:
+        if self.name == "prefix" and following != [_CLIENT]:
+            raise NotForUs
+        return int(self.name == "prefix")
+
+    def _rest(self, words: list[str]) -> list[str]:
+        """Return the command's own words; without `--` none may look like an option."""
+        if self.name == "prefix" and words[0] == "--" and len(words) == 2:  # noqa: PLR2004  and the text
+            return words[1:]
+        if self.name != "exec" or (words[0] != "--" and any(one.startswith("-") for one in words)):
+            raise NotForUs
+        return words[1:] if words[0] == "--" else words
 
     def args(self) -> dict[str, Any]:
         """Return the arguments of the tool `exec`."""
         args: dict[str, Any] = {"command": self.words[0] if len(self.words) == 1 else " ".join(map(quoted, self.words))}
+        if self.handed is not None:
+            args = {"command": self.handed.command, "cwd": os.getcwd()}
         if "--cwd" in self.options:
             args["cwd"] = self.options["--cwd"]
         if "--timeout" in self.options:
             args["timeout"] = _seconds(self.options["--timeout"])
         return args
+
+
+def _handed(text: str) -> Handed:
+    from crabpot.doors.thin.claude import Handed  # noqa: PLC0415  for one command alone
+
+    return Handed(text)
 
 
 def is_plain(session: str) -> bool:

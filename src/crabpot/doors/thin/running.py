@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from crabpot.doors.thin.asking import Asking
+    from crabpot.doors.thin.claude import Handed
     from crabpot.doors.thin.client import Connection
     from crabpot.doors.thin.command import Command
 
@@ -28,11 +29,14 @@ _REFUSALS = ("denied", "approval_denied", "approval_timeout")
 
 def run(gateway: Connection, command: Command) -> int:
     """Run the command, and return its exit code or ours."""
-    call = Call(gateway)
+    call = Call(gateway, alone=command.handed is not None, quiet=command.handed is not None and command.handed.quiet)
     try:
         end_by_signals()
         call.begin({"session": command.session, **gateway.brought(), **_what(command)})
-        return _code(call.finish())
+        code = _code(call.finish())
+        if code == 0 and command.handed is not None and command.handed.report is not None:
+            _report(gateway, command, command.handed)
+        return code
     except Ended as ended:
         return call.cancel(_INTERRUPTED if ended.args[0] == 2 else _BY_SIGNAL)  # noqa: PLR2004  SIGINT
     except BrokenPipeError:
@@ -45,11 +49,21 @@ def run(gateway: Connection, command: Command) -> int:
 
 
 def _what(command: Command) -> dict[str, Any]:
-    if command.name == "exec":
+    if command.name != "mcp":
         return {"tool": "exec", "args": command.args(), "asks": True, "paced": True}
     sender = command.options.get("--sender")
     asked = {"elicits": "--elicit" in command.options, "structured": "--structured" in command.options}
     return {"mcp": {"sender": sender, **asked}}
+
+
+def _report(gateway: Connection, command: Command, handed: Handed) -> None:
+    """Tell Claude Code to which folder the command changed."""
+    from crabpot.doors.thin import claude  # noqa: PLC0415  few commands change it
+
+    asked = Call(gateway, call_id="2", quiet=True)
+    where = {"session": command.session, **gateway.brought(), "stream": False}
+    asked.begin({**where, "tool": "read", "args": {"path": handed.inside}})
+    claude.report(handed, asked.finish(), command.options.get("--workspace"))
 
 
 def _code(result: dict[str, Any]) -> int:
@@ -72,14 +86,19 @@ def _complain(text: str) -> None:
 
 
 class Call:
-    """One call and its streams. `held`: a person is being asked, and the terminal is for the question alone."""
+    """One call and its streams. `held`: a person is being asked, and the terminal is for the question alone.
 
-    def __init__(self, gateway: Connection) -> None:
+    `alone`: the terminal is another program's, and nobody is asked there. `quiet`: the call has no input.
+    """
+
+    def __init__(self, gateway: Connection, *, call_id: str = "1", alone: bool = False, quiet: bool = False) -> None:
         self.state = gateway.state
         self.held = False
+        self.alone = alone
+        self._id = call_id
         self._gateway = gateway
         self._sending = Sending(gateway)
-        self._room, self._fed = WINDOW, False
+        self._room, self._fed = WINDOW, quiet
         self._taken = 0
         self._output: list[tuple[int, bytes]] = []
         self._result: dict[str, Any] | None = None
@@ -89,7 +108,7 @@ class Call:
 
     def begin(self, header: dict[str, Any]) -> None:
         """Send the call."""
-        self._send({"id": "1", "stream": True, "input": True, "timeout": _LONGEST_S, **header})
+        self._send({"id": self._id, "stream": True, "input": not self._fed, "timeout": _LONGEST_S, **header})
 
     def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         self._sending.send(encode(header, payload))
@@ -105,7 +124,7 @@ class Call:
         """End the call, and wait for its end: whoever started us must find nothing running."""
         try:
             self._fed = True
-            self._send({"op": "cancel", "id": "1"})
+            self._send({"op": "cancel", "id": self._id})
             while self._result is None and self._wait(_CANCEL_S):
                 self._output.clear()
         except (Ended, OSError, FrameError):
@@ -149,10 +168,10 @@ class Call:
             return
         if data:
             self._room -= len(data)
-            self._send({"op": "input", "id": "1"}, data)
+            self._send({"op": "input", "id": self._id}, data)
         else:
             self._fed = True
-            self._send({"op": "input", "id": "1", "eof": True})
+            self._send({"op": "input", "id": self._id, "eof": True})
 
     def _read_input(self) -> bytes | None:
         if self._asking is not None:
@@ -190,6 +209,8 @@ class Call:
             self._remark(header)
         elif kind is None:
             self._result = header
+            if payload and isinstance(header.get("data"), dict):
+                header["data"]["content"] = payload.decode("utf-8", "replace")
         else:
             raise FrameError("a frame of unknown kind")
 
@@ -211,5 +232,5 @@ class Call:
             write(fd, data)
             self._taken += len(data)
         if self._taken >= ACK_EVERY and self._result is None:
-            self._send({"op": "ack", "id": "1", "n": self._taken})
+            self._send({"op": "ack", "id": self._id, "n": self._taken})
             self._taken = 0
