@@ -29,6 +29,7 @@ THEIRS = {
     "sessions_have_folders_of_their_own_unless_they_share_a_scope": _ROOTS,
     "a_readable_workspace_is_seen_and_not_changed": _ROOTS,
     "a_writable_workspace_is_the_agents_own": _ROOTS,
+    "a_workspace_that_was_made_anew_is_seen": _ROOTS,
     "binds_are_where_they_were_put": "nothing can be mounted into a runner that runs already: refused",
     "a_folder_under_review_is_complete_and_writable": _REVIEW,
     "the_host_never_sees_what_is_under_review": _REVIEW,

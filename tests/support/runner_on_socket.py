@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,9 +79,17 @@ def _walls(folder: str) -> list[str]:
     ]
 
 
+def _listens(path: Path) -> bool:
+    """Return whether somebody listens there: the file alone appears a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as trial, suppress(OSError):
+        trial.connect(str(path))
+        return True
+    return False
+
+
 def _await_socket(started: subprocess.Popen[str], path: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_S
-    while not path.exists():
+    while not _listens(path):
         assert started.stderr is not None
         assert started.poll() is None, started.stderr.read()
         assert time.monotonic() < deadline, "it never listened"

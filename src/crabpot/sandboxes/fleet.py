@@ -50,7 +50,7 @@ class Fleet:
     def find(self, wanted: Wanted) -> Live | None:
         """Return the sandbox that is wanted if it lives in this version: the path of nearly every call."""
         live = self._live.get(wanted.key)
-        if live is None or live.wanted.version != wanted.version or live.wire.lost is not None:
+        if live is None or live.wanted.version != wanted.version or live.wire.lost is not None or live.replaced:
             return None
         live.used, live.taken = time.time(), True
         return live
@@ -63,7 +63,7 @@ class Fleet:
                 return live
             opening = self._opening.get(wanted.key) or self._begin(wanted, open_)
             live = await self._opened(opening.task)
-            if live.wanted.version == wanted.version and not live.lost:
+            if live.wanted.version == wanted.version and not (live.lost or live.replaced):
                 live.taken = True
                 return live
 

@@ -47,6 +47,15 @@ class Hold(Protocol):
         """Note what changed in a layer since the last look."""
 
 
+def identity_of(folder: str | None) -> tuple[int, int] | None:
+    """Return the device and inode of a folder of the host; None where there is none."""
+    try:
+        found = None if folder is None else os.stat(folder)
+    except OSError:
+        return None
+    return found and (found.st_dev, found.st_ino)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What a call needs: whose sandbox, and in which version."""
@@ -57,6 +66,13 @@ class Wanted:
     agent: AgentSettings
     # None on the host.
     spec: SandboxSpec | None = None
+
+    @property
+    def folder(self) -> str | None:
+        """The host's folder that the agent works in; None where Crabpot keeps a private one."""
+        if self.spec is None:
+            return self.version
+        return self.spec.agent_workspace if self.spec.private else self.spec.workspace
 
     @classmethod
     def of(cls, spec: SandboxSpec, agent: AgentSettings) -> Self:
@@ -79,6 +95,8 @@ class Live:
     authority: Authority | None = None
     # How this machine keeps what its spec promises; nothing is promised of a place on the host.
     clauses: tuple[Clause, ...] = ()
+    # Which folder of the host it was opened on: another one may have its name by now.
+    folder: tuple[int, int] | None = None
     # The ports inside that this machine may reach.
     ports: Ports | None = None
     # Why the gateway itself ended it: a code and a sentence.
@@ -105,6 +123,12 @@ class Live:
     def agent(self) -> str:
         """The id of the agent whose it is."""
         return self.wanted.agent.id
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the host's folder is another one now: removed, moved away, or made anew under its name."""
+        path = self.wanted.folder
+        return self.folder is not None and path is not None and identity_of(path) != self.folder
 
     @property
     def lost(self) -> bool:

@@ -9,7 +9,7 @@ from crabpot.backends.host.backend import open_on_host
 from crabpot.decide.scope import Scope
 from crabpot.errors import LayerError, SandboxUnavailable
 from crabpot.sandboxes import private_folders, trusted
-from crabpot.sandboxes.live import START_S, Live, Wanted
+from crabpot.sandboxes.live import START_S, Live, Wanted, identity_of
 from crabpot.sandboxes.spares import Spares
 from crabpot.wire.calls import RunnerWire
 from crabpot.wire.stream import GRACE_S
@@ -65,8 +65,11 @@ class Opener:
         """Open what is wanted, or raise SandboxUnavailable."""
         spec, agent = wanted.spec, wanted.agent
         if spec is None:
+            folder = identity_of(wanted.folder)
             runner = await open_on_host(wanted.version, agent.sandbox.limits, self.environ)
-            return await self.connect(wanted, runner, None)
+            placed = await self.connect(wanted, runner, None)
+            placed.folder = folder
+            return placed
         try:
             live = self.spares.claim(spec, agent)
             if live is None:
@@ -89,11 +92,13 @@ class Opener:
         return await private_folders.hold(self.state, spec, agent.id) if spec.private else None
 
     async def _start(self, spec: SandboxSpec, agent: AgentSettings, held: Hold | None) -> Live:
+        wanted = Wanted.of(spec, agent)
+        folder = identity_of(wanted.folder)
         try:
             with trusted.authority_for(spec, self.state) as (shown, authority):
                 sandbox, clauses = await self.registry.open(shown)
-            live = await self.connect(Wanted.of(spec, agent), sandbox, held)
-            live.authority, live.clauses = authority, clauses
+            live = await self.connect(wanted, sandbox, held)
+            live.authority, live.clauses, live.folder = authority, clauses, folder
             return live
         except BaseException:
             if held is not None:

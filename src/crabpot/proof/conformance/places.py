@@ -103,6 +103,20 @@ async def a_writable_workspace_is_the_agents_own(harness: Harness) -> None:
 
 
 @promise
+async def a_workspace_that_was_made_anew_is_seen(harness: Harness) -> None:
+    async with harness.open(workspace="rw") as box:
+        await box.run("echo old > file")
+        os.rename(box.agent_folder, f"{box.folder}/moved")
+        bad(await box.run("true"), "sandbox_unavailable")
+        lay_out(box.folder)
+        _put(box.agent_folder, "file", "new\n")
+        same("the new one", await box.out("cat file"), "new\n")
+        await box.run("echo later >> file")
+        with open(f"{box.agent_folder}/file", encoding="utf-8") as stream:
+            same("on the host", stream.read(), "new\nlater\n")
+
+
+@promise
 async def binds_are_where_they_were_put(harness: Harness) -> None:
     async with harness.open() as box:
         read, write = f"{box.folder}/reference", f"{box.folder}/results"
