@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.upcalls import Answers
 
+    Connecting = Callable[[Scope, Authority | None], Egress]
+
 # Says it for one shell or one job of a CI, over `gateway.linger`.
 LINGER = "CRABPOT_LINGER"
 _FIRST_PERSON, _NOBODY = 1000, 65534
@@ -68,6 +70,10 @@ class App:
             return settings.gateway.linger if given is None else Duration.parse(given)
         except ValueError as error:
             raise CrabpotError(f"{LINGER} {error}") from None
+
+    def again(self) -> App:
+        """Return the same app with the configuration that is found now: one may have been written since."""
+        return replace(self, config=self.config or find_config(None, self.environ, self.around.home))
 
     def settings(self) -> Settings:
         """Load the configuration, or raise ConfigError."""
@@ -158,21 +164,34 @@ class App:
         execution = Execution(around=self.around, registry=self.registry(on_opened), environ=self.environ, fleet=fleet)
         desk = Desk(self.around.state)
         elevated = ElevatedCommands(desk=desk, audit=audit, execution=execution, host=self._host(settings))
-        egress = self._egress(audit, desk)
+        egress = self._egress(audit, desk, lambda: gateway.settings.file)
         commands = _commands(elevated)
         answering = Answering()
         execution.opener.answering = lambda scope, authority: answering.on_behalf_of(
             scope, {**_connections(egress, scope, authority), **commands(scope)}
         )
         gateway = (kind or Gateway)(settings=settings, execution=execution, elevated=elevated, audit=audit)
+        self._serve_servers(gateway, egress)
+        tracing.trace(gateway, self.environ)
+        return gateway
+
+    async def adopt(self, gateway: Gateway, settings: Settings) -> None:
+        """Have a gateway that this app wired go on with other settings."""
+        await gateway.adopt(settings)
+        if gateway.servers is None:
+            self._serve_servers(gateway, self._egress(gateway.audit, gateway.desk, lambda: gateway.settings.file))
+        else:
+            await gateway.servers.adopt(settings)
+        gateway.execution.warm_up(settings)
+
+    def _serve_servers(self, gateway: Gateway, egress: Connecting) -> None:
+        settings, execution, record = gateway.settings, gateway.execution, gateway.audit.record
         if settings.mcp.servers:
             from crabpot.servers.pool import Servers
 
             gateway.servers = Servers(
-                settings=settings, execution=execution, environ=self.environ, record=audit.record, egress=egress
+                settings=settings, execution=execution, environ=self.environ, record=record, egress=egress
             )
-        tracing.trace(gateway, self.environ)
-        return gateway
 
     def _host(self, settings: Settings) -> Callable[[], Host]:
         @cache
@@ -183,7 +202,7 @@ class App:
 
         return host
 
-    def _egress(self, audit: AuditLog, desk: Desk) -> Callable[[Scope, Authority | None], Egress]:
+    def _egress(self, audit: AuditLog, desk: Desk, file: Callable[[], str | None]) -> Connecting:
         """Return what makes the connections of a scope."""
 
         @cache
@@ -194,7 +213,7 @@ class App:
 
             secrets = Secrets(self.callers or self.environ, self.around.home)
             return EgressContext(
-                resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=self.config
+                resolver=SystemResolver(), secrets=secrets, record=audit.record, desk=desk, config=file
             )
 
         def of_scope(scope: Scope, authority: Authority | None) -> Egress:
@@ -239,9 +258,7 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
     return App(config=file, around=around, environ=environ)
 
 
-def _connections(
-    egress: Callable[[Scope, Authority | None], Egress], scope: Scope, authority: Authority | None
-) -> Answers:
+def _connections(egress: Connecting, scope: Scope, authority: Authority | None) -> Answers:
     """Return what answers the `connect` upcalls of a scope's sandboxes."""
     if not describe(scope.agent.sandbox.network).proxied:
         return {}

@@ -71,6 +71,13 @@ class Gateway:
         """The desk where operators are asked."""
         return self.elevated.desk
 
+    async def adopt(self, settings: Settings) -> None:
+        """Decide what comes by other settings. How the log is kept (`audit`) stays as it began."""
+        before, self.settings = self.settings, settings
+        self._cached.cache_clear()
+        self.elevated.host().settings = settings
+        await self.execution.adopt(before, settings)
+
     def review(self, by: str = "python") -> Review:
         """Return what a person does with the changes of sessions under review; `by` is who, for the audit log."""
         from crabpot.host_commands.review.holding import OwnSandboxes  # noqa: PLC0415  no call needs it

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -213,6 +214,136 @@ def test_a_live_sandbox_says_when_it_was_used(crabpot: Program) -> None:
         (row,) = crabpot("sandboxes", "list", "--json").json
         assert row["used"] > before
         assert "used just now" in crabpot("sandboxes", "list").out
+
+
+def records(program: Program) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in program("audit", "export").out.splitlines()]
+
+
+# --- a configuration that changes ---------------------------------------------------------------------------------------
+
+
+def test_a_serving_gateway_takes_a_changed_configuration_and_keeps_its_sandboxes(crabpot: Program) -> None:
+    crabpot.configure("{tools: {}}")
+    with crabpot.serving():
+        crabpot("call", "exec", "--args", '{"command": "echo kept > /tmp/note; sleep 1000", "background": true}')
+        assert crabpot("config", "set", "tools.deny[+]", '"ls"').code == 0
+        denied = crabpot("call", "ls")
+        assert (denied.code, denied.err) == (126, "")
+        assert crabpot("serve", "reload").out == "nothing had changed\n"
+        assert crabpot("exec", "--", "cat /tmp/note").out == "kept\n"
+        (record,) = [one for one in records(crabpot) if one["kind"] == "reload"]
+        assert record["adopted"] is True
+        assert "adopted" in crabpot("audit", "tail").out
+
+
+def test_a_client_that_is_connected_stays_so(crabpot: Program) -> None:
+    crabpot.configure("{tools: {}}")
+    with crabpot.serving():
+        client = crabpot.start("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert client.stdin is not None
+            assert client.stdout is not None
+
+            def ask(number: int, method: str, **params: Any) -> Any:
+                assert client.stdin is not None
+                assert client.stdout is not None
+                message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                client.stdin.write(json.dumps(message).encode() + b"\n")
+                client.stdin.flush()
+                return json.loads(client.stdout.readline())["result"]
+
+            about = {"name": "test", "version": "1"}
+            ask(1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=about)
+            client.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+            assert "ls" in [tool["name"] for tool in ask(2, "tools/list")["tools"]]
+            crabpot("config", "set", "tools.deny[+]", '"ls"')
+            assert crabpot("call", "ls").code == 126
+            assert "ls" not in [tool["name"] for tool in ask(3, "tools/list")["tools"]]
+            client.stdin.close()
+            assert client.wait(timeout=PATIENCE_S) == 0
+        finally:
+            client.kill()
+            client.wait()
+            client.stdout.close()
+
+
+def test_a_serving_gateway_goes_on_with_a_configuration_that_no_longer_loads(crabpot: Program) -> None:
+    crabpot.configure("{tools: {deny: ['ls']}}")
+    served = crabpot.start("serve", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert served.stdout is not None
+        assert served.stderr is not None
+        assert b"serves on" in served.stdout.readline()
+        crabpot.configure("{tools: {deni: []}}")
+        # It noticed by itself.
+        assert b"changed and was NOT reloaded" in served.stderr.readline()
+        refused = crabpot("serve", "reload")
+        assert (refused.code, 'did you mean "deny"' in refused.err) == (1, True)
+        ended = crabpot("exec", "--", "true")
+        assert (ended.code, 'did you mean "deny"' in ended.err) == (125, True)
+        crabpot.configure("{tools: {deny: ['ls', 'grep']}}")
+        assert crabpot("call", "grep").code == 126
+        served.terminate()
+        assert served.wait(timeout=PATIENCE_S) == 0
+    finally:
+        served.kill()
+        served.communicate()
+
+
+def test_a_live_sandbox_whose_settings_changed_is_replaced_at_its_next_call(crabpot: Program) -> None:
+    crabpot.configure("{agents: {defaults: {sandbox: {env: {WHICH: 'old'}}}}}")
+    with crabpot.serving():
+        assert crabpot("exec", "--", "echo $WHICH").out == "old\n"
+        crabpot.configure("{agents: {defaults: {sandbox: {env: {WHICH: 'new'}}}}}")
+        assert crabpot("serve", "reload").code == 0
+        assert crabpot("exec", "--", "echo $WHICH").out == "new\n"
+
+
+def test_a_place_that_is_listed_or_no_longer_so_is_that_for_live_sandboxes_too(crabpot: Program) -> None:
+    def listed(*places: str) -> None:
+        allow = json.dumps(places)
+        crabpot.configure(f"{{agents: {{defaults: {{sandbox: {{network: {{allow: {allow}}}}}}}}}}}")
+        assert crabpot("serve", "reload").code == 0
+
+    def refused() -> bool:
+        return "b.invalid:443 was refused" in crabpot("exec", "--", "curl -sS https://b.invalid/").err
+
+    crabpot.configure("{agents: {defaults: {sandbox: {network: {allow: ['a.invalid:443']}}}}}")
+    with crabpot.serving():
+        crabpot("exec", "--", "echo kept > /tmp/note")
+        assert refused()
+        listed("a.invalid:443", "b.invalid:443")
+        assert not refused()
+        listed("a.invalid:443")
+        assert refused()
+        assert crabpot("exec", "--", "cat /tmp/note").out == "kept\n"
+
+
+def test_a_lingering_gateway_is_not_changed_but_makes_room(crabpot: Program) -> None:
+    lingering = replace(crabpot, more={"CRABPOT_LINGER": "10m"})
+    lingering.configure("{agents: {defaults: {sandbox: {mode: 'off'}}}}")
+    lingering.workspace.mkdir()
+    lingering("exec", "--", "true")
+    try:
+        assert lingering("serve", "reload").out == "nothing had changed\n"
+        lingering.configure("{agents: {defaults: {sandbox: {mode: 'off'}}}, tools: {deny: ['ls']}}")
+        assert "the next one starts another" in lingering("serve", "reload").out
+        assert lingering("call", "ls").code == 126
+    finally:
+        lingering("serve", "stop")
+
+
+def test_a_first_configuration_is_taken_too(crabpot: Program) -> None:
+    with crabpot.serving():
+        assert crabpot("call", "ls").code == 0
+        crabpot.configure("{tools: {deny: ['ls']}}")
+        denied = crabpot("call", "ls")
+        assert (denied.code, denied.err) == (126, "")
+
+
+def test_without_a_gateway_there_is_nothing_to_reload(crabpot: Program) -> None:
+    assert "no gateway serves" in crabpot("serve", "reload").said()
 
 
 # --- the end ------------------------------------------------------------------------------------------------------------

@@ -239,10 +239,11 @@ def test_nonsense_drops_only_who_sent_it(placed):
         assert placed("exec", "--", "echo on").out == "on\n"
 
 
-def test_a_gateway_that_runs_on_another_configuration_is_not_asked(placed):
+def test_a_gateway_that_runs_on_another_configuration_is_not_asked(placed, tmp_path):
+    other = tmp_path / "other.json5"
+    other.write_text('{agents: {defaults: {sandbox: {mode: "off"}}}, tools: {deny: ["exec"]}}')
     with placed.serving():
-        placed.configure('{agents: {defaults: {sandbox: {mode: "off"}}}, tools: {deny: ["exec"]}}')
-        ended = placed("exec", "--", "true")
+        ended = placed("--config", str(other), "exec", "--", "true")
         assert ended.code == 126
         assert "another configuration" in ended.err
         assert "tools.deny[0]" in ended.err

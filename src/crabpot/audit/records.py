@@ -125,6 +125,12 @@ def of_connection(session: str, agent: str, destination: str, answer: str, **mor
     }
 
 
+def of_reload(config: str, because: str | None = None) -> dict[str, Any]:
+    """Describe that a gateway read its configuration again: the digest, and why it was not adopted."""
+    why = {} if because is None else {"because": readable(because)}
+    return {"kind": "reload", "config": config, "adopted": because is None, **why}
+
+
 def of_port(scope_key: str, agent: str, action: str, port: int, at: int | None) -> dict[str, Any]:
     """Describe a port of a sandbox that a person opened or closed: `at` is where on the host's loopback."""
     return {"kind": "port", "session": readable(scope_key), "agent": agent, "action": action, "port": port, "at": at}

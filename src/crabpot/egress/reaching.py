@@ -42,7 +42,8 @@ class EgressContext:
     secrets: Secrets
     record: Callable[[dict[str, Any]], object]
     desk: Asker | None = None
-    config: str | None = None
+    # The file that an answer may be written into: a gateway may get another one while it runs.
+    config: Callable[[], str | None] = lambda: None
     is_own: Callable[[Address], bool] = is_own
     trust: Callable[[], ssl.SSLContext] = system_trust
 
@@ -71,11 +72,14 @@ class Egress:
         self._scope = scope
         self.authority = authority
         self._context = context
-        self._rules = rules(scope.agent)
+        self._rules, self._of = rules(scope.agent), scope.agent
         self._questions = None if context.desk is None else Questions(scope, context.desk, context.record)
 
     async def reach(self, destination: Destination) -> Reached:
         """Connect, or raise Refused or Failed; every outcome is recorded."""
+        if self._of is not self._scope.agent:
+            # The gateway has read its configuration again.
+            self._rules, self._of = rules(self._scope.agent), self._scope.agent
         rule = self.encrypts(destination)
         dialled = destination if rule is None else replace(destination, port=ports_of(rule)[destination.port])
         try:
@@ -145,7 +149,7 @@ class Egress:
             if not any(rule.text == str(destination) for rule in self._rules.listed):
                 added = rule_for(str(destination), f"agents.entries.{agent}.sandbox.network.allow")
                 self._rules = replace(self._rules, listed=(*self._rules.listed, added))
-                await asyncio.to_thread(write_down, self._context.config, agent, destination)
+                await asyncio.to_thread(write_down, self._context.config(), agent, destination)
         return f"allowed by {answer.by}"
 
     def refuse(self, destination: Destination, why: str) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,6 +81,29 @@ class Execution:
         agents = [settings.agent(settings.default_agent), *settings.entries.values()]
         wanting = [agent for agent in agents if agent.sandbox.warm > 0 and agent.sandbox.mode != "off"]
         self.opener.spares.begin([(self.describe(agent, f"agent:{agent.id}")[0], agent) for agent in wanting])
+
+    async def adopt(self, before: Settings, settings: Settings) -> None:
+        """Run what comes by other settings. A live sandbox whose spec they change is replaced at its next call.
+
+        Not if only the places that it may reach change: the gateway keeps those, not the sandbox.
+        """
+        self._wanted.clear()
+        self.fleet.limits = settings.gateway
+        self._take_over(before, settings)
+        # What is being opened now is opened by the settings before.
+        await self.fleet.opened()
+        self._take_over(before, settings)
+
+    def _take_over(self, before: Settings, settings: Settings) -> None:
+        for live in self.fleet.listed():
+            # A server's sandbox has settings of its own.
+            if live.scope is None or live.wanted.agent != before.agent(live.agent):
+                continue
+            agent = settings.agent(live.agent)
+            with suppress(SandboxUnavailable):
+                wanted = self._want(agent, live.scope.key)
+                if wanted.reaching_nothing == live.wanted.reaching_nothing:
+                    live.wanted, live.scope.agent = wanted, agent
 
     async def run(self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None) -> ToolResult:
         """Run one call to its end."""
@@ -163,7 +186,8 @@ class Execution:
     def _want(self, agent: AgentSettings, scope_key: str | None) -> Wanted:
         """Return what the calls of a scope need, or those on the host; settings are frozen, so one look suffices."""
         known = self._wanted.get((agent.id, scope_key))
-        if known is None:
+        # A call may have been decided by the settings before these.
+        if known is None or known.agent != agent:
             if len(self._wanted) >= _MOST_CACHED:
                 self._wanted.clear()
             known = self._wanted[agent.id, scope_key] = self._look(agent, scope_key)

@@ -39,7 +39,7 @@ class Fleet:
     """One sandbox for each key. A hundred first calls at once open one."""
 
     def __init__(self, *, limits: Gateway | None = None) -> None:
-        self._limits = limits or Gateway()
+        self.limits = limits or Gateway()
         self._live: dict[Key, Live] = {}
         self._opening: dict[Key, _Opening] = {}
         self._ending: dict[asyncio.Task[None], Live] = {}
@@ -85,7 +85,7 @@ class Fleet:
             return None
         lives = [live for live in self._live.values() if live.wanted.key[0] is Place.SANDBOX and not live.lost]
         opening = [other.agent for (place, _), other in self._opening.items() if place is Place.SANDBOX]
-        evicted = to_evict(agent, lives, opening, self._limits)
+        evicted = to_evict(agent, lives, opening, self.limits)
         return None if evicted is None else self.forget(evicted)
 
     async def _opened(self, task: asyncio.Task[Live]) -> Live:
@@ -154,6 +154,10 @@ class Fleet:
         """End a sandbox at once, with what runs in it."""
         live.wire.lose(reason)
         self.forget(live)
+
+    async def opened(self) -> None:
+        """Wait until whatever is being opened has opened, or failed to."""
+        await asyncio.gather(*(one.task for one in self._opening.values()), return_exceptions=True)
 
     def listed(self) -> list[Live]:
         """Return the sandboxes that live."""

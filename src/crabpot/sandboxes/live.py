@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from crabpot.errors import SandboxLost
@@ -78,6 +78,13 @@ class Wanted:
     def of(cls, spec: SandboxSpec, agent: AgentSettings) -> Self:
         """Return what a call of this agent needs where its scope has this spec."""
         return cls(key=(Place.SANDBOX, spec.scope_key), version=spec.hash, agent=agent, spec=spec)
+
+    @property
+    def reaching_nothing(self) -> str:
+        """The version without the places that it may reach, which the gateway keeps outside."""
+        if self.spec is None:
+            return self.version
+        return replace(self.spec, network=replace(self.spec.network, allow=(), raw=(), ask=False)).hash
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

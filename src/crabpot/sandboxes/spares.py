@@ -42,10 +42,13 @@ class Spares:
         self._ending: set[asyncio.Task[None]] = set()
 
     def begin(self, wanted: list[tuple[SandboxSpec, AgentSettings]]) -> None:
-        """Begin to keep sandboxes ready, for these first; a gateway for one call never does."""
-        self._begun = True
-        if wanted:
+        """Begin to keep sandboxes ready, for these first, and no others; a gateway for one call never does."""
+        if wanted and not self._begun:
             self.sweep()
+        self._begun = True
+        for family in self._ready.keys() - {spec.family for spec, _ in wanted}:
+            for spare in self._ready.pop(family):
+                self._discard_soon(spare)
         for spec, agent in wanted:
             if spec.layer is None:
                 self._keep(spec, agent, 0.0)

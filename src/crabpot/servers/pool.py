@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_server
+from crabpot.decide.servers import acting
 from crabpot.errors import CrabpotError, SandboxUnavailable
 from crabpot.servers import offers, suspicions
 from crabpot.servers.backoff import Backoff
@@ -153,6 +154,14 @@ class Servers:
             await self.starter.end(self._running.pop(key), "it is started again")
         return len(keys)
 
+    async def adopt(self, settings: Settings) -> None:
+        """Start what comes by other settings; servers that they change are ended, and started by their next call."""
+        before, self.settings = self.settings, settings
+        self.starter = replace(self.starter, settings=settings)
+        changed = {one.name for one in self._running.values() if _of(one, before) != _of(one, settings)}
+        for name in (*changed, *self._backoffs):
+            await self.restart(name)
+
     async def close(self) -> None:
         """End every server; their sandboxes end with the fleet."""
         for task in list(self._starting.values()):
@@ -161,6 +170,12 @@ class Servers:
         for running in self._running.values():
             await running.connection.end("the gateway is closing")
         self._running.clear()
+
+
+def _of(running: Running, settings: Settings) -> tuple[object, ...]:
+    """Return all that a server which runs was made from."""
+    server = settings.mcp.servers.get(running.name)
+    return server, None if server is None else acting(running.name, settings, settings.agent(running.scope.agent.id))
 
 
 def _progress(streams: Streams | None) -> Callable[..., Any] | None:

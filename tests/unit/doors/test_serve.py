@@ -228,11 +228,16 @@ async def test_a_path_longer_than_a_sockets_address_serves_too(bench):
 async def test_whoever_serves_says_by_which_configuration(bench, tmp_path):
     config = tmp_path / "crabpot.json5"
     config.write_text("{}")
-    async with bench() as made, serving(made, config=str(config)), client(made) as remote:
-        assert remote.decides_by(str(config))
-        assert not remote.decides_by(None)
-        config.write_text("{tools: {deny: ['exec']}}")
-        assert not remote.decides_by(str(config))
+    adopted = [fingerprint(str(config))]
+    async with bench() as made, serving(made, adopted=lambda: adopted[0]):
+        async with client(made) as remote:
+            assert remote.decides_by(str(config))
+            assert not remote.decides_by(None)
+            config.write_text("{tools: {deny: ['exec']}}")
+            assert not remote.decides_by(str(config))
+        adopted[0] = fingerprint(str(config))
+        async with client(made) as remote:
+            assert remote.decides_by(str(config))
     assert fingerprint(None) == "defaults"
 
 

@@ -87,7 +87,7 @@ class Out:
             secrets=Secrets({"TOKEN": SECRET}, str(tmp_path)),
             record=self.records.append,
             desk=desk,
-            config=str(self.config),
+            config=lambda: str(self.config),
             **({} if trust is None else {"trust": trust}),
         )
         self._way = Egress(self.scope, context, authority)

@@ -80,8 +80,8 @@ def _operating(commands: Adder) -> None:
     export.add_argument("--after", type=positive, default=0, metavar="NUMBER", help="only those after this number")
     export.add_argument("--session", metavar="KEY", help="only those of one session")
     one = add(commands, "serve", "serve:serve", "keep sandboxes alive for many clients: command line, HTTP and MCP")
-    text = "stop: end the gateway that serves or lingers"
-    one.add_argument("action", nargs="?", choices=("stop",), help=text)
+    text = "stop: end the gateway that serves or lingers; reload: have it read its configuration again"
+    one.add_argument("action", nargs="?", choices=("stop", "reload"), help=text)
     one.add_argument("--lingering", type=int, help=SUPPRESS)
     one.add_argument("--listen", metavar="127.0.0.1:PORT", help="also serve HTTP on the loopback, with tokens")
     one = add(commands, "purge", "purge:purge", "remove everything that Crabpot keeps; asks first")

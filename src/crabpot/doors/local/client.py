@@ -130,6 +130,10 @@ class RemoteGateway:
         except SandboxLost as error:
             raise CrabpotError(f"the serving gateway is gone: {error}") from None
 
+    async def reload(self) -> bool:
+        """Have it read its configuration again; return whether that had changed. A lingering one makes room instead."""
+        return await self.inquire("reload") is True
+
     async def close(self) -> None:
         """Disconnect; the gateway goes on."""
         await self._wire.answerer.close()

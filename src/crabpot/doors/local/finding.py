@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from crabpot.doors.local import detaching
 from crabpot.doors.local.client import claim, connect
 from crabpot.doors.local.ending import drain
+from crabpot.errors import CrabpotError
 from crabpot.state.ownership import take
 
 if TYPE_CHECKING:
@@ -24,19 +25,36 @@ if TYPE_CHECKING:
 LOCK_NAME = "gateway.lock"
 _TURN_S, _LOOK_S = 90.0, 0.02
 _OTHER = "the serving gateway has another configuration, so it is not used; restart it"
+_KEPT = "the serving gateway goes on as it is"
 
 
 async def found(app: App) -> RemoteGateway | None:
-    """Return the gateway that serves this caller; a lingering one that is another's is drained."""
+    """Return the gateway that serves this caller, on the configuration as it is written now.
+
+    A lingering one that is another's is drained, and the gateway of `serve` reads its file again.
+    """
     remote = await connect(app.around.state, claims=claim(app.config))
     if remote is None or remote.is_kin(app.config):
         return remote
     if remote.lingers is not None:
         await drain(remote)
         return None
+    remote = await _reloaded(app, remote)
+    if remote is None or remote.is_kin(app.config):
+        return remote
     print(f"crabpot: note: {_OTHER}", file=sys.stderr)
     await remote.close()
     return None
+
+
+async def _reloaded(app: App, remote: RemoteGateway) -> RemoteGateway | None:
+    try:
+        await remote.reload()
+    except CrabpotError:
+        # What is wrong with the file is what this caller is told when it reads it for itself.
+        print(f"crabpot: note: {_KEPT}", file=sys.stderr)
+    await remote.close()
+    return await connect(app.around.state, claims=claim(app.config))
 
 
 async def started(app: App, settings: Settings) -> RemoteGateway | None:

@@ -36,9 +36,11 @@ class _Elsewhere:
 async def linger(app: App, ready: int) -> None:
     """Serve until idle for `gateway.linger`; tell the descriptor `ready` once that begins."""
     asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
+    # Before it is read: a gateway must not be taken for one of a later configuration.
+    written = fingerprint(app.config)
     settings = app.settings()
     gateway = app.with_callers(brought(settings)).gateway(settings=settings)
-    made = Lingering(app, gateway, linger_s=app.linger(settings))
+    made = Lingering(app, gateway, config=written, linger_s=app.linger(settings))
     made.shutdown.listen()
     made.shutdown.last_words = gateway.audit.close
     gateway.desk.attach(_Elsewhere())
@@ -61,7 +63,7 @@ def _import_mcp() -> None:
 class Lingering:
     """One lingering gateway, from its first client to its end."""
 
-    def __init__(self, app: App, gateway: Gateway, *, linger_s: float) -> None:
+    def __init__(self, app: App, gateway: Gateway, *, config: str, linger_s: float) -> None:
         self.shutdown = Shutdown()
         self.door = Door(gateway, self._inquire, self._ready)
         self._gateway = gateway
@@ -69,7 +71,7 @@ class Lingering:
         self._linger_s = linger_s
         self._sources = _Sources()
         self._code = of_code(os.environ)
-        self._config = fingerprint(app.config)
+        self._app, self._config = app, config
         self._brings = sorted(brought(gateway.settings))
         self._busy = time.monotonic()
 
@@ -120,6 +122,11 @@ class Lingering:
         told = {"config": self._config, "code": code, "lingers": self._linger_s, "brings": self._brings}
         return {"op": "ready", "protocol": 1, **told}
 
+    async def _drain(self) -> bool:
+        self.door.withdraw()
+        await self._gateway.execution.fleet.reap(lambda _: True)
+        return True
+
     async def _inquire(self, name: str, args: dict[str, Any]) -> Any:
         if name == "end":
             return self.shutdown.ask()
@@ -128,9 +135,10 @@ class Lingering:
             idle_s = self._since if len(self.door.clients) == 1 else 0.0
             return {"pid": os.getpid(), "lingers_s": self._linger_s, "idle_s": round(idle_s, 1)}
         if name == "drain":
-            self.door.withdraw()
-            await self._gateway.execution.fleet.reap(lambda _: True)
-            return True
+            return await self._drain()
+        if name == "reload":
+            # The callers of a lingering gateway all have one configuration: another begins with the next call.
+            return fingerprint(self._app.again().config) != self._config and await self._drain()
         return await inquiries.answer(self._gateway, name, args)
 
 

@@ -101,10 +101,14 @@ class Door:
 
 
 @contextlib.asynccontextmanager
-async def serve(gateway: Gateway, state: str, inquiries: Inquiries, *, config: str | None = None) -> AsyncIterator[str]:
-    """Listen during the block, and yield the socket's path; `inquiries` answers what is not a tool call."""
-    ready = {"op": "ready", "protocol": 1, "config": fingerprint(config)}
-    door = Door(gateway, inquiries, lambda: ready)
+async def serve(
+    gateway: Gateway, state: str, inquiries: Inquiries, *, adopted: Callable[[], str] = lambda: "defaults"
+) -> AsyncIterator[str]:
+    """Listen during the block, and yield the socket's path; `inquiries` answers what is not a tool call.
+
+    `adopted` returns the fingerprint of the configuration by which the gateway decides now.
+    """
+    door = Door(gateway, inquiries, lambda: {"op": "ready", "protocol": 1, "config": adopted()})
     await door.listen(state)
     try:
         yield os.path.join(state, SOCKET_NAME)

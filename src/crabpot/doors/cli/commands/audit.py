@@ -56,13 +56,9 @@ def audit(frame: Frame, options: Namespace) -> int:
 
 def _line(record: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
-    if record["kind"] == "open":
-        weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
-        kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
-        return visible(f"{record['number']:>6} {when} open   {record['sandbox']} by {record['backend']}: {kept}")
-    if record["kind"] == "verify":
-        counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
-        return visible(f"{record['number']:>6} {when} verify {record['session']} on {record['backend']}: {counts}")
+    of_gateway = _of_gateway(record)
+    if of_gateway is not None:
+        return visible(f"{record['number']:>6} {when} {record['kind']:<6} {of_gateway}")
     if record["kind"] in ("request", "answer"):
         return visible(
             f"{record['number']:>6} {when} {record['kind']:<7} {_request_text(record)}  [{record.get('session')}]"
@@ -81,12 +77,6 @@ def _line(record: dict[str, Any]) -> str:
         at = "" if record["at"] is None else f" at 127.0.0.1:{record['at']}"
         what = f"port   {record['action']} {record['port']} inside{at}"
         return visible(f"{record['number']:>6} {when} {what}  [{record['session']}]")
-    if record["kind"] == "server":
-        told = ", ".join(f"{name} {value}" for name, value in record.items() if name not in _PLAIN)
-        return visible(f"{record['number']:>6} {when} server {record['server']}: {record['event']} {told}")
-    if record["kind"] == "withheld":
-        what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
-        return visible(f"{record['number']:>6} {when} withheld {what}  [agent {record['agent']}]")
     took = f"{record['duration_ms']:.1f} ms" if "duration_ms" in record else ""
     args = record.get("args", {})
     what = args.get("command") or args.get("path") or ""
@@ -94,6 +84,27 @@ def _line(record: dict[str, Any]) -> str:
         f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
     )
     return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
+
+
+def _of_gateway(record: dict[str, Any]) -> str | None:
+    """Return what a record says that is the gateway's own, and no session's; None for any other."""
+    if record["kind"] == "open":
+        weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
+        kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
+        return f"{record['sandbox']} by {record['backend']}: {kept}"
+    if record["kind"] == "verify":
+        counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
+        return f"{record['session']} on {record['backend']}: {counts}"
+    if record["kind"] == "server":
+        told = ", ".join(f"{name} {value}" for name, value in record.items() if name not in _PLAIN)
+        return f"{record['server']}: {record['event']} {told}"
+    if record["kind"] == "reload":
+        adopted = "adopted" if record["adopted"] else f"refused: {record['because']}"
+        return f"configuration {record['config'][:12]} {adopted}"
+    if record["kind"] == "withheld":
+        what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
+        return f"{what}  [agent {record['agent']}]"
+    return None
 
 
 def _counted(record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`serve`: one gateway for many clients, until a signal or `serve stop` ends it."""
+"""`serve`: one gateway for many clients, until a signal or `serve stop` ends it; it takes a changed configuration."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SWEEP_S = 60.0
 
 
 def serve(frame: Frame, options: Namespace) -> int:
-    """Keep a gateway alive until it is told to end, or end the one that is."""
-    if options.action == "stop":
-        return asyncio.run(_stop(frame.app().around.state))
+    """Keep a gateway alive until it is told to end, or end or reload the one that is."""
+    if options.action is not None:
+        return asyncio.run({"stop": _stop, "reload": _reload}[options.action](frame.app().around.state))
     from crabpot.scheduling.threads import go_first
 
     if options.lingering is not None:
@@ -58,6 +58,8 @@ async def _serve(app: App, at: Address | None) -> None:
     from crabpot.doors.http.door import opened
     from crabpot.doors.local import server as door
     from crabpot.doors.local.ending import take_over
+    from crabpot.doors.local.reloading import Reloading
+    from crabpot.doors.local.server import fingerprint
     from crabpot.doors.shutdown import Shutdown
     from crabpot.scheduling.threads import FairThreads, go_first
 
@@ -67,7 +69,10 @@ async def _serve(app: App, at: Address | None) -> None:
     asyncio.get_running_loop().set_default_executor(FairThreads(initializer=go_first))
     shutdown = Shutdown()
     shutdown.listen()
+    # Before it is read: a change after that is found, and not missed.
+    written = fingerprint(app.config)
     gateway = app.gateway()
+    reloading = Reloading(app, gateway, written)
     shutdown.last_words = gateway.audit.close
     gateway.desk.attach(Queue(app.around.state))
 
@@ -78,6 +83,8 @@ async def _serve(app: App, at: Address | None) -> None:
             return where
         if name == "end":
             return shutdown.ask()
+        if name == "reload":
+            return await reloading.reload()
         if name == "gateway":
             return {"pid": os.getpid(), "lingers_s": None, "idle_s": None}
         if name == "e2b" and e2b is not None:
@@ -87,8 +94,9 @@ async def _serve(app: App, at: Address | None) -> None:
     try:
         await take_over(app.around.state)
         async with (
-            door.serve(gateway, app.around.state, inquire, config=app.config) as path,
+            door.serve(gateway, app.around.state, inquire, adopted=lambda: reloading.adopted) as path,
             opened(gateway, at) as listeners,
+            reloading.by_itself(complain),
         ):
             where += listeners.where
             e2b = E2bDoor(listeners)
@@ -142,4 +150,24 @@ async def _stop(state: str) -> int:
         complain(f"no gateway serves {state}")
         return FAILED
     print(f"the gateway {pid} has ended")
+    return OK
+
+
+async def _reload(state: str) -> int:
+    from crabpot.doors.local.client import connect
+
+    remote = await connect(state)
+    if remote is None:
+        complain(f"no gateway serves {state}")
+        return FAILED
+    try:
+        changed = await remote.reload()
+    finally:
+        await remote.close()
+    if not changed:
+        print("nothing had changed")
+    elif remote.lingers is None:
+        print("reloaded: the next calls are decided by the file as it is now")
+    else:
+        print("the lingering gateway takes no more calls: the next one starts another, by the file as it is now")
     return OK
