@@ -106,6 +106,38 @@ def test_an_image_from_packages_is_made_once_and_known_again(crabpot, docker, ta
     assert "exists already" in again.err
 
 
+@pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="apt-get install mmdebstrap")
+def test_an_image_is_written_to_a_file_without_an_engine_and_loads(crabpot, docker, tag, tmp_path):
+    if not os.access(CACHE, os.W_OK):
+        pytest.skip(f"{CACHE}, where scripts/test-image keeps what it made, is not ours to write")
+    made = tmp_path / "image.tar"
+    order = (
+        "image",
+        "build",
+        "--from-packages",
+        *OF_THE_TESTS,
+        "--user",
+        "1000:1000",
+        "--tag",
+        tag,
+        "--cache",
+        str(CACHE),
+    )
+    ended = crabpot(*order, "--output", str(made), DOCKER_HOST="unix:///nonexistent/docker.sock")
+    assert ended.code == 0, ended.err
+    loaded = docker("load", "--input", str(made))
+    assert loaded.returncode == 0, loaded.stderr
+    assert row(crabpot, docker, tag)["user"] == "1000:1000"
+    said = docker("run", "--rm", "--network=none", tag, "sh", "-c", "id -u; pwd; command -v rg")
+    assert said.stdout.split() == ["1000", "/workspace", "/usr/bin/rg"]
+
+
+def test_only_an_image_from_packages_is_written_to_a_file(crabpot):
+    ended = crabpot("image", "build", "--output", "image.tar")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--from-packages" in ended.err
+
+
 def test_pip_installs_into_the_workspace_and_ssh_knows_who_it_is(crabpot, docker):
     """Under the walls of a live sandbox: the root is read-only, and nothing runs from /tmp."""
     crabpot.configure(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import os
 import re
 import tarfile
 import tempfile
 from dataclasses import dataclass
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from crabpot.backends.docker.engine import EngineError, EngineRefused
-from crabpot.images import bootstrap, dockerfile, machine
+from crabpot.images import archive, bootstrap, dockerfile, machine
 from crabpot.images.bootstrap import BuildFailed
 from crabpot.images.recipe import RECIPE
 from crabpot.images.sending import send
@@ -30,6 +32,8 @@ _STEP = re.compile(r"Step ([0-9]+)/([0-9]+) : (.*)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _SHOWN = 100
 _PIECE = 1024**2
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_COMMAND = ("sleep", "infinity")
 _TOLD_AT_THE_END = 20
 
 
@@ -49,7 +53,7 @@ class Order:
 
 async def from_dockerfile(engine: Engine, order: Order, progress: Callable[[str], None]) -> str:
     """Let the engine build it, and return the image's id."""
-    await _check_room(engine, order, {})
+    _check_room(order, await _engine_folders(engine))
     text = dockerfile.text(order.recipe) if order.base is None else dockerfile.text(order.recipe, base=order.base)
     query = {"t": order.tag, "rm": "1", "forcerm": "1", "nocache": "1" if order.again else "0"}
     if order.network is not None:
@@ -73,11 +77,7 @@ async def from_packages(engine: Engine, order: Order, progress: Callable[[str], 
         progress(f"{order.tag} exists already, made of the same packages; --again rebuilds it")
         return await _id(engine, order.tag)
     with tempfile.TemporaryDirectory(prefix="crabpot-image-") as folder:
-        kept = f"{order.cache or folder}/crabpot-image-{order.recipe.digest}.tar"
-        if order.again or not os.path.exists(kept):
-            await _check_room(engine, order, {os.path.dirname(kept): 1.0})
-            os.makedirs(os.path.dirname(kept), exist_ok=True)
-            await bootstrap.make(order.recipe, kept, progress)
+        kept = await _file_system(order, folder, await _engine_folders(engine), progress)
         progress(f"sending {os.path.getsize(kept) // 1024**2} MiB to the engine")
         name, _, tag = order.tag.rpartition(":")
         query = {"fromSrc": "-", "repo": name, "tag": tag, "changes": "\n".join(_changes(order.recipe))}
@@ -90,13 +90,44 @@ async def from_packages(engine: Engine, order: Order, progress: Callable[[str], 
     return await _id(engine, order.tag)
 
 
+async def to_archive(order: Order, output: str, progress: Callable[[str], None]) -> None:
+    """Make it from Debian's packages as a file that engines and nodes can load; no engine is needed."""
+    with tempfile.TemporaryDirectory(prefix="crabpot-image-") as folder:
+        kept = await _file_system(order, folder, {os.path.dirname(output) or ".": 1.0}, progress)
+        progress(f"writing {output}")
+        try:
+            await asyncio.to_thread(archive.write, kept, output, tag=order.tag, config=_config(order.recipe))
+        except OSError as error:
+            raise BuildFailed(f"{output} cannot be written: {error.strerror}") from None
+
+
+async def _file_system(order: Order, folder: str, others: dict[str, float], progress: Callable[[str], None]) -> str:
+    """Return the tarball of the image's files: the kept one, or a new one."""
+    kept = f"{order.cache or folder}/crabpot-image-{order.recipe.digest}.tar"
+    if order.again or not os.path.exists(kept):
+        _check_room(order, {os.path.dirname(kept): 1.0, **others})
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        await bootstrap.make(order.recipe, kept, progress)
+    return kept
+
+
+def _config(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "User": f"{recipe.user.uid}:{recipe.user.gid}",
+        "WorkingDir": hardening.WORKSPACE,
+        "Env": [f"LANG={hardening.LANG}", f"PATH={_PATH}"],
+        "Cmd": list(_COMMAND),
+        "Labels": recipe.labels,
+    }
+
+
 def _changes(recipe: Recipe) -> Iterator[str]:
     yield from (f'LABEL {name}="{value}"' for name, value in recipe.labels.items())
     yield f"ENV LANG={hardening.LANG}"
-    yield "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    yield f"ENV PATH={_PATH}"
     yield f"USER {recipe.user.uid}:{recipe.user.gid}"
     yield f"WORKDIR {hardening.WORKSPACE}"
-    yield 'CMD ["sleep","infinity"]'
+    yield f"CMD {json.dumps(_COMMAND)}"
 
 
 def _read(file: io.BufferedReader) -> Iterator[bytes]:
@@ -108,18 +139,20 @@ def _context(text: str) -> bytes:
     """Return what the engine needs to build: the one file, packed."""
     packed = io.BytesIO()
     content = text.encode()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    with tarfile.open(fileobj=packed, mode="w") as context:
         entry = tarfile.TarInfo("Dockerfile")
         entry.size = len(content)
-        archive.addfile(entry, io.BytesIO(content))
+        context.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
 
 
-async def _check_room(engine: Engine, order: Order, folders: dict[str, float]) -> None:
+async def _engine_folders(engine: Engine) -> dict[str, float]:
     root = str((await engine.get("/info")).get("DockerRootDir") or "")
     # An engine in a machine of its own keeps images where this one cannot look.
-    if os.path.isdir(root):
-        folders = {**folders, root: 1.5}
+    return {root: 1.5} if os.path.isdir(root) else {}
+
+
+def _check_room(order: Order, folders: dict[str, float]) -> None:
     short = list(machine.problems(order.recipe, folders)) if order.checked else []
     if short:
         raise BuildFailed(

@@ -63,6 +63,8 @@ def _imaging(commands: Adder) -> None:
         "--network", metavar="NAME", help="the network of the build: host, none or one of docker's (its bridge)"
     )
     one.add_argument("--cache", metavar="DIR", help="with --from-packages: cache the result there, and reuse it")
+    text = "with --from-packages: write it to FILE, for `docker load` or `ctr images import`; no engine is needed"
+    one.add_argument("--output", metavar="FILE", help=text)
     one.add_argument("--again", action="store_true", help="rebuild with today's packages")
     one.add_argument("--anyway", action="store_true", help="even if memory or disk look too small")
     one = add(actions, "list", "image:list_images", "list the images that Crabpot built")

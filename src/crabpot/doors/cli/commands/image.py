@@ -48,6 +48,8 @@ def build(frame: Frame, options: Namespace) -> int:
     """Build the image, and print its name."""
     if options.from_packages and (options.base is not None or options.network is not None):
         raise UsageError("--from-packages does not build with an engine: drop --base and --network")
+    if options.output is not None and not options.from_packages:
+        raise UsageError("--output is for an image that no engine builds: add --from-packages")
     if options.network is not None and (wrong := network.problem_with_name(options.network)):
         raise UsageError(wrong)
     app = frame.app()
@@ -64,8 +66,11 @@ def build(frame: Frame, options: Namespace) -> int:
         again=options.again,
     )
     _look_at_workspace(app, agent, recipe.user)
-    make = building.from_packages if options.from_packages else building.from_dockerfile
-    asyncio.run(_with_engine(app, lambda engine: make(engine, order, _progress())))
+    if options.output is not None:
+        asyncio.run(building.to_archive(order, options.output, _progress()))
+    else:
+        make = building.from_packages if options.from_packages else building.from_dockerfile
+        asyncio.run(_with_engine(app, lambda engine: make(engine, order, _progress())))
     print(f"{order.tag}: {recipe.labels['crabpot.image.groups']}, user {recipe.user.uid}:{recipe.user.gid}")
     return OK
 
