@@ -46,7 +46,7 @@ test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an em
 test-frameworks: setup ## the suites of the frameworks that we integrate with, each in an environment of its own
 	scripts/test-frameworks
 
-test-agents: setup ## the real Claude Code, Codex, OpenCode and MCP servers in the pot, installed from npm and PyPI into a folder of their own
+test-agents: setup ## the real Claude Code, Codex, OpenCode, OpenClaw and MCP servers, installed from npm and PyPI into a folder of their own
 	scripts/test-agents
 
 check: lint test ## all of the above
