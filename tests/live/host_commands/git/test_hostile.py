@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections import deque
+from contextlib import suppress
 from itertools import repeat
 from typing import Any
 
@@ -484,3 +486,22 @@ async def test_a_lying_inside_is_refused(open_pot: Any, lie: str) -> None:
         real.wire = wire
         with pytest.raises((HostRefused, SandboxLost)):
             await real.prepare("push", str(remote), "main")
+
+
+async def test_alternates_that_never_end_cost_the_gateway_nothing(open_pot: Any, git: Any) -> None:
+    async with open_pot() as pot:
+        remote = pot.remote()
+        await pot.sows(f"&& git remote add origin {remote}")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await pot.sh("truncate -s 256M .git/objects/info/alternates")
+        with suppress(HostRefused):
+            await pot.prepare("push", "origin", "main")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+        await pot.sh("rm .git/objects/info/alternates; mkfifo .git/objects/info/alternates")
+        waiting = asyncio.create_task(pot.prepare("push", "origin", "main"))
+        # What reads it waits inside: the gateway's own threads have nothing to do with it.
+        await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(os.getpid) for _ in range(64))), 30)
+        await pot.sh("echo > .git/objects/info/alternates & rm .git/objects/info/alternates")
+        with suppress(HostRefused):
+            await asyncio.wait_for(waiting, 60)
+        await pot.done("push", "origin", "main")
