@@ -190,7 +190,12 @@ class App:
             from crabpot.servers.pool import Servers
 
             gateway.servers = Servers(
-                settings=settings, execution=execution, environ=self.environ, record=record, egress=egress
+                settings=settings,
+                execution=execution,
+                environ=self.environ,
+                record=record,
+                egress=egress,
+                desk=gateway.desk,
             )
 
     def _host(self, settings: Settings) -> Callable[[], Host]:

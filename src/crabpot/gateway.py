@@ -128,6 +128,12 @@ class Gateway:
             return ours
         return ours + self.servers.offered(lambda name: self._may(session, name, host_allowed))
 
+    async def passes(self, session: str, *, host_allowed: bool = True) -> list[str]:
+        """List the calls by which the session gets what MCP servers have besides tools."""
+        if self.servers is None:
+            return []
+        return self.servers.passes(lambda name: self._may(session, name, host_allowed))
+
     def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is cached
         return self._decided(session, tool, host_allowed)[2].answer
 

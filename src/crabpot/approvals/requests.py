@@ -6,12 +6,16 @@ import json
 import math
 import os
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from crabpot.approvals.display import as_bytes, displayed, shown
+from crabpot.approvals import forms
+from crabpot.approvals.display import as_bytes, displayed, line, shown
 from crabpot.approvals.identity import Identity
 
-Kind = Literal["command", "connection"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Kind = Literal["command", "connection", "question"]
 Grant = Literal["once", "session", "minutes", "config"]
 
 # Nobody remembers after a month what they allowed for a while.
@@ -33,14 +37,15 @@ class FolderIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One command, or one connection, that a person is asked about. Everything in it may be the agent's choice.
+    """One command, connection or question that a person is asked about. Everything in it may be the agent's choice.
 
     Attributes:
         id: Names the request in `crabpot approvals`.
-        kind: `command` or `connection`.
+        kind: `command`, `connection`, or `question`: what an MCP server wants to know.
         session: The session that asks; `agent`, `scope_key` and `sender` say more about it.
         argv: The command's words; `binary` and `folder` are the program and the folder on the host.
         host: The destination of a connection, with its `port`.
+        server: The MCP server that asks, with its `question` and the `form` of the answer, as a JSON schema.
         pattern: The rule that leads to the request; `source` is where it is written.
         deadline: When the request is denied unless it is answered, in seconds since the epoch.
 
@@ -65,6 +70,9 @@ class Request:
     folder: FolderIdentity | None = None
     host: str | None = None
     port: int | None = None
+    server: str | None = None
+    question: str = ""
+    form: Mapping[str, Any] | None = None
     pattern: str
     source: str
     # What the program would run that the agent may have written, and what agreeing hands over.
@@ -84,28 +92,41 @@ class Request:
 
     @property
     def shown(self) -> str:
-        """Return the command or connection on one line, with nothing in it that deceives the eye."""
+        """Return the command, connection or question on one line, with nothing in it that deceives the eye."""
+        if self.kind == "question":
+            return line(f"{self.server} asks: {self.question}")
         return shown(self.argv if self.kind == "command" else (f"{self.host}:{self.port}",))
 
     @property
     def shown_bytes(self) -> str | None:
         """Return the same in plain ASCII, byte by byte, if that differs from `shown`."""
         escaped = as_bytes(self.argv)
-        return None if self.kind == "connection" or escaped == self.shown else escaped
+        return None if self.kind != "command" or escaped == self.shown else escaped
 
     def problem_with(self, answer: Answer) -> str | None:
         """Return why this answer is not possible for this request, or None."""
+        if self.kind == "question":
+            return self._problem_with_words(answer)
+        if answer.content is not None:
+            return "only a question of a server is answered with words"
         if answer.grant == "config" and self.kind == "command":
             return "only a connection can be written into the configuration; a command's pattern is yours to write"
         if answer.grant in ("session", "minutes") and not self.lasting:
             return f"{self.argv[0]} may execute what is in the agent's folder, so it is allowed once at a time"
         return None
 
+    def _problem_with_words(self, answer: Answer) -> str | None:
+        if answer.grant != "once":
+            return "a question is answered once at a time"
+        wrong = forms.problem(self.form or {}, answer.content or {}) if answer.allowed else None
+        return None if wrong is None else f"{wrong} (crabpot approvals allow {self.id} --answer JSON)"
+
     @property
     def bound(self) -> str:
         """Return all that a lease is bound to, as one text: another sender, file, folder or danger is asked again."""
         names = (
             *("kind", "scope_key", "sender", "argv", "binary", "folder", "host", "port", "executes", "dangers"),
+            *("server", "question", "form"),
             *("covers", "confine", "writes", "credentials"),
         )
         whole = asdict(self)
@@ -143,6 +164,7 @@ class Answer:
         reason: Why not; the agent sees it.
         by: Who answered, for the audit log.
         keep: Whether a lease outlives the gateway.
+        content: The answer to a question, by the names of its form.
 
     Raises:
         ValueError: The fields contradict each other.
@@ -163,12 +185,15 @@ class Answer:
     by: str
     # A lease ends with the gateway it was granted to, unless `keep` is set.
     keep: bool = False
+    content: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.grant == "minutes") is (self.minutes is None):
             raise ValueError("minutes belong to a grant of minutes, and to no other")
         if self.minutes is not None and not 1 <= self.minutes <= MOST_MINUTES:
             raise ValueError(f"minutes are from 1 to {MOST_MINUTES}")
+        if self.content is not None and not self.allowed:
+            raise ValueError("a denial answers no question")
         if not self.allowed and self.grant != "once":
             raise ValueError("a denial grants nothing, so it lasts no longer than once")
         if self.keep and self.grant not in ("session", "minutes"):
@@ -192,7 +217,10 @@ class Answer:
             raise ValueError(f"an answer allows or denies; its grant is one of: {', '.join(get_args(Grant))}")
         if not isinstance(by, str) or not isinstance(reason, str | None) or type(minutes) not in (int, type(None)):
             raise ValueError("an answer names who gave it; its reason is text and its minutes a number")
-        return cls(allowed=allowed, grant=grant, minutes=minutes, reason=reason, by=by, keep=keep)
+        content = given.get("content")
+        if not isinstance(content, dict | None):
+            raise ValueError("the content of an answer is an object, by the names of the form")  # noqa: TRY004  as above
+        return cls(allowed=allowed, grant=grant, minutes=minutes, reason=reason, by=by, keep=keep, content=content)
 
 
 def denied(by: str, reason: str | None = None) -> Answer:

@@ -86,9 +86,6 @@ def _problems(name: str, settings: Settings, around: Surroundings) -> Iterator[t
     if server.url is not None:
         yield from _url_problems(server.url)
         yield from _remote_problems(server)
-    for key in ("resources", "prompts", "sampling"):
-        if getattr(server, key):
-            yield key, "is not offered yet; it must be false"
     if server.sandbox.mode != "all":
         yield "sandbox.mode", "a server never runs on the host; leave mode out"
     if server.sandbox.host_commands:

@@ -34,5 +34,8 @@ class AnyGateway(Protocol):
     async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
         """Describe the tools that the session's policy leaves, and only those."""
 
+    async def passes(self, session: str, *, host_allowed: bool = True) -> list[str]:
+        """List the calls by which the session gets what MCP servers have besides tools."""
+
     async def close(self) -> None:
         """End what this caller used of it."""

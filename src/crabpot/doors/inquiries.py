@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 async def answer(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
     """Answer one inquiry."""
-    if name == "tools":
+    if name in ("tools", "passes"):
         host_allowed = args.get("host_allowed", True) is True
-        return await gateway.offered(str(args.get("session")), host_allowed=host_allowed)
+        ask = gateway.offered if name == "tools" else gateway.passes
+        return await ask(str(args.get("session")), host_allowed=host_allowed)
     if name == "live":
         return sandboxes.live(gateway)
     if name == "stop":

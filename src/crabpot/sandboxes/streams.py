@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from crabpot.approvals.approver import Approver
     from crabpot.sandboxes.remarks import Remark
@@ -27,6 +27,10 @@ class Streams:
     resizes: Resizes | None = None
     approver: Approver | None = None
     remark: Callable[[Remark], None] | None = None
+    # Is told how far a call of an MCP server is: a number, of how many, and a word.
+    progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
+    # Asks the caller's own model for a message, where the caller offers that to MCP servers.
+    sampler: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None = None
     paced: bool = False
     merged: bool = False
 

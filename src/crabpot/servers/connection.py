@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -12,7 +12,6 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
-    REQUEST_TIMEOUT,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -20,6 +19,7 @@ from mcp_types import (
     ListToolsRequest,
     ListToolsResult,
     PaginatedRequestParams,
+    PromptListChangedNotification,
     ToolListChangedNotification,
 )
 from pydantic import ValidationError
@@ -28,11 +28,11 @@ from crabpot.approvals.display import line as displayed
 from crabpot.servers.messages import Misbehaved
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from crabpot.servers.pins import Described
 
-_MOST_TOOLS, _MOST_PAGES = 512, 64
+_MOST_LISTED, _MOST_PAGES = 512, 64
 _PING_S = 5.0
 _QUEUE = 16
 
@@ -61,11 +61,27 @@ class Transport(Protocol):
         """Reset how much the server may send to what one call may take."""
 
 
+class Asked(Protocol):
+    """What answers the questions of a server."""
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the server is told at all that it may ask for a model."""
+
+    async def elicit(self, context: Any, params: Any) -> Any:
+        """Ask a person."""
+
+    async def sample(self, context: Any, params: Any) -> Any:
+        """Ask the caller's model."""
+
+
 class Connection:
     """A server that was started, and greeted."""
 
-    def __init__(self, name: str, transport: Transport, *, start_s: float) -> None:
+    def __init__(self, name: str, transport: Transport, *, start_s: float, asked: Asked | None = None) -> None:
         self._name = name
+        self._asked = asked
+        self._limits: list[asyncio.Timeout] = []
         self._transport = transport
         self._start_s = start_s
         self._ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
@@ -101,6 +117,8 @@ class Connection:
                     heard,
                     said,
                     message_handler=self._hear,
+                    sampling_callback=None if self._asked is None or not self._asked.sampling else self._asked.sample,
+                    elicitation_callback=None if self._asked is None else self._asked.elicit,
                     client_info=Implementation(name="crabpot", version="1"),
                 ) as session:
                     await session.initialize()
@@ -119,7 +137,7 @@ class Connection:
             self._over.set()
 
     async def _hear(self, message: object) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.stale = True
 
     def _note(self, why: str) -> None:
@@ -147,23 +165,32 @@ class Connection:
         with suppress(asyncio.CancelledError, Exception):
             await asyncio.wait([self._task])
 
+    @property
+    def offers(self) -> frozenset[str]:
+        """What it says that it has: tools, resources, prompts."""
+        said = self._ready.result().server_capabilities
+        return frozenset() if said is None else frozenset(said.model_dump(exclude_none=True))
+
     async def tools(self) -> dict[str, Described]:
         """Ask it for its tools; ServerFailed if they are more than anybody reads."""
-        self.stale = False
-        found: dict[str, Described] = {}
+        found = await self.listed(ListToolsRequest, ListToolsResult, "tools")
+        return {one["name"]: one for one in found}
+
+    async def listed(self, request: Any, result: Any, what: str) -> list[dict[str, Any]]:
+        """Ask it for all pages of a list; ServerFailed if they are more than anybody reads."""
+        found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
             params = None if cursor is None else PaginatedRequestParams(cursor=cursor)
-            page = await self._ask(ListToolsRequest(params=params), ListToolsResult, self._start_s)
-            for tool in page.tools:
-                found[tool.name] = tool.model_dump(by_alias=True, exclude_none=True, mode="json")
-            if len(found) > _MOST_TOOLS:
-                await self.end(f"it lists more than {_MOST_TOOLS} tools")
+            page = await self.ask(request(params=params), result, timeout_s=self._start_s)
+            found += page.model_dump(by_alias=True, exclude_none=True, mode="json")[what]
+            if len(found) > _MOST_LISTED:
+                await self.end(f"it lists more than {_MOST_LISTED} {what}")
                 raise self._failure()
             cursor = page.next_cursor
             if cursor is None:
                 return found
-        await self.end(f"its list of tools has more than {_MOST_PAGES} pages")
+        await self.end(f"its list of {what} has more than {_MOST_PAGES} pages")
         raise self._failure()
 
     async def call(
@@ -178,26 +205,45 @@ class Connection:
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(args)))
         # Not by the SDK's `call_tool`: it would match the answer with the server's own schema, patterns included, and
         # a pattern can take hours.
-        answer: CallToolResult = await self._ask(request, CallToolResult, timeout_s, progress)
+        answer: CallToolResult = await self.ask(request, CallToolResult, timeout_s=timeout_s, progress=progress)
         return answer
 
-    async def _ask(self, request: Any, answer: Any, timeout_s: float, progress: Any = None) -> Any:
+    @contextmanager
+    def waiting_for_a_person(self) -> Iterator[None]:
+        """Stop the clock of the calls in progress: it is a person who takes their time, not the server."""
+        now = asyncio.get_running_loop().time
+        left = [(one, one.when()) for one in self._limits]
+        began = now()
+        for one, _ in left:
+            one.reschedule(None)
+        try:
+            yield
+        finally:
+            for one, when in left:
+                if one in self._limits and when is not None and not one.expired():
+                    one.reschedule(when + now() - began)
+
+    async def ask(self, request: Any, answer: Any, *, timeout_s: float, progress: Any = None) -> Any:
+        """Send a request, and return its answer; a caller that leaves cancels the request there too."""
         if self.ended is not None:
             raise self._failure()
         session = self._ready.result()
         self.busy += 1
         self._transport.new_call()
         try:
-            return await session.send_request(
-                request, answer, request_read_timeout_seconds=timeout_s, progress_callback=progress
-            )
+            async with asyncio.timeout(timeout_s) as limit:
+                self._limits.append(limit)
+                try:
+                    return await session.send_request(request, answer, progress_callback=progress)
+                finally:
+                    self._limits.remove(limit)
+        except TimeoutError:
+            await self._check_alive(session)
+            raise ServerTimeout(f"the server {self._name} did not answer within {timeout_s:g} s") from None
         except MCPError as error:
             if self.ended is not None or self._over.is_set():
                 await self._settled()
                 raise self._failure() from None
-            if error.error.code == REQUEST_TIMEOUT:
-                await self._check_alive(session)
-                raise ServerTimeout(f"the server {self._name} did not answer within {timeout_s:g} s") from None
             raise ServerRefused(f"the server {self._name} answers: {displayed(error.error.message[:500])}") from None
         except ValidationError:
             raise ServerRefused(f"the server {self._name} answered something that is no answer") from None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # As long as the strictest client takes.
 LONGEST = 64
 _DIGEST = 8
+# What precedes a prompt's name among a server's words: no tool has a slash in its name.
+PROMPTS = "prompts/"
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
 
 
@@ -33,6 +35,10 @@ def refused(tools: Iterable[str], others: Iterable[str]) -> dict[str, str]:
     seen: dict[str, str] = {}
     for tool in tools:
         folded = _folded(tool)
+        if tool.startswith(PROMPTS):
+            if not _PLAIN.fullmatch(tool.removeprefix(PROMPTS)):
+                said[tool] = "a prompt's name has letters, digits, _, - and ., at most 128"
+            continue
         if not _PLAIN.fullmatch(tool):
             said[tool] = "a tool's name has letters, digits, _, - and ., at most 128"
         elif tool.lower() in ours:

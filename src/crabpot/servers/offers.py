@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide.policy import canonical, matches
@@ -40,13 +40,20 @@ class Offer:
             "hints": {"title": title, **_HINTS, **{key: said[key] for key in _HINTS if key in said}},
         }
 
+    def as_prompt(self) -> dict[str, Any]:
+        """Return a prompt as it was approved, under the name that agents see."""
+        kept = {key: self.described[key] for key in ("title", "description", "arguments") if key in self.described}
+        return {"name": self.name, **kept}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
     """The tools of one server: those that are offered, by the name in canonical form, and why each other is not."""
 
     offered: Mapping[str, Offer]
-    refused: Mapping[str, str]
+    # Its prompts, by the name that agents see.
+    prompts: Mapping[str, Offer] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     # Why nothing at all is offered, or None.
     because: str | None = None
 
@@ -65,10 +72,10 @@ def of(name: str, settings: Settings, pins: Pins) -> Offers:
     pin = pins.find(name)
     if pin is None:
         because = f"nobody has approved the tools of the server {name} yet; {approve}"
-        return Offers(offered={}, refused={}, because=because)
+        return Offers(offered={}, because=because)
     if pin.origin != origin(server):
         because = f"the server {name} is another one than was approved (its command or url changed); {approve}"
-        return Offers(offered={}, refused={}, because=because)
+        return Offers(offered={}, because=because)
     source = settings.mcp_sources.get(name, f"mcp.servers.{name}")
     refused = naming.refused(pin.tools, [other for other in settings.mcp.servers if other != name])
     refused |= {
@@ -79,14 +86,22 @@ def of(name: str, settings: Settings, pins: Pins) -> Offers:
         rule = next((rule for rule in server.tools.deny if _covers(rule, tool)), None)
         if rule is not None:
             refused[tool] = f'deny is absolute ({source}.tools.deny "{rule}")'
+        elif tool.startswith(naming.PROMPTS):
+            continue
         elif server.tools.allow is not None and not any(_covers(rule, tool) for rule in server.tools.allow):
             refused[tool] = f"not in the server's own allow list ({source}.tools.allow)"
-    made = [
-        Offer(tool=tool, name=naming.exposed(name, tool), described=described)
-        for tool, described in pin.tools.items()
-        if tool not in refused
+    left = {tool: described for tool, described in pin.tools.items() if tool not in refused}
+    tools = [tool for tool in left if not tool.startswith(naming.PROMPTS)]
+    prompts = [tool.removeprefix(naming.PROMPTS) for tool in left if tool not in tools] if server.prompts else []
+    offered = [Offer(tool=tool, name=naming.exposed(name, tool), described=left[tool]) for tool in tools]
+    asked = [
+        Offer(tool=tool, name=naming.exposed(name, tool), described=left[f"{naming.PROMPTS}{tool}"]) for tool in prompts
     ]
-    return Offers(offered={canonical(one.name): one for one in made}, refused=refused)
+    return Offers(
+        offered={canonical(one.name): one for one in offered},
+        prompts={one.name: one for one in asked},
+        refused=refused,
+    )
 
 
 def _covers(rule: str, tool: str) -> bool:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit.records import of_server
 from crabpot.decide.servers import acting
 from crabpot.errors import CrabpotError, SandboxUnavailable
-from crabpot.servers import offers, suspicions
+from crabpot.servers import offers, passing, suspicions
 from crabpot.servers.backoff import Backoff
 from crabpot.servers.connection import ServerFailed, ServerRefused, ServerTimeout
+from crabpot.servers.naming import PROMPTS
+from crabpot.servers.offers import Offer
+from crabpot.servers.passing import BadArguments, Passed
 from crabpot.servers.pins import Pins
-from crabpot.servers.results import as_result
+from crabpot.servers.results import as_data, as_result
 from crabpot.servers.starting import Starter
 
 if TYPE_CHECKING:
@@ -21,12 +25,12 @@ if TYPE_CHECKING:
 
     from crabpot.decide.placement import Placement
     from crabpot.decide.scope import Scope
+    from crabpot.egress.approval import Asker
     from crabpot.egress.authority import Authority
     from crabpot.egress.reaching import Egress
     from crabpot.model import Place, ToolCall, ToolResult
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.streams import Streams
-    from crabpot.servers.offers import Offer
     from crabpot.servers.starting import Running
     from crabpot.settings import AgentSettings, Settings
 
@@ -40,6 +44,7 @@ class Servers:
     environ: Mapping[str, str]
     record: Callable[[dict[str, Any]], object]
     egress: Callable[[Scope, Authority | None], Egress]
+    desk: Asker
     pins: Pins = field(init=False)
     starter: Starter = field(init=False)
     _running: dict[str, Running] = field(default_factory=dict)
@@ -49,13 +54,24 @@ class Servers:
     def __post_init__(self) -> None:
         self.pins = Pins(self.execution.around.state)
         self.starter = Starter(
-            settings=self.settings, execution=self.execution, environ=self.environ, egress=self.egress
+            settings=self.settings,
+            execution=self.execution,
+            environ=self.environ,
+            egress=self.egress,
+            desk=self.desk,
+            record=self.record,
         )
 
     def offered(self, may: Callable[[str], bool]) -> list[dict[str, Any]]:
         """Describe the tools of all servers that are approved, and that `may` allows by their name."""
         found = (offers.of(name, self.settings, self.pins) for name in self.settings.mcp.servers)
         return [one.as_json() for each in found for name, one in each.offered.items() if may(name)]
+
+    def passes(self, may: Callable[[str], bool]) -> list[str]:
+        """List the calls by which something else than tools is passed on, of those that `may` allows."""
+        servers = self.settings.mcp.servers.items()
+        names = [f"{name}__{method}" for name, server in servers for method in passing.methods(server)]
+        return [name for name in names if may(name)]
 
     async def run(
         self, name: str, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None
@@ -76,6 +92,8 @@ class Servers:
             return await self._call(running, call, offer, placed.where, streams)
         except ServerTimeout as error:
             return call.failed("timeout", str(error), placed.where)
+        except BadArguments as error:
+            return call.failed("invalid_arguments", f"{call.tool}: {error}", placed.where)
         except ServerRefused as error:
             return call.failed("internal", str(error), placed.where)
         except ServerFailed as error:
@@ -83,23 +101,33 @@ class Servers:
         except CrabpotError as error:
             return call.failed("sandbox_unavailable", str(error))
 
-    def _offer(self, name: str, call: ToolCall) -> Offer | str:
+    def _offer(self, name: str, call: ToolCall) -> Offer | Passed | str:
         found = offers.of(name, self.settings, self.pins)
+        method = call.tool.removeprefix(f"{name}__")
+        if method in passing.METHODS and found.because is None:
+            if method in passing.methods(self.settings.mcp.servers[name]):
+                return Passed(method=method, offers=found)
+            what, source = method.partition("/")[0], self.settings.mcp_sources.get(name, f"mcp.servers.{name}")
+            return f"the {what} of the server {name} are not passed on ({source}.{what} is false)"
         return found.offered.get(call.tool) or found.why_not(name, call.tool)
 
     async def _call(
-        self, running: Running, call: ToolCall, offer: Offer, where: Place, streams: Streams | None
+        self, running: Running, call: ToolCall, offer: Offer | Passed, where: Place, streams: Streams | None
     ) -> ToolResult:
         limits = running.limits
-        with running.used_by(call.session) as underway:
-            answer = await running.connection.call(
-                offer.tool, call.args, timeout_s=limits.time_limit, progress=_progress(streams)
-            )
-        result = as_result(call, answer, where, limits.output)
+        with running.used_by(call.session, streams) as underway:
+            if isinstance(offer, Passed):
+                result = as_data(call, await offer.answer(running, call.args), where, limits.output)
+            else:
+                answer = await running.connection.call(
+                    offer.tool, call.args, timeout_s=limits.time_limit, progress=_progress(streams)
+                )
+                result = as_result(call, answer, where, limits.output)
         if underway.hints:
             result = replace(result, stderr="".join(f"crabpot: {hint}\n" for hint in underway.hints))
-        if found := suspicions.hidden(result.stdout):
-            self.record(of_server(running.name, "hidden", tool=offer.tool, characters=found, call=call.id))
+        said = result.stdout if isinstance(offer, Offer) else json.dumps(result.data, ensure_ascii=False)
+        if found := suspicions.hidden(said):
+            self.record(of_server(running.name, "hidden", tool=call.tool, characters=found, call=call.id))
         return result
 
     async def _acquire(self, name: str, agent: AgentSettings, key: str) -> Running:
@@ -137,11 +165,15 @@ class Servers:
     async def _compare(self, running: Running) -> None:
         """Withhold what is not as it was approved, in every gateway, and say so."""
         if running.connection.stale:
-            running.tools = await running.connection.tools()
+            running.tools = await self.starter.words(running)
         pin = self.pins.find(running.name)
         if pin is None:
             return
-        changed = {**self.pins.withheld(running.name), **pin.changed(running.tools)}
+        news = pin.changed(running.tools)
+        if not self.settings.mcp.servers[running.name].prompts:
+            # Not asked for, and so not gone.
+            news = {word: how for word, how in news.items() if not word.startswith(PROMPTS)}
+        changed = {**self.pins.withheld(running.name), **news}
         if changed != self.pins.withheld(running.name):
             self.pins.withhold(running.name, changed)
             self.record(of_server(running.name, "withheld", tools=changed))
@@ -180,7 +212,9 @@ def _of(running: Running, settings: Settings) -> tuple[object, ...]:
 
 def _progress(streams: Streams | None) -> Callable[..., Any] | None:
     """Pass a server's progress on to who reads the call's output while it runs."""
-    sink = None if streams is None else streams.sink
+    if streams is None or streams.progress is not None:
+        return None if streams is None else streams.progress
+    sink = streams.sink
     if sink is None:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from crabpot.model import Failure, ToolResult
@@ -33,3 +34,10 @@ def as_result(call: ToolCall, answer: CallToolResult, place: Place, limit: int) 
         place=place,
         duration_ms=call.took_ms(),
     )
+
+
+def as_data(call: ToolCall, data: dict[str, Any], place: Place, limit: int) -> ToolResult:
+    """Return an answer that is data alone. Half of it would look like all of it, so too much is an error."""
+    if len(json.dumps(data)) > 2 * limit:
+        return call.failed("output_limit", f"the answer is longer than limits.output ({limit} bytes)", place)
+    return ToolResult(id=call.id, success=True, data=data, place=place, duration_ms=call.took_ms())

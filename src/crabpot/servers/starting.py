@@ -5,25 +5,32 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import ListPromptsRequest, ListPromptsResult
 
 from crabpot.decide.placement import Placement
 from crabpot.decide.scope import Scope
 from crabpot.model import Place
+from crabpot.sandboxes.streams import Streams
 from crabpot.servers.connection import Connection
 from crabpot.servers.inside import Inside
 from crabpot.servers.launch import launch, reached
 from crabpot.servers.messages import longest
+from crabpot.servers.naming import PROMPTS
+from crabpot.servers.questions import Questions
 from crabpot.servers.remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from crabpot.decide.scope import Underway
+    from crabpot.egress.approval import Asker
     from crabpot.egress.authority import Authority
     from crabpot.egress.reaching import Egress
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.live import Live
+    from crabpot.servers.connection import Transport
     from crabpot.servers.pins import Described
     from crabpot.settings import AgentSettings, Limits, Settings
 
@@ -37,6 +44,9 @@ class Running:
     scope: Scope
     live: Live | None = None
     tools: Mapping[str, Described] = field(default_factory=dict)
+    # Who calls it now, and how often it asked them or a person something.
+    callers: list[Streams] = field(default_factory=list)
+    asked: int = 0
 
     @property
     def limits(self) -> Limits:
@@ -49,13 +59,16 @@ class Running:
         return self.connection.ended is not None or (self.live is not None and self.live.lost)
 
     @contextmanager
-    def used_by(self, session: str) -> Iterator[Underway]:
+    def used_by(self, session: str, streams: Streams | None) -> Iterator[Underway]:
         """Count a call as one in progress, so that its sandbox is not idle and its refusals are told to it."""
-        underway = self.scope.begin(session)
+        underway, caller = self.scope.begin(session), streams or Streams()
+        self.callers.append(caller)
+        self.asked = 0 if len(self.callers) == 1 else self.asked
         self._stand(0)
         try:
             yield underway
         finally:
+            self.callers.remove(caller)
             self._stand(0 if self.connection.busy else 1)
             self.scope.end(underway)
 
@@ -76,6 +89,8 @@ class Starter:
     execution: Execution
     environ: Mapping[str, str]
     egress: Callable[[Scope, Authority | None], Egress]
+    desk: Asker
+    record: Callable[[dict[str, Any]], object]
 
     async def start(self, name: str, agent: AgentSettings, key: str) -> Running:
         """Start a server and ask for its tools; what was begun is ended if that fails."""
@@ -84,26 +99,45 @@ class Starter:
         running = await make(name, agent, key)
         try:
             await running.connection.start()
-            running.tools = await running.connection.tools()
+            running.tools = await self.words(running)
         except BaseException:
             await self.end(running, "it did not start")
             raise
         running.rest()
         return running
 
+    async def words(self, running: Running) -> dict[str, Described]:
+        """Ask a server for all that a client would be shown of it: its tools, and its prompts if they are passed on."""
+        # Before it is asked: what it announces meanwhile is news again.
+        running.connection.stale = False
+        found = await running.connection.tools() if "tools" in running.connection.offers else {}
+        if self.settings.mcp.servers[running.name].prompts and "prompts" in running.connection.offers:
+            listed = await running.connection.listed(ListPromptsRequest, ListPromptsResult, "prompts")
+            found |= {f"{PROMPTS}{one['name']}": one for one in listed}
+        return found
+
+    def _questions(self, name: str) -> Questions:
+        server, source = self.settings.mcp.servers[name], self.settings.mcp_sources.get(name, f"mcp.servers.{name}")
+        return Questions(desk=self.desk, record=self.record, sampling=server.sampling, source=source)
+
+    def _running(self, name: str, transport: Transport, scope: Scope, live: Live | None = None) -> Running:
+        questions = self._questions(name)
+        start_s = scope.agent.sandbox.limits.time_limit
+        connection = Connection(name, transport, start_s=start_s, asked=questions)
+        questions.running = Running(name=name, connection=connection, scope=scope, live=live)
+        return questions.running
+
     async def _inside(self, name: str, agent: AgentSettings, key: str) -> Running:
         made = launch(name, self.settings, agent, self.execution.around, self.environ)
         live = await self.execution.acquire(made.agent, Placement(where=Place.SANDBOX, scope_key=key))
-        connection = Connection(name, Inside.of(live, made.argv), start_s=made.agent.sandbox.limits.time_limit)
         scope = live.scope or Scope(key=key, agent=made.agent)
-        return Running(name=name, connection=connection, scope=scope, live=live)
+        return self._running(name, Inside.of(live, made.argv), scope, live)
 
     async def _remote(self, name: str, agent: AgentSettings, key: str) -> Running:
         made = reached(name, self.settings, agent, self.execution.around, self.environ)
-        scope, limits = Scope(key=key, agent=made), made.sandbox.limits
+        scope, most = Scope(key=key, agent=made), longest(made.sandbox.limits.output)
         url = self.settings.mcp.servers[name].url or ""
-        transport = Remote(url=url, egress=self.egress(scope, None), longest=longest(limits.output))
-        return Running(name=name, connection=Connection(name, transport, start_s=limits.time_limit), scope=scope)
+        return self._running(name, Remote(url=url, egress=self.egress(scope, None), longest=most), scope)
 
     async def end(self, running: Running, why: str) -> None:
         """End a server, and its sandbox with everything in it."""

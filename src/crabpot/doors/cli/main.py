@@ -184,6 +184,7 @@ def _approving(commands: Adder) -> None:
         "--list", action="store_true", help="for a connection: and add it to the agent's entry in the configuration"
     )
     one.add_argument("--keep", action="store_true", help="with --session or --minutes: keep the lease after a restart")
+    one.add_argument("--answer", metavar="JSON", help="for a question of an MCP server: the form, filled in")
     one = add(actions, "deny", "approvals:deny", "deny a request")
     one.add_argument("id", metavar="ID", help="its id, as listed")
     one.add_argument("--reason", metavar="TEXT", help="the reason, which the agent sees")

@@ -109,6 +109,10 @@ class RemoteGateway:
         """Ask which tools the session may use, each with its description."""
         return list(await self.inquire("tools", session=session, host_allowed=host_allowed))
 
+    async def passes(self, session: str, *, host_allowed: bool = True) -> list[str]:
+        """Ask by which calls the session gets what MCP servers have besides tools."""
+        return list(await self.inquire("passes", session=session, host_allowed=host_allowed))
+
     async def inquire(self, inquiry: str, **args: Any) -> Any:
         """Make an inquiry that is not a tool call."""
         result = await self._call("", args, {"inquiry": inquiry}, Streams())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import CreateMessageRequest, CreateMessageRequestParams, CreateMessageResult
 
 from crabpot.doors.inflight import ClientGone
 from crabpot.doors.mcp.eliciting import answer, message, schema
@@ -13,6 +16,8 @@ from crabpot.doors.mcp.results import with_bytes
 from crabpot.doors.output import Output, streams
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams
 
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
     from crabpot.model import ToolResult
 
     Context = ServerRequestContext[Any, Any]
+
+
+_LONGEST_WORD = 500
 
 
 class Running:
@@ -49,6 +57,25 @@ class Running:
         capabilities = self._context.session.client_capabilities
         return self.caller.elicits and capabilities is not None and capabilities.elicitation is not None
 
+    @property
+    def sampler(self) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None:
+        """Return what asks the client's model, where the client offers it and can be sent a request."""
+        session = self._context.session
+        capabilities = session.client_capabilities
+        if capabilities is None or capabilities.sampling is None or not session.can_send_request:
+            return None
+        related = ServerMessageMetadata(related_request_id=self._context.request_id)
+
+        async def sample(params: dict[str, Any]) -> dict[str, Any]:
+            request = CreateMessageRequest(params=CreateMessageRequestParams.model_validate(params))
+            try:
+                answer = await session.send_request(request, CreateMessageResult, metadata=related)
+            except MCPError as error:
+                raise LookupError(error.error.message) from None
+            return answer.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+        return sample
+
     def hand_over(self, context: Context) -> None:
         """Continue under another request of the same client."""
         self._context = context
@@ -57,6 +84,11 @@ class Running:
         """Report output as progress: the number of characters so far, and the new text."""
         self._sent += len(text)
         await self._context.session.report_progress(float(self._sent), message=text)
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Pass on how far an MCP server says that it is."""
+        said = None if message is None else message[:_LONGEST_WORD]
+        await self._context.session.report_progress(progress, total, said)
 
     async def announce(self, request: Request) -> None:
         """Report as progress that a person is waited for, and how that person answers."""

@@ -13,6 +13,7 @@ from crabpot import __version__
 from crabpot.doors.mcp.asker import Announced, Clients, PendingQuestion
 from crabpot.doors.mcp.long_output import fitted
 from crabpot.doors.mcp.parking import Parking
+from crabpot.doors.mcp.passing import Passing
 from crabpot.doors.mcp.results import as_mcp
 from crabpot.doors.mcp.running import Running
 from crabpot.errors import CrabpotError
@@ -69,11 +70,14 @@ class Tools:
     folder: str = "/workspace"
     # Awaited before a result is sent, if a restart must not lose its record.
     recorded: Callable[[], Awaitable[None]] | None = None
+    # What is passed on of MCP servers besides their tools.
+    passed: frozenset[str] = frozenset()
     _parking: Parking = field(default_factory=Parking)
     _clients: Clients = field(default_factory=Clients)
 
     def server(self) -> Server[Any]:
         """Return the protocol server."""
+        passing = Passing(gateway=self.gateway, calls=self.calls, caller=self.caller)
         return Server(
             "crabpot",
             version=__version__,
@@ -83,6 +87,7 @@ class Tools:
             get_tool_input_schema=lambda _name: None,
             on_list_tools=self._list,
             on_call_tool=self._call,
+            **passing.handlers(self.passed),
         )
 
     async def _list(self, context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -117,7 +122,8 @@ class Tools:
         sink = None if running.output is None else running.output.sink
         asked = PendingQuestion(clients=self._clients, caller=caller) if running.can_be_asked else None
         told = Announced(running) if running.listens else None
-        streams = Streams(sink=sink, approver=asked or told)
+        progress = running.report if running.listens else None
+        streams = Streams(sink=sink, approver=asked or told, progress=progress, sampler=running.sampler)
         return await self.gateway.call(
             caller.session,
             running.params.name,

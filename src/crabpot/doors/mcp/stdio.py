@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from mcp.server.stdio import stdio_server
 
 from crabpot.doors.inflight import Calls
+from crabpot.doors.mcp.passing import kinds
 from crabpot.doors.mcp.server import Tools
 from crabpot.errors import CrabpotError
 
@@ -47,7 +48,8 @@ async def talk(
 ) -> None:
     """Serve one client until its end of input; its calls end with it."""
     calls = Calls()
-    tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller, folder=folder)
+    passed = kinds(await gateway.passes(caller.session, host_allowed=caller.host_allowed))
+    tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller, folder=folder, passed=passed)
     server = tools.server()
     # Any two objects of these shapes do. The SDK's own read in a thread that cannot be cancelled, so that SIGTERM
     # would wait for the client's next line.

@@ -96,8 +96,19 @@ def allow(frame: Frame, options: Namespace) -> int:
             raise UsageError(f"--minutes takes at most {MOST_MINUTES}, which is a week")
     if options.keep and grant in ("once", "config"):
         raise UsageError("--keep needs a lease: add --session or --minutes N")
-    answer = Answer(allowed=True, grant=grant, minutes=options.minutes, keep=options.keep, by=_me())
+    content = None if options.answer is None else _content(options.answer)
+    answer = Answer(allowed=True, grant=grant, minutes=options.minutes, keep=options.keep, by=_me(), content=content)
     return _give(frame, options.id, answer)
+
+
+def _content(text: str) -> dict[str, object]:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--answer takes JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise UsageError("--answer takes an object, by the names of the form")
+    return given
 
 
 def deny(frame: Frame, options: Namespace) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
+from crabpot.approvals import forms
 from crabpot.approvals.display import line
 from crabpot.approvals.requests import MOST_MINUTES, Answer, denied, left_s
 from crabpot.doors.cli.invocation import on, pasted
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from crabpot.approvals.requests import Request
 
 _CHOICES = "o once · {}d [reason] deny, then Enter"
+_ANSWERS = 'o accept with nothing filled in · a {"name": "value"} answer · d [reason] deny, then Enter'
 _LASTING = "s this session · m N for N minutes · "
 _LISTED = "c write it into the agent's entry of the configuration · "
 _DURATION = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
@@ -29,6 +32,8 @@ _MOST_ROWS = 12
 
 def choices(request: Request) -> str:
     """Return what may be typed; a destination may also be listed for good."""
+    if request.kind == "question":
+        return _ANSWERS
     listed = _LISTED if request.kind == "connection" else ""
     return _CHOICES.format(f"{_LASTING if request.lasting else ''}{listed}")
 
@@ -37,14 +42,24 @@ def duration(request: Request) -> str:
     """Return how long an approval lasts."""
     if request.lasting:
         return _DURATION
+    if request.kind == "question":
+        return "the server gets what you type, and nothing else"
     return f"{line(request.argv[0])} may execute what is in the agent's folder, so it is allowed once at a time"
+
+
+_ASKED = {
+    "command": "may this command run on the HOST",
+    "connection": "may this connection leave the sandbox",
+    "question": "what is this MCP server to be told",
+}
 
 
 def lines(request: Request) -> Iterator[str]:
     """Return all that is known of a request. Any part of it may be the agent's choice, so none is shown unescaped."""
-    what = "command run on the HOST" if request.kind == "command" else "connection leave the sandbox"
-    yield f"crabpot asks: may this {what}?  (request {request.id})"
-    yield _row("what" if request.kind == "connection" else "command", _short(request.shown, request.id))
+    yield f"crabpot asks: {_ASKED[request.kind]}?  (request {request.id})"
+    yield _row("command" if request.kind == "command" else "what", _short(request.shown, request.id))
+    for name, wants in forms.fields(request.form or {}):
+        yield _row("field", _short(line(f"{name}: {wants}"), request.id))
     if request.shown_bytes is not None:
         yield _row("as bytes", _short(request.shown_bytes, request.id))
     if request.binary is not None:
@@ -112,6 +127,9 @@ def understood(request: Request, text: str, by: str) -> Answer | None:
         return None
     key, rest = words[0], words[1:]
     keep = rest[-1:] == ["keep"]
+    if request.kind == "question" and key in ("o", "a"):
+        given = Answer(allowed=True, by=by) if key == "o" else _worded(text.strip()[1:], by)
+        return None if given is None or request.problem_with(given) is not None else given
     if key == "o" and not rest:
         return Answer(allowed=True, by=by)
     if key == "c" and not rest and request.kind == "connection":
@@ -125,6 +143,13 @@ def understood(request: Request, text: str, by: str) -> Answer | None:
     if key == "d":
         return denied(by, text.strip()[1:].strip() or None)
     return None
+
+
+def _worded(text: str, by: str) -> Answer | None:
+    try:
+        return Answer.from_json({"allowed": True, "by": by, "content": json.loads(text)})
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_minutes(text: str) -> bool:

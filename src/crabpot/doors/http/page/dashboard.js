@@ -177,8 +177,12 @@ function approval(one) {
     }
   };
   const why = () => (reason.value ? { reason: reason.value } : {});
+  const words = h("textarea", { placeholder: '{"name": "value"}', "aria-label": "the form, filled in, as JSON" });
+  const filled = () => {
+    try { return one.kind === "question" && words.value ? { content: JSON.parse(words.value) } : {}; } catch { return { content: words.value }; }
+  };
   const keys = {
-    a: () => send({ allowed: true, grant: "once", ...why() }, "allowed once"),
+    a: () => send({ allowed: true, grant: "once", ...filled(), ...why() }, "allowed once"),
     d: () => send({ allowed: false, ...why() }, "denied"),
   };
   // What may execute the agent's files is allowed once at a time; the gateway would not grant more.
@@ -207,9 +211,10 @@ function approval(one) {
   tick();
   const timer = setInterval(() => (cards.get(one.id) === card ? tick() : clearInterval(timer)), 1000);
   const card = h("article", { tabindex: "0", "aria-label": `request ${one.id}: ${one.shown}` },
-    h("h3", {}, one.kind === "connection" ? "Connect to" : "Run on the host"),
+    h("h3", {}, { connection: "Connect to", question: "An MCP server asks" }[one.kind] ?? "Run on the host"),
     h("pre", {}, one.shown),
     h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value)])),
+    one.kind === "question" ? [h("pre", {}, JSON.stringify(one.form?.properties ?? {}, null, 1)), words] : "",
     one.effects.length ? h("ul", {}, one.effects.map((item) => h("li", { class: "mono" }, item))) : "",
     one.dangers.length ? h("p", { class: "bad" }, `Dangerous: ${one.dangers.join("; ")}`) : "",
     one.executes.length ? h("details", { open: true }, h("summary", { class: "warn" }, "It would run what the agent may have written"),

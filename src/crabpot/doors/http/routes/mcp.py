@@ -39,7 +39,11 @@ class Mcp:
     """The endpoint, and the manager of its clients, which must run while the endpoint is served."""
 
     def __init__(self, context: Context) -> None:
-        tools = Tools(gateway=context.gateway, calls=context.calls, caller=_caller, recorded=context.recorded)
+        servers = context.gateway.settings.mcp.servers.values()
+        passed = frozenset(what for one in servers for what in ("resources", "prompts") if getattr(one, what))
+        tools = Tools(
+            gateway=context.gateway, calls=context.calls, caller=_caller, recorded=context.recorded, passed=passed
+        )
         self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
         self._beginnings = Pace(per_s=_BEGINNINGS_PER_S, burst=_MOST_SESSIONS)
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)

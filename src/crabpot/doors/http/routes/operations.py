@@ -57,7 +57,7 @@ _ANSWER: dict[str, Any] = {
         _answer(True, "config"),
     ]
 }
-_ANSWERS = frozenset({"allowed", "grant", "minutes", "reason", "keep"})
+_ANSWERS = frozenset({"allowed", "grant", "minutes", "reason", "keep", "content"})
 
 
 def _list_of(name: str) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class _Operating:
         except ValueError as error:
             raise bad_request(str(error)) from None
         desk = self._context.gateway.desk
-        if answer.grant != "once":
+        if answer.allowed:
             waiting = {one.id: one for one in await asyncio.to_thread(desk.pending)}
             if request_id in waiting and (problem := waiting[request_id].problem_with(answer)):
                 raise bad_request(problem)
