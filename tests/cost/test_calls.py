@@ -1,0 +1,70 @@
+"""What a warm call costs in the gateway and in the runner: counted, so that a busy machine changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cost.counted_gateway import CALLS
+from tests.cost.counting import (
+    GATEWAY_PROGRAM,
+    INSTRUCTIONS_MARGIN,
+    RUNNER_PROGRAM,
+    check,
+    counted_in_gateway,
+    fewest,
+    system_calls_of,
+)
+from tests.support.backends import need
+from tests.unit.runner.driver import MAIN, PYTHON, RunnerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The costs that are held. A change that raises one on purpose writes the new number here.
+IN_THE_GATEWAY = {"exec": 4353, "read": 4466, "write": 4373, "ls": 4659}
+IN_THE_RUNNER = {"exec": 2711, "read": 1609, "write": 1778, "ls": 1578}
+SYSTEM_CALLS = {"exec": 166, "read": 12}
+WAKEUPS = 2
+
+
+def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:
+    need("bubblewrap")
+    counted = counted_in_gateway(open_folder / "state", openings=1, calls=5)
+    for tool, most in IN_THE_GATEWAY.items():
+        cheapest = min(counted[tool], key=lambda cost: cost["instructions"])
+        check(f"{tool} in the gateway, in instructions,", cheapest["instructions"], most, margin=INSTRUCTIONS_MARGIN)
+        check(f"{tool}, in wake-ups of the gateway's loop,", cheapest["wakeups"], WAKEUPS, margin=0)
+
+
+@pytest.mark.parametrize("tool", CALLS)
+def test_no_call_takes_more_instructions_of_the_runner(tool: str, tmp_path: Path) -> None:
+    (tmp_path / "four").write_text("x" * 4096, encoding="utf-8")
+    few, many = (_in_the_runner(tmp_path, tool, calls) for calls in (5, 15))
+    check(f"{tool} in the runner, in instructions,", (many - few) / 10, IN_THE_RUNNER[tool], margin=INSTRUCTIONS_MARGIN)
+
+
+def _in_the_runner(folder: Path, tool: str, calls: int) -> int:
+    counted = folder / "counted"
+    start = [PYTHON, "-I", "-S", RUNNER_PROGRAM, str(counted), MAIN]
+    with RunnerProcess(start=start, workspace=str(folder), roots=[str(folder)]) as runner:
+        for _ in range(calls):
+            assert runner.call(tool, CALLS[tool])["success"]
+    return int(counted.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("tool", SYSTEM_CALLS)
+def test_no_call_takes_more_system_calls(tool: str, open_folder: Path) -> None:
+    need("bubblewrap")
+    program = [sys.executable, GATEWAY_PROGRAM, str(open_folder / "state"), "1"]
+    system_calls_of([*program, "0", tool])  # The first of all finds out about the machine.
+    # What the shell itself does is this machine's.
+    shell = system_calls_of(["sh", "-c", "true"]).total() if tool == "exec" else 0
+
+    def count() -> float:
+        few, many = (system_calls_of([*program, str(calls), tool]).total() for calls in (10, 60))
+        return (many - few) / 50 - shell
+
+    check(f"{tool}, in system calls,", fewest(count), SYSTEM_CALLS[tool])
