@@ -89,6 +89,7 @@ class App:
         backends: dict[str, Backend] = {
             "bubblewrap": Bubblewrap(state=self.around.state),
             "docker": Deferred("docker", self._docker),
+            "kubernetes": Deferred("kubernetes", self._kubernetes),
             "socket": Deferred("socket", self._socket),
         }
         return Registry(backends, on_opened)
@@ -97,6 +98,11 @@ class App:
         from crabpot.backends.docker.backend import Docker
 
         return Docker(state=self.around.state, environ=self.environ, home=self.around.home)
+
+    def _kubernetes(self) -> Backend:
+        from crabpot.backends.kubernetes.backend import Kubernetes
+
+        return Kubernetes(environ=self.environ, home=self.around.home)
 
     def _socket(self) -> Backend:
         from crabpot.backends.socket.backend import Socket

@@ -131,3 +131,30 @@ def test_a_wall_that_cannot_be_finished_is_an_error(folders):
         1,
         "PermissionError: [Errno 1] Landlock: Operation not permitted",
     )
+
+
+_NOEXEC = """
+import os, shutil, subprocess, sys
+sys.path.insert(0, {source!r})
+from crabpot.runner.core import landlock, prctl
+shutil.copy("/bin/true", {folder!r} + "/program")
+shutil.copy("/bin/true", {other!r} + "/program")
+prctl.forbid_privileges()
+print(landlock.forbid_running(({folder!r},)))
+for path in ({folder!r} + "/program", {other!r} + "/program", "/bin/true"):
+    try:
+        print(subprocess.run([path]).returncode)
+    except PermissionError:
+        print("refused")
+open({folder!r} + "/written", "w").close()
+"""
+
+
+def test_what_lies_in_a_folder_cannot_be_run_and_everything_else_can(tmp_path):
+    """As a mount that is noexec would have it, where nobody can mount one."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    source = os.path.dirname(os.path.dirname(crabpot.__file__))
+    program = _NOEXEC.format(source=source, folder=str(tmp_path / "a"), other=str(tmp_path / "b"))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True", "refused", "0", "0"]

@@ -83,7 +83,10 @@ def _operating(commands: Adder) -> None:
     text = "stop: end the gateway that serves or lingers; reload: have it read its configuration again"
     one.add_argument("action", nargs="?", choices=("stop", "reload"), help=text)
     one.add_argument("--lingering", type=int, help=SUPPRESS)
-    one.add_argument("--listen", metavar="127.0.0.1:PORT", help="also serve HTTP on the loopback, with tokens")
+    text = "also serve HTTP there, with tokens: on the loopback, or with the next two beyond it"
+    one.add_argument("--listen", metavar="ADDRESS:PORT", help=text)
+    one.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate; read again when it changes")
+    one.add_argument("--tls-key", metavar="FILE", help="and with its private key")
     one = add(commands, "purge", "purge:purge", "remove everything that Crabpot keeps; asks first")
     one.add_argument("--yes", action="store_true", help="do not ask")
     _tokens(commands)

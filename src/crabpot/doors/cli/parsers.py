@@ -47,6 +47,13 @@ def _rendering(commands: Adder) -> None:
     text = "with --system: the account that it runs as (crabpot); root drops each sandbox to another user"
     one.add_argument("--account", metavar="NAME", help=text)
     one.add_argument("--out", metavar="DIR", help="the folder to write them to")
+    text = "a gateway in a cluster: namespaces, quota, rights, network policies and its deployment"
+    one = add(artefacts, "kubernetes", "render:as_kubernetes", text)
+    session(one)
+    one.add_argument("--image", default="crabpot:latest", metavar="IMAGE", help="the gateway's own (%(default)s)")
+    one.add_argument("--sandboxes", type=int, default=100, metavar="N", help="how many at most (%(default)s)")
+    one.add_argument("--claim", default="10Gi", metavar="SIZE", help="the volume of its state (%(default)s)")
+    one.add_argument("--no-claim", action="store_true", help="no volume: its state ends with its pod")
     one = add(artefacts, "dockerfile", "image:as_dockerfile", "the Dockerfile of the sandbox image")
     _contents(one)
 

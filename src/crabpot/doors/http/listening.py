@@ -1,4 +1,4 @@
-"""Listen for HTTP: on a Unix socket for the same user, and on the loopback if asked."""
+"""Listen for HTTP: on a Unix socket for the same user, and if asked on the loopback, or beyond it with TLS."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from crabpot.doors.http.access.bodies import Bodies
 from crabpot.doors.http.access.connections import Connections
 from crabpot.doors.http.access.entry import BearerEntry
 from crabpot.doors.http.access.limits import Limits
+from crabpot.doors.http.certificate import Names
 from crabpot.doors.http.protocol import OwnUser, Timely
 from crabpot.doors.local.server import listening
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.types import ASGIApp
 
     from crabpot.doors.http.access.entry import Entry
     from crabpot.doors.http.access.tokens import Tokens
+    from crabpot.doors.http.certificate import Certificate
     from crabpot.doors.http.context import Context
 
 SOCKET_NAME = "http.sock"
@@ -43,25 +46,27 @@ _ACCEPTED_AT_ONCE, _QUEUED = 32, 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen on the loopback; port 0 means any free port."""
+    """Where to listen; port 0 means any free port. Beyond the loopback there is a certificate."""
 
     host: str
     port: int
+    certificate: Certificate | None = None
 
 
-def address(text: str) -> Address:
-    """Parse HOST:PORT. Only the loopback: for more, put a proxy with access control in front."""
+def address(text: str, certificate: Certificate | None = None) -> Address:
+    """Parse HOST:PORT. Beyond the loopback only with TLS: a token would be read on the way."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004  the highest port
         raise CrabpotError(f'"{text}" is not an address; write 127.0.0.1:PORT')
     try:
-        loopback = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+        found = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise CrabpotError(f'"{text}" is not a loopback address; write 127.0.0.1:{port}') from None
-    if not loopback.is_loopback:
-        raise CrabpotError(f"{host} is not the loopback; Crabpot listens on 127.0.0.1 or ::1 only")
-    return Address(host=str(loopback), port=int(port))
+        raise CrabpotError(f'"{text}" is not an address in numbers; write 127.0.0.1:{port}') from None
+    if not found.is_loopback and certificate is None:
+        beyond = "to listen beyond it, add --tls-cert FILE and --tls-key FILE"
+        raise CrabpotError(f"{host} is not the loopback: write 127.0.0.1:{port}; {beyond}")
+    return Address(host=str(found), port=int(port), certificate=certificate)
 
 
 class Listeners:
@@ -77,6 +82,7 @@ class Listeners:
         self._strangers = Limits(per_s=10, burst=50)
         self._connections = Connections()
         self._servers: list[uvicorn.Server] = []
+        self._following: list[asyncio.Task[None]] = []
         self._sockets = ExitStack()
 
     async def on_socket(self, app: ASGIApp, entry: Entry) -> None:
@@ -92,11 +98,23 @@ class Listeners:
         """Listen on the loopback, and return the address. `state` is for connections with a protocol of their own."""
         sock = self._sockets.enter_context(_bound(at))
         port = sock.getsockname()[1]
-        await self._start(self._admission(app, entry, _names(at.host, port)), sock, protocol or Timely, **state)
+        names = Names(listed=frozenset({f"{_bracketed(at.host)}:{port}", f"localhost:{port}"}))
+        await self._start(self._admission(app, entry, names), sock, protocol or Timely, **state)
         self.where.append(f"http://{_bracketed(at.host)}:{port}")
         return self.where[-1]
 
-    def _admission(self, app: ASGIApp, entry: Entry, hosts: frozenset[str] | None) -> Admission:
+    async def with_tls(self, app: ASGIApp, entry: Entry, at: Address, certificate: Certificate) -> None:
+        """Listen anywhere, under the names of a certificate, which is read again when it is renewed."""
+        names = Names(listed=certificate.names(), secure=True)
+        tls = certificate.load()
+        sock = self._sockets.enter_context(_bound(at))
+        self._servers.append(
+            await _start(self._admission(app, entry, names), sock, Timely, {"connections": self._connections}, tls)
+        )
+        self._following.append(asyncio.create_task(certificate.follow()))
+        self.where.append(f"https://{_bracketed(at.host)}:{sock.getsockname()[1]}")
+
+    def _admission(self, app: ASGIApp, entry: Entry, hosts: Names | None) -> Admission:
         return Admission(
             app=app, entry=entry, limits=self._limits, bodies=self._bodies, strangers=self._strangers, hosts=hosts
         )
@@ -107,6 +125,8 @@ class Listeners:
     async def close(self) -> None:
         """Listen no more. Calls end before connections do."""
         self.context.closing = True
+        for task in self._following:
+            task.cancel()
         for server in self._servers:
             for listener in server.servers:
                 listener.close()
@@ -126,15 +146,13 @@ async def listen(
     listeners = Listeners(context, limits)
     try:
         await listeners.on_socket(app, BearerEntry(tokens=tokens, same_user=True))
-        if at is not None:
+        if at is not None and at.certificate is not None:
+            await listeners.with_tls(app, BearerEntry(tokens=tokens, same_user=False), at, at.certificate)
+        elif at is not None:
             await listeners.on_loopback(app, BearerEntry(tokens=tokens, same_user=False), at)
         yield listeners
     finally:
         await listeners.close()
-
-
-def _names(host: str, port: int) -> frozenset[str]:
-    return frozenset({f"{_bracketed(host)}:{port}", f"localhost:{port}"})
 
 
 def _bracketed(host: str) -> str:
@@ -156,7 +174,11 @@ def _bound(at: Address) -> socket.socket:
 
 
 async def _start(
-    admission: Admission, sock: socket.socket, protocol: type[Timely], state: dict[str, Any]
+    admission: Admission,
+    sock: socket.socket,
+    protocol: type[Timely],
+    state: dict[str, Any],
+    tls: ssl.SSLContext | None = None,
 ) -> uvicorn.Server:
     """Start uvicorn's server in our loop, without its own signal handlers, logs and timer."""
     config = uvicorn.Config(
@@ -176,6 +198,7 @@ async def _start(
         backlog=_ACCEPTED_AT_ONCE,
     )
     config.load()
+    config.ssl = tls
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     # Each connection gets this state and adds itself, so that the admission finds both.

@@ -66,9 +66,10 @@ class Hello:
         self.shims = bool(header.get("shims"))
         if type(header.get("contained")) is not bool:
             raise FrameError("hello: contained is not a boolean")
-        # A contained runner signals every visible process. Inside a sandbox it is pid 1 or a child of pid 1; if it is
-        # neither, there are visible processes that are not its own, whatever hello says.
-        self.contained: bool = header["contained"] and 1 in (posix.getpid(), posix.getppid())
+        # A contained runner signals every visible process. Inside a sandbox it is pid 1, a child of pid 1, or of a
+        # process outside of its pid namespace (0, in a pod); if it is none of these, there are visible processes that
+        # are not its own, whatever hello says.
+        self.contained: bool = header["contained"] and (posix.getpid() == 1 or posix.getppid() in (0, 1))
 
 
 _RLIMITS = {

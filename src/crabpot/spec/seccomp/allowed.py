@@ -7,6 +7,7 @@ and an ordinary program does not need.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, Rules
@@ -195,3 +196,18 @@ RULES = Rules(
     refused=_names(REFUSED),
     absent=_names(ABSENT),
 )
+
+
+def without_internet(rules: Rules) -> Rules:
+    """Return stricter rules, for where no wall but this one keeps the network away: no internet socket at all.
+
+    Not on the loopback either: a socket, once made, goes wherever the network lets it.
+    """
+    offline = Condition(
+        arms=(
+            _arm(Action.ALLOW, Bits(index=0, value=AF_UNIX)),
+            _arm(Action.ALLOW, Bits(index=0, value=AF_NETLINK), Bits(index=2, value=NETLINK_ROUTE)),
+        ),
+        otherwise=Action.EAFNOSUPPORT,
+    )
+    return replace(rules, conditional=MappingProxyType({**rules.conditional, "socket": offline}))

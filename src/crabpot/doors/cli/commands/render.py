@@ -9,7 +9,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from crabpot.artefacts import apparmor, compose, container, docker_run, ports, runner, systemd, volumes
+from crabpot.artefacts import apparmor, compose, container, docker_run, kubernetes, ports, runner, systemd, volumes
 from crabpot.artefacts.container import NotRenderable, Wanted
 from crabpot.artefacts.volumes import Volume
 from crabpot.backends import runner_source
@@ -72,6 +72,20 @@ def as_systemd(frame: Frame, options: Namespace) -> int:
         write_atomically(os.path.join(options.out, name), text)
     note(f"{options.out} has {' and '.join(units)}; next:\n{systemd.steps(service, options.out).rstrip()}")
     return OK
+
+
+def as_kubernetes(frame: Frame, options: Namespace) -> int:
+    """Print a gateway in a cluster, with the namespace of its sandboxes and the rights in it."""
+    _, spec = _described(frame.app(), options.session)
+    if options.sandboxes < 1:
+        raise UsageError("--sandboxes must be 1 or more")
+    deployed = kubernetes.Deployed(
+        settings=spec.kubernetes,
+        image=options.image,
+        sandboxes=options.sandboxes,
+        claim=None if options.no_claim else options.claim,
+    )
+    return _print(kubernetes.file(deployed))
 
 
 def _service(frame: Frame, options: Namespace) -> systemd.Service:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
+    from crabpot.doors.http.certificate import Certificate
     from crabpot.doors.http.listening import Address
     from crabpot.gateway import Gateway
 
@@ -43,12 +44,28 @@ def serve(frame: Frame, options: Namespace) -> int:
     from crabpot.doors.http.listening import address
 
     try:
-        at = None if options.listen is None else address(options.listen)
+        certificate = _certificate(options)
+        at = None if options.listen is None else address(options.listen, certificate)
     except CrabpotError as error:
         raise UsageError(str(error)) from None
     go_first()
     asyncio.run(_serve(frame.app(), at))
     return OK
+
+
+def _certificate(options: Namespace) -> Certificate | None:
+    """Return the certificate of the command line, which can be used; CrabpotError says why it cannot."""
+    from crabpot.doors.http.certificate import Certificate
+
+    files = (options.tls_cert, options.tls_key)
+    if files == (None, None):
+        return None
+    if None in files or options.listen is None:
+        raise CrabpotError("--listen ADDRESS:PORT, --tls-cert FILE and --tls-key FILE belong together")
+    made = Certificate(certificate=options.tls_cert, key=options.tls_key)
+    made.load()
+    made.names()
+    return made
 
 
 async def _serve(app: App, at: Address | None) -> None:
@@ -131,7 +148,7 @@ def _dashboard(state: str, where: list[str]) -> Iterator[str]:
     """Return where the dashboard is. The token itself is for a person's eyes: standard output may be a log."""
     from crabpot.doors.http.access.tokens import OPERATORS
 
-    address = next((one for one in where if one.startswith("http://")), None)
+    address = next((one for one in where if one.startswith(("http://", "https://"))), None)
     if address is None:
         return
     file = os.path.join(state, OPERATORS)

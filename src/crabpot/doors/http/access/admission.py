@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crabpot.doors.http.access.entry import Entry
     from crabpot.doors.http.access.limits import Limits
     from crabpot.doors.http.access.principals import Principal
+    from crabpot.doors.http.certificate import Names
 
 _SESSIONS = b"/v1/sessions/"
 # No token can have this name.
@@ -33,7 +34,7 @@ class Admission:
     """Admits a request to the application, or refuses it.
 
     `entry` is what differs between doors. `strangers` limits all requests without a valid token together: guessing must
-    be slow. `hosts` are the names of the loopback listener; None means the Unix socket, where the kernel says who
+    be slow. `hosts` are the names of the listener; None means the Unix socket, where the kernel says who
     connects and no browser comes.
     """
 
@@ -42,7 +43,7 @@ class Admission:
     limits: Limits
     bodies: Bodies
     strangers: Limits
-    hosts: frozenset[str] | None
+    hosts: Names | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -119,9 +120,9 @@ class Admission:
             if origin is not None:
                 raise forbidden("web pages may not use the Unix socket")
             return
-        if headers.get("host") not in self.hosts:
-            raise Refusal(421, "wrong_host", f"wrong Host; this is {' or '.join(sorted(self.hosts))}")
-        if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
+        if not self.hosts.takes(headers.get("host")):
+            raise Refusal(421, "wrong_host", f"wrong Host; this is {self.hosts.shown}")
+        if origin is not None and not self.hosts.is_origin(origin):
             raise forbidden("requests from other sites' pages are refused")
 
     def _principal(self, scope: Scope, headers: dict[str, str]) -> Principal:

@@ -1,0 +1,263 @@
+"""What runs in a pod before the runner does: the process that only waits, and the walls that a runner takes itself.
+
+Ships into the pod beside the runner: standard library only, Python 3.9 and newer. Everything here runs before anything
+of the agent's can, or beside it and trusting nothing that it says.
+
+`wait START DEADLINE`  the pod's main process: ends when no runner came or is left, or when its time is over
+`run`                  reports what this pod really is, takes the filter and Landlock, and becomes the runner
+`reach ADDRESS…`       reports which of these addresses a packet reaches
+`listen PORT`          the other side of that: a listener that answers
+`stop`, `cont`         stops every other process, or lets all continue
+`struck`               reports how often the kernel killed a process here for memory
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MARK = b"\0crabpot\n"
+HERE = os.path.dirname(os.path.abspath(__file__))
+_LOOK_S = 5.0
+_TRY_S = 1.0
+
+
+def wait(start_s: str, deadline_s: str) -> int:
+    """Wait; orphans are reaped, and the pod ends with its runner: a gateway that died removes nothing."""
+    began, seen = time.monotonic(), False
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
+    while time.monotonic() - began < float(deadline_s):
+        got = signal.sigtimedwait((signal.SIGTERM, signal.SIGCHLD), _LOOK_S)
+        if got is not None and got.si_signo == signal.SIGTERM:
+            return 0
+        _reap()
+        streams = [pid for pid in _pids() if _parent(pid) == 0 and pid != 1]
+        seen = seen or bool(streams)
+        if not streams and (seen or time.monotonic() - began > float(start_s)):
+            return 0
+    return 0
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of a process after its name, which may have anything in it; none if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int:
+    # The parent of what an exec stream started is outside of the pod, and has no number here.
+    fields = _stat(pid)
+    return int(fields[1]) if fields else -1
+
+
+def run() -> int:
+    """Look at this pod, put up the last walls, report both, and become the runner."""
+    package: Any = type(sys)("crabpot_runner")
+    package.__path__ = [HERE + "/runner"]
+    sys.modules["crabpot_runner"] = package
+    from crabpot_runner.core import landlock, prctl, seccomp, server  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    with open(f"{HERE}/filter.{os.uname().machine}", "rb") as file:
+        program = file.read()
+    with open(HERE + "/plan.json", "rb") as file:
+        plan = json.load(file)
+    prctl.forbid_privileges()
+    found = report()
+    found["landlock"] = landlock.version()
+    if plan["unrunnable"]:
+        found["noexec"] = landlock.forbid_running(tuple(plan["unrunnable"]))
+    seccomp.install(program)
+    found["filters"] = _status().get("Seccomp_filters")
+    found["inet"] = _has_inet()
+    _say(found)
+    result: int = server.main([])
+    return result
+
+
+def _say(found: dict[str, Any]) -> None:
+    os.write(2, MARK + json.dumps(found).encode() + b"\n")
+
+
+def report() -> dict[str, Any]:
+    """Return what the kernel says of this process and its surroundings."""
+    status = _status()
+    return {
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+        "groups": os.getgroups(),
+        "pid": os.getpid(),
+        "capabilities": [status.get(name) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
+        "privileges": status.get("NoNewPrivs"),
+        "seccomp": status.get("Seccomp_filters"),
+        "mounts": _mounts(),
+        "account": os.path.exists("/var/run/secrets/kubernetes.io"),
+        "services": sorted(name for name in os.environ if name.endswith("_SERVICE_HOST")),
+        "users": _first_line("/proc/self/uid_map").split(),
+        "kernel": os.uname().release,
+        "gvisor": "gVisor" in _first_line("/proc/version") or "Linux version 4.4.0" in _first_line("/proc/version"),
+        "limits": _limits(),
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "processes": len(_pids()),
+    }
+
+
+def _status() -> dict[str, str]:
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+
+
+def _mounts() -> dict[str, list[str]]:
+    """Return the options and the kind of what is mounted at each place; the last one at a place is what is seen."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        found = [line.split() for line in file]
+    return {one[4]: [*one[5].split(","), one[one.index("-") + 1]] for one in found}
+
+
+def _limits() -> dict[str, str]:
+    places = {
+        "memory": ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        "cpu": ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+    }
+    return {name: next(filter(None, map(_first_line, paths)), "") for name, paths in places.items()}
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
+
+
+def _has_inet() -> bool:
+    import socket  # noqa: PLC0415
+
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.socket(family).close()
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def reach(*addresses: str) -> int:
+    """Report which of these addresses ("tcp HOST PORT") a packet reaches, all at once."""
+    import select  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
+    waiting, reached = {}, []
+    for address in addresses:
+        kind, host, port = address.split(" ")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        # No route, or not allowed: nothing was sent.
+        if sock.connect_ex((host, int(port))) in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
+            waiting[sock] = address
+        if kind == "udp" and sock in waiting:
+            try:
+                sock.send(b"?")
+            except OSError:
+                del waiting[sock]
+    until = time.monotonic() + _TRY_S
+    while waiting and time.monotonic() < until:
+        streams = [sock for sock in waiting if sock.type == socket.SOCK_STREAM]
+        ready = select.select(list(waiting), streams, [], max(until - time.monotonic(), 0))
+        for sock in {*ready[0], *ready[1]}:
+            # Even a refusal came back from there; what has no way is dropped, or has no route.
+            if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED):
+                reached.append(waiting[sock])
+            del waiting[sock]
+    _say({"reached": sorted(reached)})
+    return 0
+
+
+def listen(port: str) -> int:
+    """Answer, by TCP and UDP, for as long as this process lives."""
+    import select  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
+    streams = socket.create_server(("", int(port)), backlog=64)
+    packets = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    packets.bind(("", int(port)))
+    os.write(2, MARK + b"{}\n")
+    while True:
+        watched: list[Any] = [streams, packets, 0]
+        ready, _, _ = select.select(watched, [], [])
+        if 0 in ready and not os.read(0, 1024):
+            return 0
+        if streams in ready:
+            streams.accept()[0].close()
+        if packets in ready:
+            packets.sendto(b"!", packets.recvfrom(64)[1])
+
+
+def stop() -> int:
+    """Stop all but this process and the one that waits, and report whether they are."""
+    me = os.getpid()
+    for _ in range(50):
+        os.kill(-1, signal.SIGSTOP)
+        others = [_stat(pid) for pid in _pids() if pid not in (1, me)]
+        if all(not fields or fields[0] in (b"T", b"Z", b"X") for fields in others):
+            _say({"stopped": True})
+            return 0
+        time.sleep(0.01)
+    _say({"stopped": False})
+    return 1
+
+
+def cont() -> int:
+    """Let all continue."""
+    os.kill(-1, signal.SIGCONT)
+    _say({})
+    return 0
+
+
+def struck() -> int:
+    """Report the kernel's own count, of either version of control groups."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        try:
+            with open(path, encoding="ascii") as file:
+                counts = dict(line.split() for line in file)
+        except (OSError, ValueError):
+            continue
+        _say({"killed": int(counts.get("oom_kill", 0))})
+        return 0
+    _say({"killed": 0})
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Do what the first word says."""
+    actions: tuple[Any, ...] = (wait, run, reach, listen, stop, cont, struck)
+    chosen = next(one for one in actions if one.__name__ == argv[0])
+    result: int = chosen(*argv[1:])
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

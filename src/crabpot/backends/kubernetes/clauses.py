@@ -1,0 +1,170 @@
+"""How a cluster keeps each clause of a spec: enforced, degraded (and how), or refused. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crabpot.backends.base import Clause, Row, second_wall
+from crabpot.backends.linux.limits import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.backends.kubernetes.facts import Facts
+    from crabpot.backends.kubernetes.inspection import Report
+    from crabpot.spec.spec import SandboxSpec
+
+_OURS = "through the gateway alone, on the stream to the runner"
+_NETWORKS = {
+    "none": "no packet enters or leaves",
+    "internet": f"public addresses, of any name, are reached {_OURS}",
+    "allow": f"the places listed, and no others, are reached {_OURS}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What was found out for one spec. A sentence in place of a value says why there is none."""
+
+    facts: Facts | str
+    report: Report | str | None = None
+    refused: tuple[tuple[str, str], ...] = ()
+    """What a live pod was found not to keep."""
+
+
+def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
+    """Return the table that explain, doctor and the audit log show."""
+    rows = {name: (state, how) for name, state, how in _all(spec, found)}
+    rows |= {name: ("refused", how) for name, how in found.refused}
+    return tuple(Clause(name=name, state=state, how=how) for name, (state, how) in rows.items())
+
+
+def refusals(spec: SandboxSpec) -> Iterator[Row]:
+    """Yield what no cluster could keep."""
+    if not spec.private and spec.layer is None:
+        out = 'workspace: "review" works on a copy, and "none" with kubernetes.storage keeps a volume for each scope'
+        yield "workspace", "refused", f"a pod does not see {spec.workspace} of this machine: {out}"
+    if spec.agent_workspace is not None:
+        yield "workspace", "refused", 'a pod does not see this machine\'s folders: write workspace: "none" or "review"'
+    if spec.mounts:
+        yield "binds", "refused", f"a pod does not see {spec.mounts[0].source} of this machine: put it into the image"
+    if spec.network.kind not in _NETWORKS:
+        yield "network", "refused", 'a pod has "none", "internet" or { allow: [...] }'
+    elif spec.network.proxied and spec.kubernetes.inet == "refuse":
+        yield "network", "refused", 'inet: "refuse" leaves no socket to reach anything with: write inet: "policy"'
+
+
+def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
+    if isinstance(found.facts, str):
+        yield "sandbox", "refused", found.facts
+        return
+    yield "sandbox", "enforced", f"a pod in {spec.kubernetes.namespace} of {found.facts.server}, {found.facts.version}"
+    yield from _namespace(found.facts)
+    impossible = tuple(refusals(spec))
+    if impossible:
+        yield from impossible
+        return
+    if isinstance(found.report, str):
+        yield "image", "refused", found.report
+        return
+    if found.report is not None:
+        yield from _live(spec, found.report)
+    yield _workspace(spec)
+    yield from _limits(spec, found.report)
+
+
+def _namespace(facts: Facts) -> Iterator[Row]:
+    if facts.level == "restricted":
+        yield "pod security", "enforced", "the namespace admits restricted pods alone, and these are"
+    elif facts.level is None:
+        yield "pod security", "degraded", "the namespace's level cannot be read; these pods are restricted all the same"
+    else:
+        mend = f"kubectl label namespace {facts.namespace} pod-security.kubernetes.io/enforce=restricted --overwrite"
+        how = f'these pods are restricted, but the namespace admits "{facts.level}" ones: {mend}'
+        yield "pod security", "degraded", how
+
+
+def _live(spec: SandboxSpec, report: Report) -> Iterator[Row]:
+    kernel = "gVisor's kernel" if report.gvisor else f"kernel {report.kernel}"
+    yield "image", "enforced", f"{spec.kubernetes.image}, seen to run on {report.node} ({kernel})"
+    yield "user", "enforced", f"{report.user.uid}:{report.user.gid}, seen inside"
+    own = "mount, pid, ipc, uts, net and cgroup of its own"
+    if report.own_users:
+        yield "namespaces", "enforced", f"user, {own}"
+    else:
+        mend = "kubernetes.hostUsers: false gives it one where the nodes can"
+        yield "namespaces", "degraded", f"{own}, but no user namespace: {mend}"
+    yield "capabilities", "enforced", "none, in no set, seen inside"
+    yield "no-new-privileges", "enforced", "seen inside"
+    yield "seccomp", "enforced", "allow-list, taken by the runner before its first call, over the cluster's own"
+    yield (
+        "filesystem",
+        "degraded",
+        "the image read-only; passwd and group of its own; /proc masked as the node's runtime does",
+    )
+    yield _tmp(spec, report)
+    yield second_wall(report.landlock)
+    yield _network(spec)
+
+
+def _tmp(spec: SandboxSpec, report: Report) -> Row:
+    sized = "private, in memory, sized"
+    if spec.tmp_exec:
+        return "tmp", "degraded", f"{sized}, but programs in it can be run, as configured (tmpExec)"
+    if not report.noexec:
+        return "tmp", "degraded", f"{sized}, but programs in it can be run: this kernel has no Landlock"
+    return (
+        "tmp",
+        "degraded",
+        f"{sized}, noexec by Landlock, which does not stop the loader from running a program in it",
+    )
+
+
+def _network(spec: SandboxSpec) -> Row:
+    what = _NETWORKS[spec.network.kind]
+    if spec.kubernetes.inet == "refuse":
+        return (
+            "network",
+            "enforced",
+            f"{what}: the filter leaves no internet socket, on the loopback neither, seen inside",
+        )
+    return "network", "enforced", f"{what}: a NetworkPolicy denies all, and was seen to hold on the pod"
+
+
+def _workspace(spec: SandboxSpec) -> Row:
+    storage = spec.kubernetes.storage
+    if spec.layer is not None:
+        return "workspace", "enforced", "copy: changes go to a copy of the host's folder, which is brought back"
+    if storage is not None:
+        return (
+            "workspace",
+            "enforced",
+            f"a volume claim of {amount(storage.size)} for each scope, which outlives its pod",
+        )
+    return "workspace", "degraded", "private, and gone with its pod: kubernetes.storage keeps it"
+
+
+def _limits(spec: SandboxSpec, report: Report | str | None) -> Iterator[Row]:
+    limits = spec.limits
+    seen = report if report is not None and not isinstance(report, str) else None
+    if seen is None or seen.memory_limited:
+        yield "limits.memory", "enforced", f"{amount(limits.memory)} (control group{', seen inside' if seen else ''})"
+    else:
+        yield "limits.memory", "degraded", f"{amount(limits.memory)} was asked for, and is not seen inside"
+    if seen is None or seen.cpu_limited:
+        yield "limits.cpus", "enforced", f"{limits.cpus:g} (control group{', seen inside' if seen else ''})"
+    else:
+        yield "limits.cpus", "degraded", f"{limits.cpus:g} was asked for, and is not seen inside"
+    yield "limits.pids", "enforced", f"{limits.pids}, by a user id that no other pod has (RLIMIT_NPROC)"
+    yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
+    yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
+    yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /var/tmp and in /dev/shm"
+    if spec.kubernetes.storage is None:
+        how = f"{amount(limits.disk)}, which the kubelet looks at now and then: a pod beyond it is evicted"
+        yield "limits.disk", "degraded", how
+    else:
+        yield "limits.disk", "enforced", f"{amount(spec.kubernetes.storage.size)}, the size of the volume"
+    if limits.io.read is not None or limits.io.write is not None:
+        yield "limits.io", "degraded", "not limited: a cluster has no such setting"
+    yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"

@@ -1,0 +1,122 @@
+"""Whether a NetworkPolicy really holds on a pod: what it must not reach, it is seen not to reach.
+
+Many network plugins ignore policies, and a cluster takes them all the same. So a listener runs in a pod of its own,
+without a policy, and is reached from another such pod: the positive control, without which silence would prove nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crabpot.backends.kubernetes import bundle as bundles
+from crabpot.backends.kubernetes import naming, pods, render
+from crabpot.backends.kubernetes.errors import ClusterError
+from crabpot.backends.kubernetes.stream import ExecStream
+from crabpot.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from crabpot.backends.kubernetes.connection import Connection
+    from crabpot.spec.spec import SandboxSpec
+
+_PORT = 8099
+_ANSWER_S = 15.0
+# A policy takes effect some time after a pod has its address.
+_EFFECT_S = 20.0
+_PAUSE_S = 0.5
+_WAY_OUT = (
+    'use a network plugin that enforces policies (Calico, Cilium), or kubernetes.inet: "refuse", which needs none'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The listener, for as long as the connection lives."""
+
+    pod: str
+    address: str
+    stream: ExecStream
+
+
+async def check(connection: Connection, spec: SandboxSpec, pod: dict[str, Any]) -> None:
+    """Raise NotKept unless the pod reaches nothing, once the policy took effect."""
+    async with connection.turn:
+        if connection.control is None:
+            connection.control = await _make_control(connection, spec)
+    control = connection.control
+    wanted = [f"tcp {control.address} {_PORT}", f"udp {control.address} {_PORT}", *await _others(connection, pod)]
+    deadline = asyncio.get_running_loop().time() + _EFFECT_S
+    while reached := await reaching(connection, pod["metadata"]["name"], wanted):
+        if asyncio.get_running_loop().time() > deadline:
+            shown = ", ".join(reached)
+            how = f"the NetworkPolicy {naming.POLICY} is not enforced: the pod reached {shown}; {_WAY_OUT}"
+            raise pods.NotKept((("network", how),))
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _others(connection: Connection, pod: dict[str, Any]) -> list[str]:
+    """Return what every pod is tempted by: the API server's service, and the kubelet of its own node."""
+    found = [f"tcp {pod['status']['hostIP']} 10250"] if (pod.get("status") or {}).get("hostIP") else []
+    try:
+        service = await connection.cluster.get("/api/v1/namespaces/default/services/kubernetes")
+        found.append(f"tcp {service['spec']['clusterIP']} {service['spec']['ports'][0]['port']}")
+    except (ClusterError, KeyError, IndexError, TypeError):
+        pass  # Not everybody may read it; the control is what counts.
+    return found
+
+
+async def reaching(connection: Connection, pod: str, addresses: list[str]) -> list[str]:
+    """Return which of these addresses a pod reaches."""
+    said = await told(connection, pod, "reach", *addresses)
+    return [str(one) for one in said.get("reached") or ()]
+
+
+async def told(
+    connection: Connection, pod: str, action: str, *words: str, timeout_s: float = _ANSWER_S
+) -> dict[str, Any]:
+    """Run a program of ours in a pod, beside its runner, and return what it reports."""
+    path = f"{connection.path('pods', pod)}/exec"
+    command = render.probe_command(action, *words)
+    stream = await ExecStream.open(connection.cluster, path, command, container=naming.CONTAINER)
+    try:
+        return await stream.report(timeout_s)
+    except (TimeoutError, EOFError) as error:
+        raise SandboxUnavailable(f"{action} in the pod did not answer: {error or 'too slow'}") from None
+    finally:
+        await stream.close()
+
+
+async def _make_control(connection: Connection, spec: SandboxSpec) -> Control:
+    """Start the listener in one pod, and see that another one reaches it."""
+    made = [await _pod(connection, spec) for _ in range(2)]
+    try:
+        listener, other = [await pods.running(connection, one) for one in made]
+        name = listener["metadata"]["name"]
+        stream = await ExecStream.open(
+            connection.cluster,
+            f"{connection.path('pods', name)}/exec",
+            render.probe_command("listen", str(_PORT)),
+            container=naming.CONTAINER,
+        )
+        await stream.report(_ANSWER_S)
+        address = str(listener["status"]["podIP"])
+        wanted = [f"tcp {address} {_PORT}", f"udp {address} {_PORT}"]
+        reached = await reaching(connection, other["metadata"]["name"], wanted)
+        how = f"no pod reaches another, so it cannot be seen whether a policy is what keeps it; {_WAY_OUT}"
+        pods.hold_to(() if reached == wanted else (("network", how),))
+    except BaseException:
+        await asyncio.shield(asyncio.gather(*(connection.remove_pod(one["metadata"]["name"]) for one in made)))
+        raise
+    await connection.remove_pod(made[1]["metadata"]["name"])
+    return Control(pod=name, address=address, stream=stream)
+
+
+async def _pod(connection: Connection, spec: SandboxSpec) -> dict[str, Any]:
+    bundle, user = bundles.make(spec), pods.user_of(spec)
+    owner = await connection.provide(spec, bundle)
+    name = f"crabpot-control-{os.urandom(4).hex()}"
+    plan = render.PodPlan(name=name, gateway=connection.owner.gateway, owner=owner, user=user, bundle=bundle)
+    made: dict[str, Any] = await connection.cluster.post(connection.path("pods"), render.control(spec, plan))
+    return made
