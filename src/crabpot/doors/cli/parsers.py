@@ -107,7 +107,9 @@ def _proving(commands: Adder) -> None:
     text = "attack a sandbox as a session gets it, and report what the kernel answered; exit with 1 if a claim fails"
     one = add(commands, "verify", "verify:run", text)
     session(one)
-    one.add_argument("--backend", choices=("bubblewrap", "docker"), help="attack this backend instead of the session's")
+    one.add_argument(
+        "--backend", choices=("bubblewrap", "docker", "kubernetes"), help="attack this backend instead of the session's"
+    )
     meaning = "only these claims or groups, where * matches anything"
     one.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help=meaning)
     one.add_argument("--json", action="store_true", help="print JSON")
