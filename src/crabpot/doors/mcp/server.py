@@ -47,8 +47,8 @@ class Caller:
     name: str = "client"
     # Whether the operator opted in to asking this client for approvals.
     elicits: bool = False
-    # Whether results come as data too, for clients that are programs.
-    structured: bool = True
+    # Whether results come as data too, for clients that are programs and ask for it.
+    structured: bool = False
     # Whether calls may be placed on the host: not with an agent's token, unless the operator allowed it.
     host_allowed: bool = True
     gone: asyncio.Event | None = field(default=None, compare=False)

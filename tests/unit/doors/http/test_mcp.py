@@ -29,7 +29,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 @asynccontextmanager
 async def talking(made, token, mode, person=None, **headers):
-    given = {"Authorization": f"Bearer {token}", **headers}
+    given = {"Authorization": f"Bearer {token}", "Crabpot-Structured": "true", **headers}
     async with (
         httpx2.AsyncClient(headers=given, timeout=30) as http,
         Client(
@@ -62,6 +62,19 @@ async def test_an_agent_reads_writes_runs_and_is_denied_in_its_session(door, mod
             assert (await client.call_tool("edit", {})).structured_content["error"]["code"] == "denied"
         calls = [one for one in AuditReader(made.made.state).last(20) if one["kind"] == "call"]
         assert {(one["session"], one["sender"]) for one in calls} == {("agent:ops:1", "telegram:7")}
+
+
+@pytest.mark.parametrize("asked", ["", "false", "1"])
+async def test_results_are_text_alone_unless_data_is_asked_for(door, mode, asked):
+    async with door() as made:
+        token = made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:1",))
+        async with talking(made, token, mode, **{"Crabpot-Structured": asked}) as client:
+            assert all(tool.output_schema is None for tool in (await client.list_tools()).tools)
+            ran = await client.call_tool("exec", {"command": "echo one; seq 20000; echo last"})
+    assert ran.structured_content is None
+    assert ran.content[0].text.startswith("one\n")
+    assert ran.content[0].text.endswith("last")
+    assert "for read and grep" in ran.content[0].text or "was not kept" in ran.content[0].text
 
 
 async def test_the_header_names_one_of_the_tokens_sessions_and_no_other(door, mode):

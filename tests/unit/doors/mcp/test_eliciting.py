@@ -40,7 +40,7 @@ def person_at(mode, bench):
         async with bench(text) as made:
             made.workspace.mkdir(exist_ok=True)
             calls = Calls()
-            caller = Caller(session=S, sender="me", name="desk", elicits=elicits)
+            caller = Caller(session=S, sender="me", name="desk", elicits=elicits, structured=True)
             tools = Tools(gateway=made.gateway, calls=calls, caller=lambda _: caller)
             answering = None if says is None else person
             async with Client(InMemoryTransport(tools.server()), mode=mode, elicitation_callback=answering) as client:

@@ -28,7 +28,8 @@ def talking(request, bench):
             for name, tool in (register or {}).items():
                 made.gateway.register(name, tool)
             calls = Calls()
-            tools = Tools(gateway=made.gateway, calls=calls, caller=lambda _: Caller(session=S, sender=sender))
+            caller = Caller(session=S, sender=sender, structured=True)
+            tools = Tools(gateway=made.gateway, calls=calls, caller=lambda _: caller)
             async with Client(InMemoryTransport(tools.server()), mode=request.param) as client:
                 vars(client)["made"] = made
                 yield client

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crabpot.doors.http.context import Context
 
 PATH = "/mcp"
-SESSION = "crabpot-session"
+SESSION, STRUCTURED = "crabpot-session", "crabpot-structured"
 
 _MAIN = "agent:main:main"
 # MCP sessions per principal; it may hold more only while each of them has a request.
@@ -123,6 +123,7 @@ def _caller(context: Any) -> Caller:
         sender=principal.sender,
         name=principal.name,
         elicits=principal.elicits,
+        structured=request.headers.get(STRUCTURED) == "true",
         host_allowed=principal.host_allowed,
         gone=state["gone"],
     )
