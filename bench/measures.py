@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -10,14 +11,16 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from bench.contest import Entrant, contest, spawning
+from bench.contest import Entrant, contest, one_by_one, spawning
 from bench.entrants import SESSION, seconds
 from bench.figures import Comparison, Figure, Series
+from crabpot.errors import CrabpotError
 from crabpot.sandboxes.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from bench.contest import Block
     from crabpot.gateway import Gateway
 
 _MIB = 1024**2
@@ -68,6 +71,33 @@ def _cat_seconds(path: str) -> float:
     return time.perf_counter() - began
 
 
+def listing(argv: list[str]) -> Block:
+    """Return a block that starts an MCP server on standard input and output, and asks it for its tools."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+    asked = (
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    )
+
+    def once() -> float:
+        began = time.perf_counter()
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as served:
+            assert served.stdin is not None
+            assert served.stdout is not None
+            for message in asked:
+                served.stdin.write(json.dumps(message).encode() + b"\n")
+                served.stdin.flush()
+                answer = json.loads(served.stdout.readline()) if "id" in message else {}
+            took = time.perf_counter() - began
+            if not answer["result"]["tools"]:
+                raise CrabpotError("a measured server lists no tools")
+            served.stdin.close()
+        return took
+
+    return one_by_one(lambda: asyncio.to_thread(once))
+
+
 async def command_line(state: str, rounds: int, peers: list[Entrant]) -> Comparison:
     """Measure whole commands, beside an interpreter that does nothing."""
     program = [sys.executable, "-I", "-m", "crabpot", "--state"]
@@ -83,6 +113,7 @@ async def command_line(state: str, rounds: int, peers: list[Entrant]) -> Compari
         Entrant(name="crabpot explain", block=spawning([*crabpot, "explain"])),
         Entrant(name="crabpot exec true", block=spawning([*crabpot, "exec", "--", "true"])),
         Entrant(name="crabpot exec true, a gateway lingering", block=spawning([*second, "exec", "--", "true"])),
+        Entrant(name="crabpot mcp to its first tool list", block=listing([*second, "mcp"])),
         *peers,
     ]
     try:

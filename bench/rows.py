@@ -24,6 +24,13 @@ _HELD = (
     ("`crabpot explain`", "commands", "crabpot explain", "python3 -c pass", 15.0),
     ("one-shot `crabpot exec true`", "commands", "crabpot exec true", "srt", 1.0),
     ("one-shot `crabpot exec true`, beside codex sandbox", "commands", "crabpot exec true", "codex", 2.5),
+    (
+        "MCP start to first tool list, a gateway lingering",
+        "commands",
+        "crabpot mcp to its first tool list",
+        "python3 -c pass",
+        6.0,
+    ),
     ("`crabpot exec true`, a gateway lingering", "commands", "crabpot exec true, a gateway lingering", "codex", 0.7),
 )
 _MOST_MB = 10.0

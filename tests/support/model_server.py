@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             free = isinstance(asked[1], str)
             item = {"type": "custom_tool_call" if free else "function_call", "id": f"fc_{number}"}
-            item |= {"call_id": f"call_{number}", "name": asked[0]}
+            item |= {"call_id": f"call_{number}", **_called(asked[0], said.get("tools", []))}
             item |= {"input": asked[1]} if free else {"arguments": json.dumps(asked[1])}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         whole = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": said.get("model")}
@@ -228,12 +228,19 @@ def _holds(message: dict[str, Any], kind: str) -> bool:
 
 
 def _flat(tools: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield every tool, also those of a namespace, by the name that calls it."""
+    """Yield every tool, those of a namespace by both names together."""
     for tool in tools:
-        if tool.get("type") != "namespace":
+        if tool.get("type") == "namespace":
+            yield from ({**one, "name": f"{tool['name']}__{one['name']}"} for one in tool["tools"])
+        else:
             yield tool
-        for one in tool.get("tools", []) if tool.get("type") == "namespace" else ():
-            yield {**one, "name": f"{tool['name']}{one['name']}"}
+
+
+def _called(name: str, tools: list[dict[str, Any]]) -> dict[str, str]:
+    """Return how a tool is named in a call: by itself, or by its namespace and its own name."""
+    spaces = [tool["name"] for tool in tools if tool.get("type") == "namespace"]
+    space = next((one for one in spaces if name.startswith(f"{one}__")), None)
+    return {"name": name} if space is None else {"namespace": space, "name": name.removeprefix(f"{space}__")}
 
 
 class _Listening(ThreadingHTTPServer):

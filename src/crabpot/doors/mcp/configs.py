@@ -70,8 +70,8 @@ def _claude_code(argv: list[str], entry: object) -> str:
     return (
         "# Claude Code: run this, or put the JSON below into .mcp.json of a project that is yours alone\n"
         f"{join(['claude', 'mcp', 'add', '--scope', 'user', 'crabpot', '--', *argv])}\n\n"
-        "# Its own tools work on the host. Headless they are turned off by\n"
-        f"{join(headless)} PROMPT\n"
+        "# Its own tools work on the host. Headless they are turned off, and the server is waited for, by\n"
+        f"MCP_CONNECTION_NONBLOCKING=0 {join(headless)} PROMPT\n"
         "# and for every session by these permissions in ~/.claude/settings.json\n"
         f"{_indented(permissions)}\n\n"
         "# .mcp.json\n"
