@@ -41,8 +41,10 @@ def claude(crabpot: Program, folder: Path, script: Script) -> str:
     config = printed.partition("# .mcp.json\n")[2]
     (folder.parent / "mcp.json").write_text(config)
     headless = next(line for line in printed.splitlines() if " claude -p " in line)
-    options = f"--mcp-config {folder.parent}/mcp.json --strict-mcp-config"
-    return run(crabpot, folder, script, ["sh", "-c", f"{headless.replace('PROMPT', 'do\\ it')} {options}"])
+    typed = headless.replace("PROMPT", "'do it'")
+    return run(
+        crabpot, folder, script, ["sh", "-c", f"{typed} --mcp-config {folder.parent}/mcp.json --strict-mcp-config"]
+    )
 
 
 def codex(crabpot: Program, folder: Path, script: Script) -> str:

@@ -66,12 +66,21 @@ def written(client: str, argv: list[str]) -> str:
 
 def _claude_code(argv: list[str], entry: object) -> str:
     permissions = {"permissions": {"allow": ["mcp__crabpot"], "deny": [*_CLAUDE_TOOLS]}}
-    headless = ["claude", "-p", "--allowedTools", "mcp__crabpot", "--disallowedTools", ",".join(_CLAUDE_TOOLS)]
+    # The prompt comes first: these options take every word that follows.
+    headless = [
+        "claude",
+        "-p",
+        "PROMPT",
+        "--allowedTools",
+        "mcp__crabpot",
+        "--disallowedTools",
+        ",".join(_CLAUDE_TOOLS),
+    ]
     return (
         "# Claude Code: run this, or put the JSON below into .mcp.json of a project that is yours alone\n"
         f"{join(['claude', 'mcp', 'add', '--scope', 'user', 'crabpot', '--', *argv])}\n\n"
         "# Its own tools work on the host. Headless they are turned off, and the server is waited for, by\n"
-        f"MCP_CONNECTION_NONBLOCKING=0 {join(headless)} PROMPT\n"
+        f"MCP_CONNECTION_NONBLOCKING=0 MCP_CONNECT_TIMEOUT_MS=60000 {join(headless)}\n"
         "# and for every session by these permissions in ~/.claude/settings.json\n"
         f"{_indented(permissions)}\n\n"
         "# .mcp.json\n"

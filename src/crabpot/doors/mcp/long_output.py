@@ -32,7 +32,9 @@ async def _shown(gateway: AnyGateway, caller: Caller, result: ToolResult, stream
         return text
     where = await _kept(gateway, caller, stream, text) if result.place is Place.SANDBOX else None
     rest = "the rest was not kept" if where is None else f"all of it is in {where}, for read and grep"
-    return f"{text[:_END]}\n[… {len(text) - 2 * _END} characters are not shown; {rest} …]\n{text[-_END:]}"
+    # Where it is comes last: clients cut the middle out of what is still too long for them.
+    last = text[-_END:].removesuffix("\n")
+    return f"{text[:_END]}\n[… {len(text) - 2 * _END} characters are not shown …]\n{last}\n[{rest}]"
 
 
 async def _kept(gateway: AnyGateway, caller: Caller, stream: str, text: str) -> str | None:
