@@ -1,4 +1,4 @@
-.PHONY: test-agents setup hooks fmt lint quick test test-pythons test-vm check bench bench-docs docs clean
+.PHONY: test-agents test-cluster setup hooks fmt lint quick test test-pythons test-vm check bench bench-docs docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
@@ -42,6 +42,9 @@ test-pythons: ## the unit tests on every Python of Debian's releases, each in a 
 
 test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, half an hour or more; as root
 	scripts/test-vm
+
+test-cluster: setup ## the suites on real pods of a one-node cluster that is built and started for them; as root, not part of `make test`
+	scripts/test-cluster
 
 test-frameworks: setup ## the suites of the frameworks that we integrate with, each in an environment of its own
 	scripts/test-frameworks

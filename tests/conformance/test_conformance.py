@@ -10,9 +10,9 @@ import pytest
 
 from crabpot.proof.conformance.harness import HOST, Harness
 from crabpot.proof.conformance.run import PROMISES, check
-from tests.support.backends import need
+from tests.support.backends import need, of_a_lane
 from tests.support.ordinary_user import as_ordinary_user
-from tests.support.suites import open_gateway
+from tests.support.suites import TOLD, open_gateway
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from crabpot.proof.conformance.promises import Promise
 
 BACKENDS = ("bubblewrap", "docker", HOST)
+# A pod is the same whoever asks for it.
+WHOEVER = of_a_lane()
 
 
-def cases(who: str) -> list[ParameterSet]:
+def cases(who: str, backends: tuple[str, ...]) -> list[ParameterSet]:
     """List each promise over each backend, in groups for the processes that run them."""
     return [
         pytest.param(
@@ -31,7 +33,7 @@ def cases(who: str) -> list[ParameterSet]:
             id=f"{backend}-{promise.name}",
             marks=pytest.mark.xdist_group(f"promises of {backend} to {who}"),
         )
-        for backend in BACKENDS
+        for backend in backends
         for promise in PROMISES
         if not (promise.sandbox_only and backend == HOST)
     ]
@@ -42,15 +44,15 @@ def require(backend: str) -> None:
         need(backend)
 
 
-@pytest.mark.parametrize(("backend", "promise"), cases("who runs the tests"))
+@pytest.mark.parametrize(("backend", "promise"), cases("who runs the tests", (*BACKENDS, *WHOEVER)))
 def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
     require(backend)
-    checked = asyncio.run(check(promise, Harness(open_gateway=open_gateway, backend=backend)))
+    checked = asyncio.run(check(promise, Harness(open_gateway=open_gateway, backend=backend, sandbox=TOLD.get(backend, {}))))
     assert not checked.broken, checked.broken
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; these ran as an ordinary user")
-@pytest.mark.parametrize(("backend", "promise"), cases("an ordinary user"))
+@pytest.mark.parametrize(("backend", "promise"), cases("an ordinary user", BACKENDS))
 def test_as_an_ordinary_user(backend: str, promise: Promise) -> None:
     require(backend)
     came = as_ordinary_user("conformance", backend)[promise.name]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
-from tests.support.backends import need
+from tests.support.backends import need, of_a_lane
 from tests.support.ordinary_user import as_ordinary_user
 from tests.support.suites import run_suite
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
 BACKENDS = ("bubblewrap", "docker")
+# A pod is the same whoever asks for it.
+WHOEVER = of_a_lane()
 
 
-def cases(who: str) -> list[ParameterSet]:
+def cases(who: str, backends: tuple[str, ...]) -> list[ParameterSet]:
     """List each claim over each backend. The claims of one are tried at one opening, so they stay in one process."""
     return [
         pytest.param(
@@ -30,7 +32,7 @@ def cases(who: str) -> list[ParameterSet]:
             id=f"{backend}-{claim.name}",
             marks=pytest.mark.xdist_group(f"attacks on {backend} as {who}"),
         )
-        for backend in BACKENDS
+        for backend in backends
         for claim in CLAIMS
     ]
 
@@ -47,14 +49,14 @@ def judge(backend: str, found: dict[str, str]) -> None:
     assert found["state"] == "held", found["told"]
 
 
-@pytest.mark.parametrize(("backend", "name"), cases("who runs the tests"))
+@pytest.mark.parametrize(("backend", "name"), cases("who runs the tests", (*BACKENDS, *WHOEVER)))
 def test_as_who_runs_the_tests(backend: str, name: str) -> None:
     need(backend)
     judge(backend, own(backend)[name])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; these ran as an ordinary user")
-@pytest.mark.parametrize(("backend", "name"), cases("an ordinary user"))
+@pytest.mark.parametrize(("backend", "name"), cases("an ordinary user", BACKENDS))
 def test_as_an_ordinary_user(backend: str, name: str) -> None:
     need(backend)
     judge(backend, as_ordinary_user("escape", backend)[name])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import tempfile
 from functools import cache
 
 import pytest
 
-from tests.support.suites import open_gateway
+from tests.support.suites import configured, open_gateway
 
 
 def required(backend: str) -> bool:
     """Return whether $CRABPOT_REQUIRE_BACKENDS names a backend."""
     return backend in os.environ.get("CRABPOT_REQUIRE_BACKENDS", "").replace(",", " ").split()
+
+
+def of_a_lane() -> tuple[str, ...]:
+    """Return the backends that only a lane of their own tries, where this is that lane."""
+    return tuple(filter(required, ("kubernetes",)))
 
 
 def skip_or_fail(backend: str, reason: str) -> None:
@@ -47,8 +51,7 @@ def unavailable(backend: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         if os.geteuid() == 0:
             os.chmod(folder, 0o711)
-        text = json.dumps({"agents": {"defaults": {"sandbox": {"backend": backend}}}})
-        return asyncio.run(_why_not(text, f"{folder}/state"))
+        return asyncio.run(_why_not(configured(backend), f"{folder}/state"))
 
 
 async def _why_not(text: str, state: str) -> str:

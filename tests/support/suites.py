@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
 
 
+# What a backend needs to be told where the tests run: the plugin of their cluster enforces no NetworkPolicy.
+TOLD: dict[str, dict[str, Any]] = {"kubernetes": {"kubernetes": {"inet": "refuse"}}}
+
+
+def configured(backend: str, **sandbox: Any) -> str:
+    """Return the text of a configuration with which sessions get sandboxes of a backend."""
+    return json.dumps({"agents": {"defaults": {"sandbox": {"backend": backend, **TOLD.get(backend, {}), **sandbox}}}})
+
+
 def open_gateway(text: str, state: str) -> Gateway:
     """Open a gateway over a configuration, as the program does."""
     return app.start(config=None, state=state, environ=os.environ).gateway(text)
@@ -29,7 +38,7 @@ async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
         from crabpot.proof.conformance.harness import Harness
         from crabpot.proof.conformance.run import applying, check
 
-        harness = Harness(open_gateway=open_gateway, backend=backend)
+        harness = Harness(open_gateway=open_gateway, backend=backend, sandbox=TOLD.get(backend, {}))
         checked = [await check(promise, harness) for promise in applying(harness)]
         return [
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
@@ -37,12 +46,14 @@ async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
         ]
     if suite == "unconfined":
         return await _unconfined()
+    from crabpot.config.load import from_text
     from crabpot.proof.verify import trial
     from crabpot.proof.verify.run import targets, verify
 
     with trial.folder() as place:
         wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
-        tried = trial.prepare(wired.settings(), "agent:main:x", place, wired.around, backend=backend)
+        settings = from_text(configured(backend), None, wired.around, os.environ)
+        tried = trial.prepare(settings, "agent:main:x", place, wired.around, backend=backend)
         async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
             found = [finding.as_json() for finding in await verify(target)]
     return [_line(one) for one in found]

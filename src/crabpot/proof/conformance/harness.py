@@ -9,14 +9,14 @@ import secrets
 import tempfile
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crabpot.proof.conformance.promises import Broken, good
 from crabpot.spec.hardening import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
@@ -101,6 +101,8 @@ class Harness:
 
     open_gateway: OpenGateway
     backend: str
+    sandbox: Mapping[str, Any] = field(default_factory=dict)
+    """What the backend needs to be told here, as settings of its sandboxes."""
 
     @property
     def on_host(self) -> bool:
@@ -118,7 +120,7 @@ class Harness:
                 async with self.open(folder=made, tools=tools, **sandbox) as box:
                     yield box
             return
-        written = {"mode": "off"} if self.on_host else {"mode": "all", "backend": self.backend}
+        written = {"mode": "off"} if self.on_host else {"mode": "all", "backend": self.backend, **self.sandbox}
         defaults = {"workspace": f"{folder}/agent", "sandbox": {**sandbox, **written}}
         gateway = self.open_gateway(
             json.dumps({"agents": {"defaults": defaults}, "tools": tools or {}}), f"{folder}/state"
