@@ -47,7 +47,9 @@ def require(backend: str) -> None:
 @pytest.mark.parametrize(("backend", "promise"), cases("who runs the tests", (*BACKENDS, *WHOEVER)))
 def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
     require(backend)
-    checked = asyncio.run(check(promise, Harness(open_gateway=open_gateway, backend=backend, sandbox=TOLD.get(backend, {}))))
+    checked = asyncio.run(
+        check(promise, Harness(open_gateway=open_gateway, backend=backend, sandbox=TOLD.get(backend, {})))
+    )
     assert not checked.broken, checked.broken
 
 

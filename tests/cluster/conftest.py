@@ -1,0 +1,76 @@
+"""The cluster of `scripts/cluster`, with the programs that run it. Nothing here skips: `make test-cluster` starts it first."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMESPACE = "crabpot"
+
+
+class Cluster:
+    """The cluster as its operator sees it: through kubectl, and as processes of this machine."""
+
+    def __init__(self, folder: Path, kubeconfig: str) -> None:
+        self.kubeconfig = kubeconfig
+        (self._bin,) = folder.glob("bin/*/kubectl")
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl in the sandboxes' namespace, and return what it printed."""
+        argv = [str(self._bin), "--kubeconfig", self.kubeconfig, "--namespace", NAMESPACE, *words]
+        ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 0, f"kubectl {' '.join(words)}: {ended.stderr}"
+        return ended.stdout
+
+    def pods(self, selector: str = "app.kubernetes.io/managed-by=crabpot") -> list[dict[str, Any]]:
+        """List the pods with these labels."""
+        listed: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-o", "json", "-l", selector))["items"]
+        return listed
+
+    def process(self, name: str) -> int:
+        """Return the id of the process that runs a component of this very cluster."""
+        program = str(self._bin.with_name(name))
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and os.readlink(entry / "exe") == program:
+                    return int(entry.name)
+            except OSError:
+                continue
+        raise AssertionError(f"{name} does not run")
+
+    def main_process(self, pod: dict[str, Any]) -> int:
+        """Return the id of the first process of a pod's container, as this machine numbers it."""
+        uid = pod["metadata"]["uid"]
+        own = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_of(entry, uid)]
+        # The one whose parent is outside: the oldest is the pause process of the pod.
+        outside = [pid for pid in own if _parent(pid) not in own]
+        assert outside, f"no process of pod {uid}"
+        return max(outside)
+
+
+def _is_of(entry: Path, uid: str) -> bool:
+    try:
+        return uid in (entry / "cgroup").read_text()
+    except OSError:
+        return False
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """Return the cluster of this run."""
+    folder, kubeconfig = os.environ.get("CRABPOT_TEST_CLUSTER"), os.environ.get("KUBECONFIG")
+    assert folder, "run this by make test-cluster (scripts/test-cluster)"
+    assert kubeconfig, "run this by make test-cluster (scripts/test-cluster)"
+    return Cluster(Path(folder), kubeconfig)
