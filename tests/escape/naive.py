@@ -25,16 +25,21 @@ from crabpot.proof.verify.target import Target
 from crabpot.runner.core.frames import FrameError
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.sandboxes.live import Live
-from crabpot.settings import Network, Settings
+from crabpot.servers.offers import Offer
+from crabpot.servers.pool import Servers
+from crabpot.settings import Mcp, Network, Settings, Tools
 from crabpot.wire.calls import RunnerWire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from crabpot.backends.base import Sandbox
     from crabpot.host_commands.plan import Plan
     from crabpot.layers.layer import Layer
     from crabpot.sandboxes.live import Hold, Wanted
+    from crabpot.servers.passing import Passed
+    from crabpot.servers.starting import Running
+    from crabpot.settings import McpServer
     from crabpot.spec.spec import SandboxSpec
 
 # As somebody told git to, who only wanted the message about ownership to be gone.
@@ -196,3 +201,52 @@ class HomelyTarget(Target):
 
     def at_home(self, _name: str) -> Target:
         return super().at_home("everybodys")
+
+
+class NaiveServers(Servers):
+    """Takes what a server says now for what was approved, and any name for one that a tool may have."""
+
+    def offered(self, may: Callable[[str], bool]) -> list[dict[str, Any]]:
+        return [
+            one.as_json() for name in self.settings.mcp.servers for one in self._all(name).values() if may(one.name)
+        ]
+
+    def _all(self, name: str) -> dict[str, Offer]:
+        pin = self.pins.find(name)
+        words = {} if pin is None else pin.tools
+        return {f"{name}__{tool}": Offer(tool=tool, name=f"{name}__{tool}", described=words[tool]) for tool in words}
+
+    def _offer(self, name: str, call: ToolCall) -> Offer | Passed | str:
+        return self._all(name).get(call.tool) or "no such tool"
+
+    async def _compare(self, running: Running) -> None:
+        words = await self.starter.words(running)
+        pin = self.pins.find(running.name)
+        if pin is not None:
+            self.pins.keep(running.name, replace(pin, tools=words))
+
+
+class ServingTarget(Target):
+    """Runs one server for everybody, and asks no policy about it."""
+
+    def _with_servers(self, servers: Mapping[str, McpServer], deny: tuple[str, ...]) -> Gateway:
+        made = super()._with_servers(servers, deny)
+        assert made.servers is not None
+        shared = {
+            name: replace(one, sandbox=replace(one.sandbox, scope="shared"))
+            for name, one in made.settings.mcp.servers.items()
+        }
+        agents = {name: replace(one, tools=Tools()) for name, one in made.settings.entries.items()}
+        sources = {f"{name}.sandbox.scope": "naive" for name in shared}
+        settings = replace(made.settings, entries=agents, mcp=Mcp(servers=shared), mcp_sources=sources)
+        over = made.servers
+        gateway = Gateway(settings=settings, execution=made.execution, elevated=made.elevated, audit=made.audit)
+        gateway.servers = NaiveServers(
+            settings=settings,
+            execution=over.execution,
+            environ=over.environ,
+            record=over.record,
+            egress=over.egress,
+            desk=over.desk,
+        )
+        return gateway

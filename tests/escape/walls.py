@@ -270,6 +270,14 @@ WALLS = (
         falls="cannot_have_a_key_sent_anywhere_but_to_its_host",
     ),
     Wall(
+        name="rules for servers",
+        target=naive.ServingTarget,
+        falls="""
+        cannot_see_what_another_agents_server_knows cannot_change_a_tool_of_a_server_after_approval
+        cannot_call_a_denied_tool_of_a_server cannot_imitate_a_tool_of_another_server
+        """,
+    ),
+    Wall(
         name="homes by name",
         target=naive.HomelyTarget,
         falls="cannot_find_what_an_agent_left_in_another_home",
@@ -291,6 +299,7 @@ WALLS = (
         falls="""
         shares_no_namespace_with_the_host has_no_network_interface_but_loopback cannot_connect_to_the_hosts_loopback
         has_no_way_to_the_world cannot_reach_an_abstract_socket_of_the_host cannot_be_heard_on_the_host
+        cannot_phone_home_from_a_server
         """,
     ),
     Wall(
@@ -314,7 +323,7 @@ WALLS = (
         falls="""
         cannot_read_a_file_of_the_host cannot_see_the_homes_of_the_host cannot_see_the_hosts_own_folders
         cannot_reach_a_socket_file_of_the_host cannot_read_a_file_of_the_host_by_a_path cannot_search_the_host
-        cannot_write_a_file_of_the_host_by_a_path
+        cannot_write_a_file_of_the_host_by_a_path cannot_read_a_file_of_the_host_from_a_server
         """,
     ),
     Wall(name="small /etc", edit=bwrap_argv.hosts_etc, falls="sees_only_a_small_etc_of_its_own cannot_resolve_a_name"),

@@ -177,6 +177,10 @@ class Execution:
         with nullcontext() if call is None else call.stage("open"):
             return await self.fleet.acquire(wanted, self.opener.open)
 
+    def forget(self, agent: AgentSettings, scope_key: str) -> None:
+        """Look at a scope's settings again: those of an MCP server change with what was approved of it."""
+        self._wanted.pop((agent.id, scope_key), None)
+
     def describe(self, agent: AgentSettings, scope_key: str) -> tuple[SandboxSpec, str]:
         """Return the spec of a scope, and its hash."""
         wanted = self._want(agent, scope_key)

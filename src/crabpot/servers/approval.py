@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from crabpot.approvals.display import line
 from crabpot.servers import naming, suspicions
+from crabpot.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from crabpot.servers.pins import Described, Pin
+    from crabpot.servers.sealing import Lock
 
 _LONGEST = 2000
+_MOST_PARTS = 20
 
 
 def report(tools: Mapping[str, Described], pin: Pin | None, others: Iterable[str]) -> Iterator[str]:
@@ -35,6 +38,23 @@ def report(tools: Mapping[str, Described], pin: Pin | None, others: Iterable[str
     same = len([name for name in tools if name not in changed])
     if same:
         yield f"as approved before: {same}"
+
+
+def parts(lock: Lock | None, before: Lock | None) -> Iterator[str]:
+    """Yield what a package was resolved to, and what of that is another than was approved before."""
+    if lock is None:
+        return
+    now, then = lock["parts"], {} if before is None else before["parts"]
+    yield f"package of {lock['manager']}: {counted(len(now), 'part')}, all files sha256 {lock['tree']}"
+    if before is not None and lock["tree"] == before["tree"]:
+        return
+    news = {name: one for name, one in now.items() if then.get(name) != one}
+    for name, (version, digest) in list(news.items())[:_MOST_PARTS]:
+        was = f" (was {line(then[name][0])})" if name in then else ""
+        yield f"  {line(name)} {line(version)}{was} {line(digest)[:27]}…"
+    if len(news) > _MOST_PARTS:
+        yield f"  and {len(news) - _MOST_PARTS} more"
+    yield from (f"  gone: {line(name)}" for name in [one for one in then if one not in now][:_MOST_PARTS])
 
 
 def _lines(described: Described | None) -> list[str]:

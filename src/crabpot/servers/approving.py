@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from crabpot.audit.records import of_server
 from crabpot.errors import CrabpotError, SandboxUnavailable
 from crabpot.sandboxes import private_folders
+from crabpot.servers import packages
 from crabpot.servers.connection import ServerFailed, ServerRefused, ServerTimeout
 from crabpot.servers.pins import Pin, digest, origin
+from crabpot.servers.sealing import forget_unused, seal
 
 if TYPE_CHECKING:
     from crabpot.servers.pool import Servers
@@ -35,18 +37,21 @@ class Candidate:
     def keep(self, by: str) -> None:
         """Pin it."""
         self.servers.pins.keep(self.name, self.pin)
+        forget_unused(self.servers.execution.around.state, self.servers.pins)
         self.servers.record(of_server(self.name, "approved", by=by, digest=digest(dict(self.pin.tools))))
 
 
 async def candidate(servers: Servers, name: str) -> Candidate:
     """Start a server in a sandbox that nobody else uses, ask for its tools, and leave nothing of it behind."""
     settings, key = servers.settings, f"server:{name}:approval"
+    package = packages.of(settings.mcp.servers[name].command or ("",))
+    lock = None if package is None else await seal(name, package, servers.execution, servers.environ)
     try:
-        running = await servers.starter.start(name, settings.defaults, key)
+        running = await servers.starter.start(name, settings.defaults, key, lock)
     except (ServerFailed, ServerRefused, ServerTimeout, SandboxUnavailable) as error:
         raise CrabpotError(str(error)) from None
     tools = dict(running.tools)
     await servers.starter.end(running, "it is no longer needed")
     private_folders.remove(servers.execution.around.state, lambda kept: kept.scope_key == key)
-    pin = Pin(origin=origin(settings.mcp.servers[name]), tools=tools)
+    pin = Pin(origin=origin(settings.mcp.servers[name]), tools=tools, lock=lock)
     return Candidate(name=name, pin=pin, before=servers.pins.find(name), servers=servers)

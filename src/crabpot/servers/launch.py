@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from crabpot.decide.servers import acting, place_of, secrets_of
 from crabpot.errors import CrabpotError
 from crabpot.presets import programs, secret_store
+from crabpot.servers import packages, trees
 from crabpot.settings import TRUSTED_PATH, Inject
 from crabpot.spec import binds, build, hardening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crabpot.presets.programs import Program
+    from crabpot.servers.sealing import Lock
     from crabpot.settings import AgentSettings, McpServer, Settings
     from crabpot.spec.binds import Surroundings
 
@@ -26,19 +30,59 @@ class Launch:
     agent: AgentSettings
 
 
-def launch(
-    name: str, settings: Settings, agent: AgentSettings, around: Surroundings, environ: Mapping[str, str]
+def launch(  # noqa: PLR0913  whose, for whom, and where
+    name: str,
+    settings: Settings,
+    agent: AgentSettings,
+    around: Surroundings,
+    environ: Mapping[str, str],
+    *,
+    lock: Lock | None = None,
 ) -> Launch:
-    """Return what starts a server for an agent, or raise CrabpotError: its program is found as for `crabpot run`."""
+    """Return what starts a server for an agent, or raise CrabpotError: its program is found as for `crabpot run`.
+
+    `lock` is what its package was sealed to.
+    """
     command = settings.mcp.servers[name].command or ()
     base, dummies = _with_secrets(name, settings, agent, around, environ)
     sandbox = base.sandbox
-    first = binds.expand(command[0], around.home)
-    program = programs.find(first, environ.get("PATH", TRUSTED_PATH), around.home)
-    path = ":".join(dict.fromkeys((*program.path, *hardening.PATH.split(":"))))
-    env = {"PATH": path, **dummies, **sandbox.env}
-    made = replace(base, sandbox=replace(sandbox, env=env, programs=(*sandbox.programs, *program.shows)))
-    return Launch(argv=(*program.argv, *command[1:]), agent=_checked(name, made, around))
+    package = packages.of(command)
+    if package is None:
+        first = binds.expand(command[0], around.home)
+        started = _Started(program=programs.find(first, environ.get("PATH", TRUSTED_PATH), around.home))
+    elif lock is None:
+        raise CrabpotError(
+            f"nobody has approved the package of the server {name} yet; run `crabpot servers approve {name}`"
+        )
+    else:
+        started = _sealed(lock, around, environ)
+    args = command[1:] if package is None else package.args
+    path = ":".join(dict.fromkeys((*started.program.path, *hardening.PATH.split(":"))))
+    env = {"PATH": path, **started.env, **dummies, **sandbox.env}
+    shown = (*sandbox.programs, *started.program.shows, *started.shows)
+    made = replace(base, sandbox=replace(sandbox, env=env, programs=shown))
+    return Launch(argv=(*started.program.argv, *started.words, *args), agent=_checked(name, made, around))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    program: Program
+    words: tuple[str, ...] = ()
+    shows: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def _sealed(lock: Lock, around: Surroundings, environ: Mapping[str, str]) -> _Started:
+    """Return what starts a sealed package: its own program, by the interpreter that it was sealed for."""
+    layer = os.path.realpath(trees.folder(around.state, lock["tree"]))
+    entry = f"{layer}/{lock['program']}"
+    path = environ.get("PATH", TRUSTED_PATH)
+    if lock["manager"] == "npm":
+        node = programs.find("node", path, around.home, "install Node.js")
+        return _Started(program=replace(node, argv=()), words=(entry,), shows=(layer,))
+    python = programs.find(lock["python"], path, around.home, "approve the server again")
+    env = {"PYTHONPATH": layer, "PYTHONDONTWRITEBYTECODE": "1"}
+    return _Started(program=python, words=("-s", "-P", entry), shows=(layer,), env=env)
 
 
 def reached(

@@ -72,6 +72,12 @@ class Pins:
         except TypeError:
             raise CrabpotError(f"{self._folder}/{name}.json is damaged: approve the server {name} again") from None
 
+    def all(self) -> list[Pin]:
+        """Return everything that was approved."""
+        names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
+        kept = [name.removesuffix(".json") for name in names if name.endswith(".json") and ".withheld." not in name]
+        return [pin for pin in map(self.find, kept) if pin is not None]
+
     def keep(self, name: str, pin: Pin) -> None:
         """Keep what an operator approved; nothing is withheld any more."""
         said = {"origin": pin.origin, "tools": pin.tools, "approved_at": pin.approved_at, "lock": pin.lock}

@@ -60,6 +60,7 @@ class Servers:
             egress=self.egress,
             desk=self.desk,
             record=self.record,
+            pins=self.pins,
         )
 
     def offered(self, may: Callable[[str], bool]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,8 +12,10 @@ from mcp_types import ListPromptsRequest, ListPromptsResult
 
 from crabpot.decide.placement import Placement
 from crabpot.decide.scope import Scope
+from crabpot.errors import CrabpotError
 from crabpot.model import Place
 from crabpot.sandboxes.streams import Streams
+from crabpot.servers import trees
 from crabpot.servers.connection import Connection
 from crabpot.servers.inside import Inside
 from crabpot.servers.launch import launch, reached
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from crabpot.sandboxes.execution import Execution
     from crabpot.sandboxes.live import Live
     from crabpot.servers.connection import Transport
-    from crabpot.servers.pins import Described
+    from crabpot.servers.pins import Described, Pins
+    from crabpot.servers.sealing import Lock
     from crabpot.settings import AgentSettings, Limits, Settings
 
 
@@ -91,12 +95,17 @@ class Starter:
     egress: Callable[[Scope, Authority | None], Egress]
     desk: Asker
     record: Callable[[dict[str, Any]], object]
+    pins: Pins
 
-    async def start(self, name: str, agent: AgentSettings, key: str) -> Running:
-        """Start a server and ask for its tools; what was begun is ended if that fails."""
-        server = self.settings.mcp.servers[name]
-        make = self._inside if server.url is None else self._remote
-        running = await make(name, agent, key)
+    async def start(self, name: str, agent: AgentSettings, key: str, lock: Lock | None = None) -> Running:
+        """Start a server and ask for its tools; what was begun is ended if that fails.
+
+        `lock` is what its package was just sealed to; else it is what was approved.
+        """
+        if self.settings.mcp.servers[name].url is not None:
+            running = await self._remote(name, agent, key)
+        else:
+            running = await self._inside(name, agent, key, lock or await self._approved(name))
         try:
             await running.connection.start()
             running.tools = await self.words(running)
@@ -127,8 +136,23 @@ class Starter:
         questions.running = Running(name=name, connection=connection, scope=scope, live=live)
         return questions.running
 
-    async def _inside(self, name: str, agent: AgentSettings, key: str) -> Running:
-        made = launch(name, self.settings, agent, self.execution.around, self.environ)
+    async def _approved(self, name: str) -> Lock | None:
+        """Return what a server's package was approved as, once its files were seen to be those; CrabpotError if not."""
+        pin = self.pins.find(name)
+        if pin is None or pin.lock is None:
+            return None
+        try:
+            found = await asyncio.to_thread(trees.digest, trees.folder(self.execution.around.state, pin.lock["tree"]))
+        except (OSError, CrabpotError) as error:
+            found = str(error)
+        if found != pin.lock["tree"]:
+            why = f"the files of the server {name} are not those that were approved"
+            raise CrabpotError(f"{why}; run `crabpot servers approve {name}`")
+        return pin.lock
+
+    async def _inside(self, name: str, agent: AgentSettings, key: str, lock: Lock | None) -> Running:
+        made = launch(name, self.settings, agent, self.execution.around, self.environ, lock=lock)
+        self.execution.forget(made.agent, key)
         live = await self.execution.acquire(made.agent, Placement(where=Place.SANDBOX, scope_key=key))
         scope = live.scope or Scope(key=key, agent=made.agent)
         return self._running(name, Inside.of(live, made.argv), scope, live)

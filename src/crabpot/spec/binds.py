@@ -57,6 +57,8 @@ _SECRETS_OF_ROOT = (
     *("/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key"),
 )
 
+# The one part of Crabpot's own state that may be shown: packages of MCP servers, as they came from a registry.
+_PACKAGES = "packages"
 # Of these, the one whose folders a whole agent works with.
 _AGENT_HOME = ".openclaw"
 
@@ -160,6 +162,9 @@ def refuse_program(source: str, around: Surroundings) -> str | None:
 
     Like a workspace it may lie under root's home if that is the gateway's own; what is in ~/.local/bin is programs.
     """
+    sealed = [os.path.join(form, _PACKAGES) for form in (normal(around.state), os.path.realpath(around.state))]
+    if all(any(is_under(path, tree) for tree in sealed) for path in (normal(source), os.path.realpath(source))):
+        return None
     own = {form for home in around.homes() for form in (home, *(f"{home}/{name}" for name in _PROGRAMS))}
     first = [path for path in (normal(source), os.path.realpath(source)) if os.path.dirname(path) in around.homes()]
     if first and os.path.isdir(first[0]):

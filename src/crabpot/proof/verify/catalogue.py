@@ -31,6 +31,7 @@ from crabpot.proof.verify.attacks import (
     resources,
     reviewing,
     runners,
+    servers,
     syscalls,
 )
 from crabpot.proof.verify.claims import Group
@@ -68,6 +69,7 @@ MODULES = (
     applies,
     listening,
     runners,
+    servers,
 )
 
 # The order in which a report shows them.
@@ -82,6 +84,7 @@ GROUPS = (
     "escape by configuration",
     "hand-off to the host",
     "gateway under a hostile runner",
+    "MCP servers",
 )
 
 

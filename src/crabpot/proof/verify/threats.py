@@ -38,5 +38,7 @@ ROWS = {
     "session-flood": "a thousand session names: nothing may grow without bound, and one agent starves only itself",
     "hostile-layer": "a layer brought back with links, devices, setuid files, hooks, editor tasks, a .pth",
     "pushed-unseen": "what was pushed was not what was shown: remote.*.push, legacy remotes, push options",
+    "hostile-server": "an MCP server that read the home, phoned home, changed its tools after approval, or imitated "
+    "another's",
     "hostile-runner": "giant frames, wrong ids, invalid UTF-8, silence, forged results",
 }

@@ -83,6 +83,8 @@ async def _approve(app: App, name: str, *, yes: bool) -> int:
     try:
         found = await candidate(gateway.servers, name)
         others = [one for one in gateway.settings.mcp.servers if one != name]
+        for text in approval.parts(found.pin.lock, None if found.before is None else found.before.lock):
+            print(text)
         for text in approval.report(found.pin.tools, found.before, others):
             print(text)
         if not found.news:
