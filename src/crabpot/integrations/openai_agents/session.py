@@ -1,19 +1,11 @@
-"""OpenAI Agents: `CrabpotSandboxClient`, for `SandboxRunConfig(client=…)`."""
+"""A sandbox of Crabpot as a session of OpenAI Agents: commands, files, archives, ports and terminals."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import uuid
-from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-import crabpot
-from crabpot.integrations.versions import require
-
-require("openai-agents", "0.24", "0.25", extra="openai-agents")
 
 from agents.sandbox.errors import (
     ExecTimeoutError,
@@ -23,10 +15,8 @@ from agents.sandbox.errors import (
     WorkspaceArchiveWriteError,
     WorkspaceReadNotFoundError,
 )
-from agents.sandbox.manifest import Manifest
-from agents.sandbox.session import SandboxSession, SandboxSessionState
+from agents.sandbox.session import SandboxSessionState
 from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
-from agents.sandbox.session.manager import Instrumentation
 from agents.sandbox.session.pty_output import collect_pty_output
 from agents.sandbox.session.pty_types import (
     PTY_PROCESSES_MAX,
@@ -35,37 +25,19 @@ from agents.sandbox.session.pty_types import (
     clamp_pty_yield_time_ms,
     resolve_pty_write_yield_time_ms,
 )
-from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandboxClientOptions
 from agents.sandbox.session.workspace_payloads import coerce_write_payload
-from agents.sandbox.snapshot import resolve_snapshot
 from agents.sandbox.types import ExecResult, ExposedPortEndpoint
 from pydantic import Field
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+import crabpot
+from crabpot.integrations.openai_agents.terminals import FAILED, Terminal
 
-    from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec
+if TYPE_CHECKING:
     from agents.sandbox.types import User
 
     from crabpot.doors.python.results import CommandResult
 
-__all__ = ["CrabpotSandboxClient", "CrabpotSandboxClientOptions"]
-
-_FAILED = 126
 _LOST = ("sandbox_lost", "sandbox_unavailable")
-
-
-class CrabpotSandboxClientOptions(BaseSandboxClientOptions):
-    """What is particular to one session.
-
-    Attributes:
-        exposed_ports: Ports of servers inside that `resolve_exposed_port` gives an address of the loopback for.
-        settings: As for `crabpot.sandbox`: `{"network": "none", "limits": {…}}`.
-    """
-
-    type: Literal["crabpot"] = "crabpot"
-    exposed_ports: tuple[int, ...] = ()
-    settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class CrabpotSandboxSessionState(SandboxSessionState):
@@ -76,41 +48,6 @@ class CrabpotSandboxSessionState(SandboxSessionState):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Terminal:
-    """A command that goes on while the model does something else."""
-
-    task: asyncio.Task[CommandResult[bytes]] | None = None
-    keys: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(16))
-    output: deque[bytes] = field(default_factory=deque)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    notify: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def typed(self) -> AsyncIterator[bytes]:
-        """Yield what was written to it."""
-        while True:
-            yield await self.keys.get()
-
-    async def take(self, _stream: str, data: bytes) -> None:
-        """Keep output until the model asks."""
-        async with self.lock:
-            self.output.append(data)
-        self.notify.set()
-
-    def done(self) -> bool:
-        """Return whether it has ended."""
-        return self.task is not None and self.task.done()
-
-    def exit_code(self) -> int | None:
-        """Return how it ended, or None."""
-        if self.task is None or not self.task.done():
-            return None
-        if self.task.cancelled() or self.task.exception() is not None:
-            return _FAILED
-        result = self.task.result()
-        return _FAILED if result.exit_code is None else result.exit_code
-
-
 class CrabpotSandboxSession(BaseSandboxSession):
     """A sandbox of Crabpot as a session. Its files are found again by its name until it is deleted."""
 
@@ -119,7 +56,7 @@ class CrabpotSandboxSession(BaseSandboxSession):
     def __init__(self, *, state: CrabpotSandboxSessionState) -> None:
         self.state = state
         self._box: crabpot.Box | None = None
-        self._terminals: dict[int, _Terminal] = {}
+        self._terminals: dict[int, Terminal] = {}
 
     async def _opened(self) -> crabpot.Box:
         if self._box is None:
@@ -156,7 +93,7 @@ class CrabpotSandboxSession(BaseSandboxSession):
             raise ExecTransportError(command=command, context={"reason": done.error.message})
         # A refusal is something that the model can read.
         said = f"{done.error.code}: {done.error.message}\n".encode()
-        return ExecResult(stdout=done.stdout, stderr=done.stderr + said, exit_code=_FAILED)
+        return ExecResult(stdout=done.stdout, stderr=done.stderr + said, exit_code=FAILED)
 
     async def _env(self) -> dict[str, str]:
         return dict(await self.state.manifest.environment.resolve())
@@ -233,7 +170,7 @@ class CrabpotSandboxSession(BaseSandboxSession):
     ) -> PtyExecUpdate:
         """Start a command, and return what it says in the time that the model gives it."""
         argv = self._prepare_exec_command(*command, shell=shell, user=user)
-        box, made = await self._opened(), _Terminal()
+        box, made = await self._opened(), Terminal()
         if len(self._terminals) >= PTY_PROCESSES_MAX:
             await self._end(next(iter(self._terminals)))
         number = allocate_pty_process_id(set(self._terminals))
@@ -269,7 +206,7 @@ class CrabpotSandboxSession(BaseSandboxSession):
         wait_ms = resolve_pty_write_yield_time_ms(yield_time_ms=given_ms, input_empty=not chars)
         return await self._update(session_id, found, wait_ms, max_output_tokens)
 
-    async def _update(self, number: int, found: _Terminal, wait_ms: int, tokens: int | None) -> PtyExecUpdate:
+    async def _update(self, number: int, found: Terminal, wait_ms: int, tokens: int | None) -> PtyExecUpdate:
         output, count, _ = await collect_pty_output(
             output_chunks=found.output,
             output_lock=found.lock,
@@ -294,64 +231,6 @@ class CrabpotSandboxSession(BaseSandboxSession):
         """End every command that goes on."""
         for number in list(self._terminals):
             await self._end(number)
-
-
-class CrabpotSandboxClient(BaseSandboxClient[CrabpotSandboxClientOptions | None]):
-    """Makes sandboxes of Crabpot for agents: `SandboxRunConfig(client=CrabpotSandboxClient())`.
-
-    Args:
-        **settings: As for `crabpot.sandbox`: `network="none"`, `limits={…}`, `state="…"`.
-    """
-
-    backend_id = "crabpot"
-    supports_default_options = True
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = settings
-        self._instrumentation = Instrumentation()
-
-    async def create(
-        self,
-        *,
-        snapshot: SnapshotSpec | SnapshotBase | None = None,
-        manifest: Manifest | None = None,
-        options: CrabpotSandboxClientOptions | None = None,
-    ) -> SandboxSession:
-        """Make a session."""
-        given = options or CrabpotSandboxClientOptions()
-        manifest = manifest or Manifest()
-        self._validate_manifest_for_create(manifest)
-        identity = uuid.uuid4()
-        state = CrabpotSandboxSessionState(
-            session_id=identity,
-            manifest=manifest,
-            snapshot=resolve_snapshot(snapshot, str(identity)),
-            exposed_ports=given.exposed_ports,
-            name=f"openai-agents {identity}",
-            settings={**self._settings, **given.settings},
-        )
-        return self._wrap_session(CrabpotSandboxSession(state=state), instrumentation=self._instrumentation)
-
-    async def delete(self, session: SandboxSession) -> SandboxSession:
-        """End a session's sandbox, and delete its files."""
-        inner = session._inner  # noqa: SLF001  as every client of the framework does
-        if not isinstance(inner, CrabpotSandboxSession):
-            raise TypeError("CrabpotSandboxClient.delete expects a CrabpotSandboxSession")
-        await inner.shutdown()
-        where = inner.state.settings.get("state")
-        await asyncio.to_thread(crabpot.delete_sandbox, inner.state.name, state=where)
-        return session
-
-    async def resume(self, state: SandboxSessionState) -> SandboxSession:
-        """Return a session with the sandbox of an earlier one, in whichever process that was."""
-        if not isinstance(state, CrabpotSandboxSessionState):
-            raise TypeError("CrabpotSandboxClient.resume expects a CrabpotSandboxSessionState")
-        state.assert_path_grants_rebound()
-        return self._wrap_session(CrabpotSandboxSession(state=state), instrumentation=self._instrumentation)
-
-    def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
-        """Read a state that was written down."""
-        return self._deserialize_session_state_payload(payload, CrabpotSandboxSessionState)
 
 
 def _is_kept(state: CrabpotSandboxSessionState) -> bool:
