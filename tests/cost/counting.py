@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GATEWAY_PROGRAM = str(Path(__file__).with_name("counted_gateway.py"))
 RUNNER_PROGRAM = str(Path(__file__).with_name("traced_runner.py"))
+SEARCH_PROGRAM = str(Path(__file__).with_name("counted_search.py"))
 _PATIENCE_S = 120
 # How often threads wait for each other, and how many records the log's own thread writes at once, is chance.
 _BY_CHANCE = ("futex", "restart_syscall", "pread64", "pwrite64", "fdatasync", "fcntl", "sched_yield")

@@ -41,8 +41,9 @@ class Tools:
 
             return patch.apply_patch
         if name in ("grep", "glob"):
-            # Both before the fork: a child that had to import `re` first would take ten times as long.
+            # All before the fork: a child that had to import `re` first would take ten times as long.
             import re  # noqa: F401, PLC0415
+            import warnings  # noqa: F401, PLC0415
 
             from ..search import search_tools  # noqa: PLC0415
 

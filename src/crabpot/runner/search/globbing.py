@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MAX_READINGS = 1000
 _FOLDERS = None
+_NOT_HIDDEN, _NOTHING = r"(?!\.).*", "(?!)"
 
 
 class Glob:
@@ -27,11 +28,16 @@ class Glob:
         self._readings = [_compile(reading) for reading in readings]
         self.folders = pattern.endswith("/")
         self.start = self._close({(number, 0) for number in range(len(self._readings))})
+        # What a file's name must be in a folder of each state: a tree has many files, and few states.
+        self._names: dict[State, Callable[[str], object]] = {}
+        self._whole = frozenset({(0, len(self._readings[0]))})
 
-    def step(self, state: State, name: bytes, folder: bool, _taken_back: bool) -> State | None:  # noqa: FBT001
+    def step(self, state: State, name: str, folder: bool, _taken_back: bool) -> State | None:  # noqa: FBT001
         """Return the state after one more part of a path; None if no path that begins so can match."""
-        text = name.decode("utf-8", "surrogateescape")
-        hidden = text.startswith(".")
+        if not folder:
+            matches = self._names.get(state) or self._names.setdefault(state, self._last_parts(state))
+            return self._whole if matches(name) else None
+        hidden = name.startswith(".")
         reached: set[tuple[int, int]] = set()
         for number, at in state:
             parts = self._readings[number]
@@ -39,13 +45,21 @@ class Glob:
                 continue
             part = parts[at]
             if part is _FOLDERS:
-                if not hidden and folder:
+                if not hidden:
                     reached.add((number, at))
                 if not hidden and at == len(parts) - 1:
                     reached.add((number, len(parts)))
-            elif part(text):
+            elif part.fullmatch(name):
                 reached.add((number, at + 1))
         return self._close(reached) if reached else None
+
+    def _last_parts(self, state: State) -> Callable[[str], object]:
+        """Return a test of whether a file's name completes one of the patterns."""
+        import re  # noqa: PLC0415  # only a search needs it
+
+        ends = [self._readings[number][at] for number, at in state if at == len(self._readings[number]) - 1]
+        expressions = [_NOT_HIDDEN if part is _FOLDERS else f"(?:{part.pattern})" for part in ends]
+        return re.compile("|".join(dict.fromkeys(expressions)) or _NOTHING, re.DOTALL).fullmatch
 
     def matches(self, state: State) -> bool:
         """Return whether the path that led to this state matches."""
@@ -77,7 +91,7 @@ def path_filter(pattern: str | None) -> Callable[[bytes], bool]:
     return accepts
 
 
-def _compile(reading: str) -> list[Callable[[str], bool] | None]:
+def _compile(reading: str) -> list[Pattern[str] | None]:
     if reading.startswith("/"):
         raise invalid("the pattern is absolute; name the folder as path, and the pattern relative to it")
     parts = [part for part in reading.split("/") if part not in ("", ".")]
@@ -88,16 +102,14 @@ def _compile(reading: str) -> list[Callable[[str], bool] | None]:
     return [_FOLDERS if part == "**" else _part(part) for part in parts]
 
 
-def _part(part: str) -> Callable[[str], bool]:
-    regex = _regex(part, braces=False)
-    dotted = part.startswith((".", "\\."))
-    return lambda name: (dotted or not name.startswith(".")) and regex.fullmatch(name) is not None
+def _part(part: str) -> Pattern[str]:
+    return _regex(part, braces=False, hidden=part.startswith((".", "\\.")))
 
 
-def _regex(pattern: str, *, braces: bool) -> Pattern[str]:
+def _regex(pattern: str, *, braces: bool, hidden: bool = True) -> Pattern[str]:
     import re  # noqa: PLC0415  # only a search needs it
 
     expression = translate(pattern, braces=braces)
     if expression is None:
         raise invalid(f"{pattern!r:.80} is not a path pattern: a bracket, brace or backslash in it is not closed")
-    return re.compile(expression, re.DOTALL)
+    return re.compile(expression if hidden else rf"(?!\.){expression}", re.DOTALL)

@@ -67,9 +67,9 @@ def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[st
     return {"data": {"matches": results.matches, "truncated": results.truncated}}
 
 
-def _skip_hidden(state: Any, name: bytes, _folder: bool, taken_back: bool) -> Any:  # noqa: FBT001
+def _skip_hidden(state: Any, name: str, _folder: bool, taken_back: bool) -> Any:  # noqa: FBT001
     # As in ripgrep, a `!` rule brings back even a hidden name.
-    return state if taken_back or not name.startswith(b".") else None
+    return state if taken_back or not name.startswith(".") else None
 
 
 def _all_files(walk: Walk) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import posix
 from _stat import S_ISREG
 
 from ..files.beneath import Anchor
-from ..files.context import READ_ONLY, entry_bytes
+from ..files.context import READ_ONLY, entry_bytes, entry_text
 from .ignore import SIZE_LIMIT, Rules
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Chain = tuple[tuple[Rules, str, int], ...]
     # From a folder's state, an entry's name, whether it is a folder and whether a `!` rule brought it back:
     # the entry's state, or None to leave it out.
-    Step = Callable[[Any, bytes, bool, bool], Any]
+    Step = Callable[[Any, str, bool, bool], Any]
 
 _LIST = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC
 
@@ -74,7 +74,7 @@ class Walk:
         """Return whether entries() would come to a file of this path."""
         folder, _, name = path.rpartition(b"/")
         chain = self._chain_of(folder, start)
-        return chain is not None and self._judge(chain, path, name, start, folder=False) is not None
+        return chain is not None and self._judge(chain, folder, name, start, is_folder=False) is not None
 
     def _chain_of(self, folder: bytes, start: Any) -> Chain | None:
         # Upwards to what is known, then down again: a loop, since a tree may be deeper than Python's recursion limit.
@@ -84,9 +84,9 @@ class Walk:
             folder = folder.rpartition(b"/")[0]
         chain = self._chains[folder]
         for below in reversed(unknown):
-            name = below.rpartition(b"/")[2]
+            above, _, name = below.rpartition(b"/")
             if chain is not None:
-                admitted = self._judge(chain, below, name, start, folder=True) is not None
+                admitted = self._judge(chain, above, name, start, is_folder=True) is not None
                 chain = self._extend(chain, below) if admitted else None
             self._chains[below] = chain
         return chain
@@ -102,11 +102,15 @@ class Walk:
         try:
             with posix.scandir(fd) as entries:
                 for entry in entries:
-                    name = entry_bytes(entry.name)
                     folder = entry.is_dir(follow_symlinks=False)
-                    verdict = self._judge(chain, _join(path, name), name, state, folder=folder)
+                    # Most folders have no rules, and most names no place in the answer: those cost one step.
+                    if chain or entry.name == ".git":
+                        verdict = self._judge(chain, path, entry_bytes(entry.name), state, is_folder=folder)
+                    else:
+                        verdict = self._step(state, entry_text(entry.name), folder, False)
                     if verdict is None:
                         continue
+                    name = entry_bytes(entry.name)
                     regular = entry.is_file(follow_symlinks=False)
                     modified_ns = _modified_ns(entry) if stamped else 0
                     found = Found(_join(path, name), verdict, folder=folder, regular=regular, modified_ns=modified_ns)
@@ -119,17 +123,18 @@ class Walk:
         listed.sort(key=_by_name)
         return iter([(found, chain) for _, found in listed])
 
-    def _judge(self, chain: Chain, path: bytes, name: bytes, state: Any, *, folder: bool) -> Any:
+    def _judge(self, chain: Chain, folder: bytes, name: bytes, state: Any, *, is_folder: bool) -> Any:
         if name == b".git":
             return None
         ignored: bool | None = None
-        if chain:
-            text, last = path.decode("latin-1"), name.decode("latin-1")
-            for rules, lead, drop in reversed(chain):
-                ignored = rules.verdict(lead + text[drop:], last, folder=folder)
-                if ignored is not None:
-                    break
-        return None if ignored else self._step(state, name, folder, ignored is False)
+        text, last = _join(folder, name).decode("latin-1"), name.decode("latin-1")
+        for rules, lead, drop in reversed(chain):
+            ignored = rules.verdict(lead + text[drop:], last, folder=is_folder)
+            if ignored is not None:
+                break
+        return (
+            None if ignored else self._step(state, name.decode("utf-8", "surrogateescape"), is_folder, ignored is False)
+        )
 
     def _extend(self, chain: Chain, folder: bytes) -> Chain:
         rules = self._read_rules(_join(self._place.relative, folder))
