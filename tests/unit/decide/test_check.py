@@ -173,7 +173,7 @@ FIRES = [
         sandbox("backend: 'kubernetes', workspace: 'rw'"),
         "agents.defaults.sandbox.workspace",
         "does not see this machine's folders",
-        '"review"',
+        '"none"',
     ),
     (
         sandbox("backend: 'kubernetes', binds: ['/srv/a:/a']"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # An API server takes many at once; a node starts containers one after the other.
 _AT_ONCE = 16
 _PROBE = "probe"
+_DEVICES = tuple(f"/dev/{name}" for name in "null zero full random urandom tty ptmx pts shm mqueue".split())
 _EXTRA = "the kubernetes backend needs packages of its own: pip install 'crabpot[kubernetes]'"
 
 
@@ -49,9 +50,9 @@ class Kubernetes:
         """Return for each clause of the spec whether this cluster enforces, degrades or refuses it."""
         return table.clauses(spec, await self._judge(spec))
 
-    async def mechanism(self, spec: SandboxSpec) -> Mechanism:  # noqa: ARG002  the same for every folder
-        """Return that a folder is put under review as a copy: a pod does not see this machine's folders."""
-        return "copy"
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
+        """Raise SandboxUnavailable: there is no way, and its clause says so before anybody asks."""
+        raise SandboxUnavailable(f"{spec.workspace} cannot be put under review in a pod")
 
     async def open(self, spec: SandboxSpec) -> PodSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
@@ -159,7 +160,7 @@ async def _begin(connection: Connection, settings: Settings) -> None:
 
 
 def _hello(spec: SandboxSpec) -> dict[str, Any]:
-    """Return the runner's greeting. The process that waits has the same user, and is counted too."""
+    """Return the runner's greeting. Of the node's /dev only what programs need is writable."""
     hello = greeting(spec)
-    hello["limits"]["processes"] = spec.limits.pids + 1
+    hello["writable"] = [path for path in hello["writable"] if path != "/dev"] + list(_DEVICES)
     return hello

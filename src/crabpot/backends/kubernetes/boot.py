@@ -28,20 +28,25 @@ MARK = b"\0crabpot\n"
 HERE = os.path.dirname(os.path.abspath(__file__))
 _LOOK_S = 5.0
 _TRY_S = 1.0
+_KEPT = (b"run", b"listen")
 
 
 def wait(start_s: str, deadline_s: str) -> int:
     """Wait; orphans are reaped, and the pod ends with its runner: a gateway that died removes nothing."""
     began, seen = time.monotonic(), False
+    # Its output is the node's log of this container, which nothing of the agent's may write to.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
     while time.monotonic() - began < float(deadline_s):
         got = signal.sigtimedwait((signal.SIGTERM, signal.SIGCHLD), _LOOK_S)
         if got is not None and got.si_signo == signal.SIGTERM:
             return 0
         _reap()
-        streams = [pid for pid in _pids() if _parent(pid) == 0 and pid != 1]
-        seen = seen or bool(streams)
-        if not streams and (seen or time.monotonic() - began > float(start_s)):
+        kept = any(map(_is_kept, _pids()))
+        seen = seen or kept
+        if not kept and (seen or time.monotonic() - began > float(start_s)):
             return 0
     return 0
 
@@ -73,11 +78,19 @@ def _parent(pid: int) -> int:
     return int(fields[1]) if fields else -1
 
 
+def _is_kept(pid: int) -> bool:
+    """Return whether a process is what the pod is for, rather than a probe that comes and goes."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return False
+    # What the agent starts has a parent here, whatever it calls itself.
+    return _parent(pid) == 0 and any(word in _KEPT for word in words[4:5])
+
+
 def run() -> int:
     """Look at this pod, put up the last walls, report both, and become the runner."""
-    package: Any = type(sys)("crabpot_runner")
-    package.__path__ = [HERE + "/runner"]
-    sys.modules["crabpot_runner"] = package
     from crabpot_runner.core import landlock, prctl, seccomp, server  # type: ignore[import-not-found]  # noqa: PLC0415
 
     with open(f"{HERE}/filter.{os.uname().machine}", "rb") as file:
@@ -251,10 +264,21 @@ def struck() -> int:
     return 0
 
 
+def _shield() -> None:
+    """Keep what runs here as the same user out of this process's memory and descriptors."""
+    package: Any = type(sys)("crabpot_runner")
+    package.__path__ = [HERE + "/runner"]
+    sys.modules["crabpot_runner"] = package
+    from crabpot_runner.core import prctl  # noqa: PLC0415
+
+    prctl.shield_and_adopt()
+
+
 def main(argv: list[str]) -> int:
     """Do what the first word says."""
     actions: tuple[Any, ...] = (wait, run, reach, listen, stop, cont, struck)
     chosen = next(one for one in actions if one.__name__ == argv[0])
+    _shield()
     result: int = chosen(*argv[1:])
     return result
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 INTERPRETER = "/usr/bin/python3"
 RUNNER = f"{hardening.RUNNER}/runner"
 BOOT = f"{hardening.RUNNER}/boot.py"
+TERMINATION = f"{hardening.RUNNER}/termination-log"
 # Writable, and nothing in them is to be run unless the configuration says so.
 SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  names inside the sandbox
 
@@ -86,6 +87,8 @@ def make(spec: SandboxSpec) -> Bundle:
         **_source(),
         **programs,
         "plan.json": json.dumps(plan).encode(),
+        # What the kubelet mounts for last words, which nobody writes here.
+        "termination-log": b"",
         # The kubelet makes the workspace root's, and git would refuse to work in it.
         "gitconfig": b"[safe]\n\tdirectory = *\n",
         "ssh_config": etc.ssh_config(INTERPRETER, RUNNER),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crabpot.backends.kubernetes.inspection import Report
     from crabpot.spec.spec import SandboxSpec
 
+_WAY_OUT = 'write workspace: "none" (kubernetes.storage keeps it), and bring files in and out with crabpot cp'
 _OURS = "through the gateway alone, on the stream to the runner"
 _NETWORKS = {
     "none": "no packet enters or leaves",
@@ -42,11 +43,9 @@ def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
 
 def refusals(spec: SandboxSpec) -> Iterator[Row]:
     """Yield what no cluster could keep."""
-    if not spec.private and spec.layer is None:
-        out = 'workspace: "review" works on a copy, and "none" with kubernetes.storage keeps a volume for each scope'
-        yield "workspace", "refused", f"a pod does not see {spec.workspace} of this machine: {out}"
-    if spec.agent_workspace is not None:
-        yield "workspace", "refused", 'a pod does not see this machine\'s folders: write workspace: "none" or "review"'
+    if not spec.private or spec.agent_workspace is not None:
+        folder = spec.agent_workspace or spec.workspace
+        yield "workspace", "refused", f"a pod does not see {folder} of this machine: {_WAY_OUT}"
     if spec.mounts:
         yield "binds", "refused", f"a pod does not see {spec.mounts[0].source} of this machine: put it into the image"
     if spec.network.kind not in _NETWORKS:
@@ -66,7 +65,7 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield from impossible
         return
     if isinstance(found.report, str):
-        yield "image", "refused", found.report
+        yield "sandbox", "refused", found.report
         return
     if found.report is not None:
         yield from _live(spec, found.report)
@@ -98,14 +97,15 @@ def _live(spec: SandboxSpec, report: Report) -> Iterator[Row]:
     yield "capabilities", "enforced", "none, in no set, seen inside"
     yield "no-new-privileges", "enforced", "seen inside"
     yield "seccomp", "enforced", "allow-list, taken by the runner before its first call, over the cluster's own"
-    yield (
-        "filesystem",
-        "degraded",
-        "the image read-only; passwd and group of its own; /proc masked as the node's runtime does",
+    how = (
+        "the image read-only; passwd and group of its own; /proc, /dev and /etc/hosts as the node's runtime mounts them"
     )
+    yield "filesystem", "degraded", how
     yield _tmp(spec, report)
     yield second_wall(report.landlock)
     yield _network(spec)
+    closed = "no socket" if spec.kubernetes.inet == "refuse" else "no packet"
+    yield "interfaces", "degraded", f"lo, and the cluster's own, which {closed} passes"
 
 
 def _tmp(spec: SandboxSpec, report: Report) -> Row:
@@ -134,8 +134,6 @@ def _network(spec: SandboxSpec) -> Row:
 
 def _workspace(spec: SandboxSpec) -> Row:
     storage = spec.kubernetes.storage
-    if spec.layer is not None:
-        return "workspace", "enforced", "copy: changes go to a copy of the host's folder, which is brought back"
     if storage is not None:
         return (
             "workspace",
@@ -156,7 +154,9 @@ def _limits(spec: SandboxSpec, report: Report | str | None) -> Iterator[Row]:
         yield "limits.cpus", "enforced", f"{limits.cpus:g} (control group{', seen inside' if seen else ''})"
     else:
         yield "limits.cpus", "degraded", f"{limits.cpus:g} was asked for, and is not seen inside"
-    yield "limits.pids", "enforced", f"{limits.pids}, by a user id that no other pod has (RLIMIT_NPROC)"
+    shared = spec.user is not None and (seen is None or not seen.own_users)
+    whose = "of every pod of this user on a node together" if shared else "by a user id that no other pod has"
+    yield "limits.pids", "degraded" if shared else "enforced", f"{limits.pids}, {whose} (RLIMIT_NPROC)"
     yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
     yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
     yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /var/tmp and in /dev/shm"

@@ -36,7 +36,8 @@ class Control:
     """The listener, for as long as the connection lives."""
 
     pod: str
-    address: str
+    reached: tuple[str, ...]
+    """What a pod without a policy reaches: the listener, the API server's service, the kubelet of its node."""
     stream: ExecStream
 
 
@@ -46,7 +47,7 @@ async def check(connection: Connection, spec: SandboxSpec, pod: dict[str, Any]) 
         if connection.control is None:
             connection.control = await _make_control(connection, spec)
     control = connection.control
-    wanted = [f"tcp {control.address} {_PORT}", f"udp {control.address} {_PORT}", *await _others(connection, pod)]
+    wanted = sorted({*control.reached, *_kubelet(pod)})
     deadline = asyncio.get_running_loop().time() + _EFFECT_S
     while reached := await reaching(connection, pod["metadata"]["name"], wanted):
         if asyncio.get_running_loop().time() > deadline:
@@ -56,15 +57,18 @@ async def check(connection: Connection, spec: SandboxSpec, pod: dict[str, Any]) 
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _others(connection: Connection, pod: dict[str, Any]) -> list[str]:
-    """Return what every pod is tempted by: the API server's service, and the kubelet of its own node."""
-    found = [f"tcp {pod['status']['hostIP']} 10250"] if (pod.get("status") or {}).get("hostIP") else []
+def _kubelet(pod: dict[str, Any]) -> tuple[str, ...]:
+    address = (pod.get("status") or {}).get("hostIP")
+    return () if address is None else (f"tcp {address} 10250",)
+
+
+async def _service(connection: Connection) -> tuple[str, ...]:
+    """Return the address of the API server inside the cluster, which every pod is tempted by."""
     try:
         service = await connection.cluster.get("/api/v1/namespaces/default/services/kubernetes")
-        found.append(f"tcp {service['spec']['clusterIP']} {service['spec']['ports'][0]['port']}")
+        return (f"tcp {service['spec']['clusterIP']} {service['spec']['ports'][0]['port']}",)
     except (ClusterError, KeyError, IndexError, TypeError):
-        pass  # Not everybody may read it; the control is what counts.
-    return found
+        return ()  # Not everybody may read it.
 
 
 async def reaching(connection: Connection, pod: str, addresses: list[str]) -> list[str]:
@@ -102,15 +106,16 @@ async def _make_control(connection: Connection, spec: SandboxSpec) -> Control:
         )
         await stream.report(_ANSWER_S)
         address = str(listener["status"]["podIP"])
-        wanted = [f"tcp {address} {_PORT}", f"udp {address} {_PORT}"]
+        listens = (f"tcp {address} {_PORT}", f"udp {address} {_PORT}")
+        wanted = [*listens, *_kubelet(other), *await _service(connection)]
         reached = await reaching(connection, other["metadata"]["name"], wanted)
-        how = f"no pod reaches another, so it cannot be seen whether a policy is what keeps it; {_WAY_OUT}"
-        pods.hold_to(() if reached == wanted else (("network", how),))
+        how = f"no pod reaches anything, so it cannot be seen whether a policy is what keeps it; {_WAY_OUT}"
+        pods.hold_to(() if reached else (("network", how),))
     except BaseException:
         await asyncio.shield(asyncio.gather(*(connection.remove_pod(one["metadata"]["name"]) for one in made)))
         raise
     await connection.remove_pod(made[1]["metadata"]["name"])
-    return Control(pod=name, address=address, stream=stream)
+    return Control(pod=name, reached=tuple(reached), stream=stream)
 
 
 async def _pod(connection: Connection, spec: SandboxSpec) -> dict[str, Any]:

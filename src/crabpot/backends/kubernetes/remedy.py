@@ -44,6 +44,10 @@ def _refused(error: ClusterRefused, settings: Kubernetes) -> str:
         return f"the namespace {settings.namespace} admits no such pod: {error}"
     if error.status == _FORBIDDEN and "exceeded quota" in str(error):
         return f"the namespace {settings.namespace} has no room left: {error}; raise its quota, or end sandboxes"
+    if error.status == _FORBIDDEN and "RuntimeClass" in str(error):
+        return (
+            f"the cluster has no RuntimeClass {settings.runtime_class}: install it, or take kubernetes.runtimeClass out"
+        )
     if error.status == _FORBIDDEN:
         return f"the cluster forbids it: {error}; {_RIGHTS}"
     if error.status == _NOT_FOUND and "namespaces" in str(error):

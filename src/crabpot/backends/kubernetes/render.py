@@ -75,6 +75,8 @@ def pod(spec: SandboxSpec, plan: PodPlan) -> dict[str, Any]:
                     "imagePullPolicy": "IfNotPresent",
                     "command": _command("wait", str(START_S), str(DEADLINE_S)),
                     "workingDir": "/",
+                    # Not in /dev, where programs write: it is a file of the node's, under no limit.
+                    "terminationMessagePath": bundles.TERMINATION,
                     "env": [],
                     "resources": resources(spec),
                     "securityContext": container_walls(),

@@ -145,7 +145,8 @@ def _network(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:
     if spec.network.kind in ("none", "internet", "allow"):
         # An old tunnel's name appears in every new namespace of some kernels; none of them is up.
         real = [name for name in names if name not in ("lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0")]
-        yield "network", "interfaces", "lo", " ".join(names), not real
+        clause = "interfaces" if spec.backend == "kubernetes" else "network"
+        yield clause, "interfaces", "lo", " ".join(names), not real
 
 
 def _limits(facts: Facts, spec: SandboxSpec) -> Iterator[Row]:

@@ -140,7 +140,7 @@ class Target:
     @property
     def has_image(self) -> bool:
         """Return whether its system comes from an image, rather than being the host's own programs."""
-        return self._placed.scope_key is not None and self.spec.backend == "docker"
+        return self._placed.scope_key is not None and self.spec.backend in ("docker", "kubernetes")
 
     def gives_away(self, claim: Claim) -> str | None:
         """Return how the configuration itself opens what a claim is about; None if the claim is made."""

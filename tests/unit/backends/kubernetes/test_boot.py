@@ -9,27 +9,40 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.kubernetes import boot
+import pytest
+
+from crabpot.backends.kubernetes import boot, bundle
+from tests.support.specs import make_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-PROGRAM = [sys.executable, "-I", "-S", boot.__file__]
+Program = list[str]
 
 
-def told(*words: str) -> dict[str, Any]:
-    done = subprocess.run([*PROGRAM, *words], capture_output=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """Lay the bundle out as a pod has it."""
+    for name, content in bundle.make(make_spec()).files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    return [sys.executable, "-I", "-S", str(tmp_path / "boot.py")]
+
+
+def told(program: Program, *words: str) -> dict[str, Any]:
+    done = subprocess.run([*program, *words], capture_output=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
     mark, _, rest = done.stderr.partition(boot.MARK)
     assert (done.stdout, mark) == (b"", b"")
     return json.loads(rest)
 
 
 @contextmanager
-def listening() -> Iterator[int]:
+def listening(program: Program) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([*PROGRAM, "listen", str(port)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([*program, "listen", str(port)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert process.stdin is not None
     process.stderr.read(len(boot.MARK))
@@ -39,21 +52,21 @@ def listening() -> Iterator[int]:
     process.stderr.close()
 
 
-def test_what_is_reached_is_told_by_tcp_and_udp_and_what_is_not_is_not() -> None:
-    with listening() as port:
+def test_what_is_reached_is_told_by_tcp_and_udp_and_what_is_not_is_not(program: Program) -> None:
+    with listening(program) as port:
         there = [f"tcp 127.0.0.1 {port}", f"udp 127.0.0.1 {port}"]
         # No packet to this network leaves any machine (RFC 5737); the loopback has no such address.
         nowhere = ["tcp 127.0.0.1 1", "tcp 255.255.255.255 9"]
-        assert told("reach", *there, *nowhere)["reached"] == sorted([*there, "tcp 127.0.0.1 1"])
+        assert told(program, "reach", *there, *nowhere)["reached"] == sorted([*there, "tcp 127.0.0.1 1"])
 
 
-def test_the_process_that_waits_ends_at_its_deadline_and_at_the_first_signal() -> None:
-    assert subprocess.run([*PROGRAM, "wait", "600", "0"], timeout=60, check=False).returncode == 0
-    process = subprocess.Popen([*PROGRAM, "wait", "600", "600"])
+def test_the_process_that_waits_ends_at_its_deadline_and_at_the_first_signal(program: Program) -> None:
+    assert subprocess.run([*program, "wait", "600", "0"], timeout=60, check=False).returncode == 0
+    process = subprocess.Popen([*program, "wait", "600", "600"])
     process.terminate()
     # Before its handler is set it dies of the signal, as it would not as the first process of a pod.
     assert process.wait(60) in (0, -15)
 
 
-def test_the_kernels_count_of_processes_killed_for_memory_is_read() -> None:
-    assert told("struck")["killed"] >= 0
+def test_the_kernels_count_of_processes_killed_for_memory_is_read(program: Program) -> None:
+    assert told(program, "struck")["killed"] >= 0

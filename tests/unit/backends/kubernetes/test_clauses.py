@@ -90,7 +90,7 @@ def test_what_was_seen_is_what_the_table_says() -> None:
 @pytest.mark.parametrize(
     ("more", "clause", "way_out"),
     [
-        ({"private": False, "workspace": "/srv/w"}, "workspace", '"review"'),
+        ({"private": False, "workspace": "/srv/w"}, "workspace", "crabpot cp"),
         ({"mounts": (Mount(source="/srv/a", target="/a", access="ro"),)}, "binds", "image"),
         ({"network": NetworkSpec(kind="host")}, "network", '"none"'),
         ({"network": NetworkSpec(kind="internet"), "kubernetes": Kubernetes(inet="refuse")}, "network", '"policy"'),

@@ -9,6 +9,7 @@ import pytest
 
 import crabpot.backends.bubblewrap.clauses as bubblewrap
 import crabpot.backends.docker.clauses as docker
+import crabpot.backends.kubernetes.clauses as kubernetes
 from crabpot.backends import base
 from crabpot.backends.linux import limits
 from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
@@ -17,7 +18,7 @@ from crabpot.proof.verify.threats import ROWS
 
 def clauses() -> set[str]:
     """Read the names that the tables can yield off their source: no one machine yields all of them."""
-    tables = (base, limits, bubblewrap, docker)
+    tables = (base, limits, bubblewrap, docker, kubernetes)
     text = "".join(Path(module.__file__ or "").read_text(encoding="utf-8") for module in tables)
     return set(re.findall(r'(?:yield|return)\s*\(?\s*"([a-zA-Z.-]+)",', text))
 

@@ -15,7 +15,7 @@ claim = Group("filesystem")
 _MIB = 1024**2
 
 
-@claim.about("filesystem")
+@claim.about(excused_by="filesystem")
 async def cannot_read_what_proc_tells_of_the_kernel(target: Target) -> Outcome:
     """Addresses of the kernel, keys and timers of the host: the first step of most kernel exploits."""
     return await target.attack(
