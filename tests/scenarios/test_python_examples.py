@@ -37,7 +37,7 @@ DOCUMENTED = [
     "Gateway.session",
     "Session.call",
     "Session.exec",
-    "Session.write",
+    "Files.write",
     "crabpot.sync",
 ]
 
