@@ -17,6 +17,7 @@ from crabpot.decide.tools import BUILT_IN, OPERATIONS
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
 from crabpot.sandboxes import remarks
+from crabpot.sandboxes.running import RunningCalls
 from crabpot.tools.descriptions import describe
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Gateway:
         self.audit = audit
         # Set where the configuration has MCP servers.
         self.servers: Servers | None = None
+        self.running = RunningCalls()
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
@@ -119,10 +121,9 @@ class Gateway:
 
     async def offered(self, session: str, *, host_allowed: bool = True) -> list[dict[str, Any]]:
         """Describe the tools that the session's policy leaves, and only those."""
-        left = self.tools(session, host_allowed=host_allowed)
         agent, placed, _ = self._decided(session, "", host_allowed)
         offer = hints.offered(agent) if placed.answer.where is Place.SANDBOX else ""
-        described = [describe(name, function) for name, function in left.items()]
+        described = [describe(*one) for one in self.tools(session, host_allowed=host_allowed).items()]
         ours = [one.also(offer if one.name == "exec" else "").as_json() for one in described]
         if self.servers is None:
             return ours
@@ -204,11 +205,10 @@ class Gateway:
         if streams is not None and streams.remark is not None:
             self._remark(session, placed, streams.remark)
         decided = _elevation(call, agent, placed.answer)
-        streams = None if streams is None else streams.counted(streamed)
-
         try:
-            scope_key = placed.answer.scope_key or session
-            with acting_for(agent.id, scope_key), self.elevated.attended(streams, placed.answer):
+            account, attended = (agent.id, placed.answer.scope_key or session), self.elevated.attended
+            with self.running.begun(call, streamed) as running, acting_for(*account), attended(streams, placed.answer):
+                streams = None if streams is None else streams.passing(running.taking)
                 if decided is not None:
                     result = await self.elevated.run(call, agent, placed.answer, decided, streams)
                 else:

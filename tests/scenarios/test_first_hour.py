@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import pytest
 from tests.support.ordinary_user import UID, interpreter, readable_source
 from tests.support.program import PATIENCE_S, REPOSITORY, Program
 from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -344,6 +346,137 @@ def test_a_first_configuration_is_taken_too(crabpot: Program) -> None:
 
 def test_without_a_gateway_there_is_nothing_to_reload(crabpot: Program) -> None:
     assert "no gateway serves" in crabpot("serve", "reload").said()
+
+
+# --- questions and the calls that wait for them -------------------------------------------------------------------------
+
+
+def asking(*, ceiling: int = 100, patience: int = 300) -> str:
+    limits = f"limits: {{timeLimit: 2, timeCeiling: {ceiling}}}"
+    network = "network: {allow: ['a.invalid:443'], ask: true}"
+    sandbox = f"sandbox: {{{limits}, {network}, hostCommands: ['id']}}"
+    return f"{{agents: {{defaults: {{{sandbox}}}}}, tools: {{elevated: {{approvalTimeout: {patience}}}}}}}"
+
+
+def pending(program: Program) -> list[dict[str, Any]]:
+    waiting: list[dict[str, Any]] = program("approvals", "list", "--json").json
+    return waiting
+
+
+CURL = "curl -sS https://b.invalid/"
+
+
+def test_a_question_ends_with_its_call(crabpot: Program) -> None:
+    crabpot.configure(asking())
+    with crabpot.serving():
+        started = crabpot.start("exec", "--", CURL, stderr=subprocess.PIPE)
+        try:
+            (asked,) = wait_until(lambda: pending(crabpot))
+            started.terminate()
+            started.communicate(timeout=PATIENCE_S)
+            wait_until(lambda: pending(crabpot) == [])
+            late = crabpot("approvals", "allow", asked["id"])
+            assert (late.code, "no longer pending" in late.err) == (1, True)
+        finally:
+            started.kill()
+            started.communicate()
+
+
+def test_a_question_ends_with_the_program_that_asked_while_its_call_goes_on(crabpot: Program) -> None:
+    crabpot.configure(asking())
+    with crabpot.serving():
+        command = f"{CURL} & sleep 0.1; read -r _; kill $!; cat"
+        started = crabpot.start(
+            "exec", "--", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            assert started.stdin is not None
+            wait_until(lambda: pending(crabpot))
+            started.stdin.write(b"go\n")
+            started.stdin.flush()
+            wait_until(lambda: pending(crabpot) == [])
+            out, err = started.communicate(b"still here\n", timeout=PATIENCE_S)
+            assert (started.returncode, out) == (0, b"still here\n")
+            assert b"whoever asked has gone" in err
+        finally:
+            started.kill()
+            started.wait()
+
+
+@pytest.mark.parametrize(("command", "told"), [(CURL, "its name leads nowhere"), ("id -u >&2; exit 3", "")])
+def test_waiting_for_a_person_takes_nothing_of_the_calls_time(command: str, told: str, crabpot: Program) -> None:
+    crabpot.configure(asking())
+    with crabpot.serving():
+        started = crabpot.start("exec", "--", command, stderr=subprocess.PIPE)
+        try:
+            (asked,) = wait_until(lambda: pending(crabpot))
+            # Longer than the whole time limit, which has begun.
+            wait_until(lambda: time.time() > asked["asked_at"] + 4)
+            assert pending(crabpot) == [asked]
+            assert crabpot("approvals", "allow", asked["id"]).code == 0
+            _, err = started.communicate(timeout=PATIENCE_S)
+            assert started.returncode not in (0, 124)
+            assert told in err.decode()
+        finally:
+            started.kill()
+            started.communicate()
+
+
+def test_the_clock_goes_on_once_a_person_has_answered(crabpot: Program) -> None:
+    crabpot.configure(asking())
+    with crabpot.serving():
+        started = crabpot.start("exec", "--", f"{CURL}; sleep 1000", stderr=subprocess.PIPE)
+        try:
+            (asked,) = wait_until(lambda: pending(crabpot))
+            assert crabpot("approvals", "deny", asked["id"]).code == 0
+            started.communicate(timeout=PATIENCE_S)
+            assert started.returncode == 124
+        finally:
+            started.kill()
+            started.communicate()
+
+
+def test_no_question_holds_a_call_beyond_its_ceiling_and_the_deadline_shown_says_so(crabpot: Program) -> None:
+    crabpot.configure(asking(ceiling=5))
+    with crabpot.serving():
+        started = crabpot.start("exec", "--", CURL, stderr=subprocess.PIPE)
+        try:
+            (asked,) = wait_until(lambda: pending(crabpot))
+            assert asked["deadline"] - asked["asked_at"] <= 5
+            started.communicate(timeout=PATIENCE_S)
+            wait_until(lambda: pending(crabpot) == [])
+        finally:
+            started.kill()
+            started.communicate()
+
+
+def test_what_is_allowed_for_a_while_says_what_it_ends_with(crabpot: Program) -> None:
+    crabpot.configure("{tools: {elevated: {enabled: true, patterns: ['id *']}}}")
+    terminal = Terminal(crabpot, "exec", "--", "id -u", cols=200)
+    try:
+        terminal.wait_for("left] >", within_s=PATIENCE_S)
+        assert "s and m end with this command at the latest" in terminal.seen
+        terminal.type("m 5\r")
+        terminal.wait_for("allowed for 5 minutes, or until this command ends", within_s=PATIENCE_S)
+        terminal.end()
+    finally:
+        terminal.close()
+
+
+def test_an_answer_from_elsewhere_says_it_too(crabpot: Program) -> None:
+    lingering = replace(crabpot, more={"CRABPOT_LINGER": "10m"})
+    lingering.configure("{tools: {elevated: {enabled: true, patterns: ['id *']}}}")
+    started = lingering.start("exec", "--", "id -u", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        (asked,) = wait_until(lambda: pending(lingering))
+        allowed = lingering("approvals", "allow", "--minutes", "5", asked["id"]).out
+        assert "allowed for 5 minutes, or until the lingering gateway (10m after its last command) ends" in allowed
+        started.communicate(timeout=PATIENCE_S)
+        assert started.returncode == 0
+    finally:
+        started.kill()
+        started.communicate()
+        lingering("serve", "stop")
 
 
 # --- the end ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.approvals.approver import Attached
@@ -56,6 +56,8 @@ class Desk:
         self._watchers = 0
         self._looker: asyncio.Task[None] | None = None
         self._closing = False
+        # What this gateway, and so what it was granted for a while, ends with.
+        self.ends_with = "its gateway"
 
     @property
     def store(self) -> Store:
@@ -127,6 +129,7 @@ class Desk:
         crowded = self._crowded(request)
         if crowded is not None:
             return denied(NOBODY, f"too many {crowded} are already waiting for an answer")
+        request = replace(request, ends_with=self.ends_with)
         asker = request.agent, request.scope_key
         self._asked[asker] += 1
         try:

@@ -87,6 +87,8 @@ class Request:
     credentials: tuple[str, ...] = ()
     # Whether a lease may be granted: not for what executes something of the agent's folder.
     lasting: bool = True
+    # What a lease ends with, unless it is kept.
+    ends_with: str = "its gateway"
     asked_at: float
     deadline: float
 

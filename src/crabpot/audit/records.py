@@ -204,10 +204,15 @@ def _who(call: ToolCall, agent: str, verdict: Verdict[Any]) -> dict[str, Any]:
         "agent": agent,
         "sender": None if call.sender is None else readable(call.sender),
         "tool": readable(call.tool),
-        "args": {readable(name): _argument(name, value) for name, value in islice(call.args.items(), _MOST_NAMES)},
+        "args": shown_arguments(call.args),
         "because": verdict.because,
         "rule": verdict.source,
     }
+
+
+def shown_arguments(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as they may be shown: no contents, input or environment."""
+    return {readable(name): _argument(name, value) for name, value in islice(args.items(), _MOST_NAMES)}
 
 
 def _argument(name: str, value: Any) -> Any:

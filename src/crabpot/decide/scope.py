@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,7 +56,19 @@ class Underway:
     """A call in the sandbox, and the hints that its result should add to the command's own output."""
 
     session: str
+    # When it is ended at the latest, however long a person takes; None for what may leave something running.
+    ends_at: float | None = None
     hints: list[str] = field(default_factory=list)
+
+
+class Clocks(Protocol):
+    """What counts the time of calls."""
+
+    def hold(self) -> None:
+        """Let no time pass."""
+
+    def resume(self) -> None:
+        """Let time pass again."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -68,6 +80,28 @@ class Scope:
     calls: list[Underway] = field(default_factory=list)
     # The variables of whoever called last: what runs on in the background is answered with those.
     variables: Mapping[str, str] | None = None
+    # The clocks of the calls in progress.
+    clocks: Clocks | None = None
+    _asking: int = 0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let no time pass for the calls in progress while a person is asked: which of them waits is not known."""
+        self._asking += 1
+        if self.clocks is not None and self._asking == 1:
+            self.clocks.hold()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if self.clocks is not None and not self._asking:
+                self.clocks.resume()
+
+    def deadline(self, now: float, patience_s: float) -> float:
+        """Return until when a person may answer: no longer than the last of the calls in progress can wait."""
+        ends = [call.ends_at for call in self.calls if call.ends_at is not None]
+        known = ends and len(ends) == len(self.calls)
+        return max(now, min(now + patience_s, max(ends))) if known else now + patience_s
 
     @property
     def session(self) -> str:
@@ -81,9 +115,9 @@ class Scope:
             if text not in call.hints and len(call.hints) < _MOST_HINTS:
                 call.hints.append(text)
 
-    def begin(self, session: str) -> Underway:
+    def begin(self, session: str, ends_at: float | None = None) -> Underway:
         """Add a call to those in progress."""
-        call = Underway(session=session)
+        call = Underway(session=session, ends_at=ends_at)
         self.variables = CALLER.get()
         self.calls.append(call)
         return call

@@ -58,7 +58,8 @@ class Questions:
         request = _request(destination, self._scope, source)
         self._record(of_request(request.as_json()))
         try:
-            answer = await self._desk.decide(request)
+            with self._scope.waiting():
+                answer = await self._desk.decide(request)
         except StoreUnavailable as error:
             answer = denied(NOBODY, str(error))
         self._record(of_answer(request.as_json(), answer.as_json()))
@@ -78,7 +79,7 @@ def _request(destination: Destination, scope: Scope, source: str) -> Request:
         pattern="network.ask",
         source=source,
         asked_at=now,
-        deadline=now + scope.agent.tools.elevated.approval_timeout,
+        deadline=scope.deadline(now, scope.agent.tools.elevated.approval_timeout),
     )
 
 

@@ -86,7 +86,7 @@ class _Connection:
 
     async def _tunnel_by_socks(self, destination: Destination) -> None:
         try:
-            reached = await self._egress.reach(destination)
+            reached = await self._egress.reach(destination, self._left)
         except Refused:
             await self._stream.write(socks.reply(socks.Reply.NOT_ALLOWED))
             return
@@ -153,9 +153,16 @@ class _Connection:
                 raise _Ended from None
             await send(reached.server, passed, self._counted)
 
+    async def _left(self) -> None:
+        """Wait until the program closes its end. It may send what comes after its request before that."""
+        while len(self._inbox.waiting) < messages.LONGEST_HEAD:
+            if not await self._inbox.more():
+                return
+        await asyncio.Event().wait()
+
     async def _reach(self, destination: Destination) -> Reached:
         try:
-            return await self._egress.reach(destination)
+            return await self._egress.reach(destination, self._left)
         except Refused as error:
             await self._answer(403, str(error))
         except Failed as error:

@@ -19,8 +19,9 @@ from crabpot.spec.network import name_of, ports_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
+    from crabpot.approvals.requests import Answer
     from crabpot.decide.scope import Scope
     from crabpot.egress.approval import Asker
     from crabpot.egress.authority import Authority
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from crabpot.egress.secrets import Secrets
     from crabpot.settings import Inject
 
+    Gone = Callable[[], Awaitable[None]]
     Added = tuple[tuple[bytes, bytes], ...]
 
 
@@ -75,15 +77,18 @@ class Egress:
         self._rules, self._of = rules(scope.agent), scope.agent
         self._questions = None if context.desk is None else Questions(scope, context.desk, context.record)
 
-    async def reach(self, destination: Destination) -> Reached:
-        """Connect, or raise Refused or Failed; every outcome is recorded."""
+    async def reach(self, destination: Destination, gone: Gone | None = None) -> Reached:
+        """Connect, or raise Refused or Failed; every outcome is recorded.
+
+        `gone` returns once whoever wants the connection has left: a question to a person ends with that.
+        """
         if self._of is not self._scope.agent:
             # The gateway has read its configuration again.
             self._rules, self._of = rules(self._scope.agent), self._scope.agent
         rule = self.encrypts(destination)
         dialled = destination if rule is None else replace(destination, port=ports_of(rule)[destination.port])
         try:
-            addresses, because = await self._checked(dialled)
+            addresses, because = await self._checked(dialled, gone)
             sock, address = await dial(addresses, dialled.port)
         except (Unreachable, Unresolved) as error:
             self._record(dialled, "failed", str(error))
@@ -117,13 +122,13 @@ class Egress:
             server.close()
             raise
 
-    async def _checked(self, destination: Destination) -> tuple[tuple[Address, ...], str]:
+    async def _checked(self, destination: Destination, gone: Gone | None) -> tuple[tuple[Address, ...], str]:
         verdict = self._rules.decide(destination)
         if verdict.answer is Reach.REFUSED:
             self.refuse(destination, f"{verdict.because} ({verdict.source}); {_remedy(destination, self._rules)}")
         because = verdict.because
         if verdict.answer is Reach.ASKS:
-            because = await self._ask(destination, verdict.source)
+            because = await self._ask(destination, verdict.source, gone)
         if destination.address is not None:
             addresses: tuple[Address, ...] = (destination.address,)
         else:
@@ -138,10 +143,12 @@ class Egress:
                 self.refuse(destination, f"{led}{wrong} ({verdict.source}){fix}")
         return addresses, because
 
-    async def _ask(self, destination: Destination, source: str) -> str:
+    async def _ask(self, destination: Destination, source: str, gone: Gone | None) -> str:
         if self._questions is None:
             self.refuse(destination, f"it is not listed ({source}), and no operator is connected to ask")
-        answer = await self._questions.ask(destination, source)
+        answer = await _unless_gone(self._questions.ask(destination, source), gone)
+        if answer is None:
+            self.refuse(destination, f"whoever asked has gone; it is not listed ({source})")
         if not answer.allowed:
             self.refuse(destination, f"{answer.reason or 'denied'}, by {answer.by}; it is not listed ({source})")
         if answer.grant == "config":
@@ -179,6 +186,20 @@ class Egress:
         scope = self._scope
         more = {"scope": scope.key, "because": because, **more}
         self._context.record(of_connection(scope.session, scope.agent.id, str(destination), answer, **more))
+
+
+async def _unless_gone(asking: Coroutine[Any, Any, Answer], gone: Gone | None) -> Answer | None:
+    """Return the answer, or None if whoever asked leaves before; the question is then withdrawn."""
+    if gone is None:
+        return await asking
+    asked, left = asyncio.ensure_future(asking), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait((asked, left), return_when=asyncio.FIRST_COMPLETED)
+        return asked.result() if asked.done() else None
+    finally:
+        asked.cancel()
+        left.cancel()
+        await asyncio.gather(asked, left, return_exceptions=True)
 
 
 def _remedy(destination: Destination, found: Rules) -> str:

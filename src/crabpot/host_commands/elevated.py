@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from crabpot.audit.store import AuditLog
     from crabpot.decide.elevation import Elevation, ElevationRule
     from crabpot.decide.placement import Placement
+    from crabpot.decide.scope import Scope
     from crabpot.host_commands.host import Host
     from crabpot.host_commands.plan import Plan
     from crabpot.model import ToolCall, ToolResult, Verdict
@@ -78,8 +79,12 @@ class ElevatedCommands:
         streams: Streams | None,
         *,
         launch: Launch | None = None,
+        asked_by: Scope | None = None,
     ) -> ToolResult:
-        """Run one command on the host, if approved. `launch` replaces the usual start, for commands of shims."""
+        """Run one command on the host, if approved.
+
+        For commands of shims `launch` replaces the usual start, and `asked_by` is whose calls wait inside meanwhile.
+        """
         try:
             timeout_s = _checked(call, agent)
             plan = await self._plan(call, agent, placed, verdict)
@@ -92,10 +97,11 @@ class ElevatedCommands:
         except SandboxError as error:
             return call.failed("sandbox_lost", f"the sandbox was lost: {error}")
         try:
-            request = _request(call, agent, placed, verdict, plan)
-            answer = await self._answer(call, request, verdict)
+            request = _request(call, agent, placed, verdict, plan, asked_by=asked_by)
+            with nullcontext() if asked_by is None else asked_by.waiting():
+                answer = await self._answer(call, request, verdict)
             if not answer.allowed:
-                return call.failed(answer.code, _refusal(request, verdict, answer, agent))
+                return call.failed(answer.code, _refusal(request, verdict, answer))
             self.audit.record(of_elevated_command(call, agent.id, verdict, request.as_json(), answer.by))
             await self.audit.durable()
             reply = await (launch or partial(self._launch, agent, streams))(plan, timeout_s)
@@ -163,10 +169,16 @@ def _checked(call: ToolCall, agent: AgentSettings) -> float:
     return agent.sandbox.limits.time_ceiling if call.args.get("timeout") is None else time_limit(call.args, agent)
 
 
-def _request(
-    call: ToolCall, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation], plan: Plan
+def _request(  # noqa: PLR0913  a call, its decisions, its plan, and who waits for it
+    call: ToolCall,
+    agent: AgentSettings,
+    placed: Placement,
+    verdict: Verdict[Elevation],
+    plan: Plan,
+    *,
+    asked_by: Scope | None,
 ) -> Request:
-    rule, now = verdict.answer.rule, time.time()
+    rule, now, patience_s = verdict.answer.rule, time.time(), agent.tools.elevated.approval_timeout
     assert rule is not None
     return Request(
         id=new_id(),
@@ -188,7 +200,7 @@ def _request(
         credentials=() if plan.guard is None else _given(plan.argv, rule),
         lasting=plan.relay is not None or executes_nothing(plan.argv),
         asked_at=now,
-        deadline=now + agent.tools.elevated.approval_timeout,
+        deadline=now + patience_s if asked_by is None else asked_by.deadline(now, patience_s),
     )
 
 
@@ -197,10 +209,10 @@ def _given(argv: tuple[str, ...], rule: ElevationRule) -> tuple[str, ...]:
     return (*catalogued.shows, *catalogued.credentials, *rule.credentials)
 
 
-def _refusal(request: Request, verdict: Verdict[Elevation], answer: Answer, agent: AgentSettings) -> str:
+def _refusal(request: Request, verdict: Verdict[Elevation], answer: Answer) -> str:
     why = answer.reason or "the operator said no"
     if answer.code == "approval_timeout":
-        why = f"nobody answered within {agent.tools.elevated.approval_timeout:g} s"
+        why = f"nobody answered within {request.deadline - request.asked_at:g} s"
     elif answer.reason is not None and answer.by not in (NOBODY, GONE):
         why = f"the operator said no: {line(answer.reason)}"
     rule = f"{verdict.because} ({verdict.source})"

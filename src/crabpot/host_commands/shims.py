@@ -91,7 +91,9 @@ class HostCommands:
     async def _elevate(self, scope: Scope, link: _Link, call: ToolCall, verdict: Verdict[Elevation]) -> ToolResult:
         placed = Placement(where=Place.SANDBOX, scope_key=scope.key)
         running = asyncio.ensure_future(
-            self.elevated.run(call, scope.agent, placed, verdict, None, launch=partial(self._run, scope, link))
+            self.elevated.run(
+                call, scope.agent, placed, verdict, None, launch=partial(self._run, scope, link), asked_by=scope
+            )
         )
         hearing = asyncio.ensure_future(link.hear(running))
         try:

@@ -139,7 +139,7 @@ class Execution:
             own = asked.args.get("env")
             asked.args["env"] = {**variables, **own} if isinstance(own, dict) else dict(variables)
         live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
-        underway = None if live.scope is None else live.scope.begin(call.session)
+        underway = None if live.scope is None else live.scope.begin(call.session, _ends_at(asked, agent))
         if underway is not None and call.tool == "exec" and (missed := near_miss(call.args, agent, sender=call.sender)):
             underway.hints.append(missed)
         try:
@@ -151,6 +151,8 @@ class Execution:
                 sink=given.sink,
                 resizes=given.resizes,
                 more=given.header,
+                # A person who is asked may take longer than the limit, but not than any call may.
+                spare_s=agent.sandbox.limits.time_ceiling - asked.timeout_s,
             )
         except SandboxLost as error:
             # Asked first: ending it may take the answer away.
@@ -230,6 +232,12 @@ class Execution:
         await self._watch.close()
         await self.opener.spares.close()
         await self.fleet.close()
+
+
+def _ends_at(asked: _Asked, agent: AgentSettings) -> float | None:
+    """Return when a call ends at the latest; what it leaves running may ask for something after that."""
+    lasting = asked.args.get("background") or asked.args.get("detach")
+    return None if lasting else time.time() + agent.sandbox.limits.time_ceiling
 
 
 async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:

@@ -107,6 +107,6 @@ class Opener:
 
     def attend(self, live: Live) -> Live:
         """Have the upcalls of a sandbox answered on behalf of its scope."""
-        live.scope = Scope(key=live.wanted.key[1], agent=live.wanted.agent)
+        live.scope = Scope(key=live.wanted.key[1], agent=live.wanted.agent, clocks=live.wire)
         live.wire.upcalls.answers = self.answering(live.scope, live.authority)
         return live

@@ -40,9 +40,9 @@ class Streams:
         wanted = {name: True for name in ("paced", "merged") if getattr(self, name)}
         return wanted or None
 
-    def counted(self, sizes: dict[str, int]) -> Streams:
-        """Return the same, adding the bytes of each stream to `sizes`: what a sink took is in no result."""
-        return self if self.sink is None else replace(self, sink=counting(self.sink, sizes))
+    def passing(self, through: Callable[[Sink], Sink]) -> Streams:
+        """Return the same, with the output passing through what `through` puts before the sink, if there is one."""
+        return self if self.sink is None else replace(self, sink=through(self.sink))
 
 
 def counting(sink: Sink, sizes: dict[str, int]) -> Sink:

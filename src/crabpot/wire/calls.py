@@ -49,6 +49,7 @@ class Wire(FrameStream, Generic[Answer]):
         self._calls: dict[str, InFlight[Answer]] = {}
         self._count = 0
         self._still_until = 0.0
+        self._holds = False
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -69,6 +70,36 @@ class Wire(FrameStream, Generic[Answer]):
         """Restart the grace period for what the other side should have ended meanwhile."""
         self._still_until = self.loop.time() + self.grace_s
 
+    def hold(self) -> None:
+        """Let no time pass for the calls in flight, nor for new ones, until `resume` or no spare time is left."""
+        self._holds = True
+        for call in self._calls.values():
+            self._hold(call)
+
+    def resume(self) -> None:
+        """Let time pass again."""
+        self._holds = False
+        for call in self._calls.values():
+            self._resume(call)
+
+    def _hold(self, call: InFlight[Answer]) -> None:
+        if call.spare_s <= 0 or call.held_at is not None or self.lost is not None:
+            return
+        call.held_at = self.loop.time()
+        call.left_s = call.timer.when() - call.held_at
+        call.timer.cancel()
+        call.timer = self.loop.call_later(call.spare_s, self._resume, call)
+        self.send({"op": "hold", "id": call.id})
+
+    def _resume(self, call: InFlight[Answer]) -> None:
+        if call.held_at is None or self.lost is not None:
+            return
+        call.spare_s -= self.loop.time() - call.held_at
+        call.held_at = None
+        call.timer.cancel()
+        call.timer = self.loop.call_later(call.left_s, self._overdue, call, call.timeout_s)
+        self.send({"op": "resume", "id": call.id})
+
     async def call(  # noqa: PLR0913  a call's three streams are optional and independent
         self,
         tool: str,
@@ -80,8 +111,12 @@ class Wire(FrameStream, Generic[Answer]):
         resizes: Resizes | None = None,
         signals: Signals | None = None,
         more: Mapping[str, Any] | None = None,
+        spare_s: float = 0.0,
     ) -> Answer:
-        """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header."""
+        """Run one call. `source` is its input, `sink` takes its output while it runs; `more` goes into its header.
+
+        `spare_s` is for how long its clock may be held.
+        """
         # The frames of all calls to a runner that reads nothing would pile up in our memory.
         if not self.writable.is_set():
             await self.writable.wait()
@@ -102,9 +137,12 @@ class Wire(FrameStream, Generic[Answer]):
         call = InFlight[Answer](str(self._count), sink, keep=self.keep, acknowledge=self._acknowledge)
         call.answer = self.loop.create_future()
         call.timer = self.loop.call_later(timeout_s + self.grace_s, self._overdue, call, timeout_s)
+        call.timeout_s, call.spare_s = timeout_s, spare_s
         self._calls[call.id] = call
         self._quiet.clear()
         self.write(frame)
+        if self._holds:
+            self._hold(call)
         if source is None and sink is None and resizes is None and signals is None:
             return await self._answer(call)
         pumps = [
@@ -127,6 +165,7 @@ class Wire(FrameStream, Generic[Answer]):
         call.answer = self.loop.create_future()
         call.timer.cancel()
         call.timer = self.loop.call_later(self.grace_s, self._overdue, call, None)
+        call.held_at, call.spare_s = None, 0.0
         call.discard()
         self.send({"op": "cancel", "id": call.id})
         with suppress(SandboxLost):

@@ -30,6 +30,11 @@ class InFlight(Generic[Answer]):
 
     def __init__(self, call_id: str, sink: Sink | None, *, keep: int, acknowledge: Callable[[str, int], None]) -> None:
         self.id = call_id
+        self.timeout_s = 0.0
+        # For how long its clock may still be held, since when it is, and what was left on it then.
+        self.spare_s = 0.0
+        self.held_at: float | None = None
+        self.left_s = 0.0
         self.input: Window | None = None
         self._keep = keep
         self._acknowledge = acknowledge

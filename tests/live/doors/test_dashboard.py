@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import shutil
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,7 @@ from playwright.async_api import async_playwright
 from crabpot.approvals.requests import FolderIdentity, Request, new_id
 from crabpot.backends.linux import usage
 from crabpot.doors.http.access.principals import Role
+from crabpot.sandboxes.streams import Streams
 from tests.support.layers import over
 
 CHROMIUM = shutil.which("chromium")
@@ -138,6 +140,7 @@ async def test_a_request_is_answered_by_a_key(page, key, allowed, grant):
 async def test_a_request_is_answered_by_buttons_with_minutes_and_with_a_reason(page):
     async with page() as (door, shown):
         deciding = asyncio.create_task(door.desk.decide(request()))
+        await shown.click("text=Allow more")
         await shown.fill("article input[type=number]", "7")
         await shown.click("text=Allow for minutes")
         assert (await deciding).minutes == 7
@@ -176,6 +179,8 @@ async def test_a_connection_can_be_written_into_the_configuration(page):
         asked = request(kind="connection", argv=(), folder=None, host="api.example.com", port=443)
         deciding = asyncio.create_task(door.desk.decide(asked))
         await shown.locator("article", has_text="api.example.com:443").wait_for()
+        assert await shown.locator("article button:visible").all_inner_texts() == ["Allow once", "Deny"]
+        await shown.click("text=Allow more")
         await shown.click("text=Allow and add to the configuration")
         answer = await deciding
         assert (answer.allowed, answer.grant) == (True, "config")
@@ -380,6 +385,50 @@ async def test_what_comes_from_sandboxes_is_text_and_never_markup(page):
         asking.cancel()
 
 
+async def test_what_runs_is_shown_with_its_output_as_it_comes_and_nothing_in_it_acts(page):
+    async with page() as (door, shown):
+        more = asyncio.Event()
+
+        async def source():
+            await more.wait()
+            yield b"second\n"
+
+        taken: list[bytes] = []
+
+        async def sink(_stream, data):
+            taken.append(data)
+
+        streams = Streams(source=source(), sink=sink)
+        command = f"echo {shlex.quote(HOSTILE)}; read -r line; echo $line; sleep 1000"
+        call = asyncio.create_task(door.made.gateway.call(SESSION, "exec", command=command, streams=streams))
+        running = shown.locator("#running li")
+        await running.locator("pre", has_text="<img src=x").wait_for()
+        await shown.locator("#runs", has_text="1").wait_for()
+        more.set()
+        await running.locator("pre", has_text="second").wait_for()
+        assert "for " in await running.inner_text()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await shown.locator("#runs", has_text="0").wait_for()
+        await running.wait_for(state="detached")
+        assert await shown.title() == "Crabpot"
+        assert shown.faults == []
+
+
+async def test_the_name_of_a_session_leads_to_its_story(page):
+    async with page() as (door, shown):
+        await door.made.gateway.call(SESSION, "exec", command="echo once upon a time")
+        await door.made.gateway.call(SESSION, "exec", command="exit 3")
+        await door.made.gateway.call(SESSION, "no_such_tool")
+        await shown.locator("#feed tr", has_text="no_such_tool").locator("button.link").click()
+        chapters = shown.locator("#story > li")
+        await chapters.nth(2).wait_for()
+        told = await chapters.all_inner_texts()
+        assert ["once upon a time" in told[0], "exit 3" in told[1], "denied" in told[2]] == [True] * 3
+        assert [await one.get_attribute("class") for one in await chapters.all()] == ["good", "warn", "bad"]
+        assert shown.faults == []
+
+
 async def test_live_sandboxes_show_their_use_and_can_be_stopped(page):
     async with page() as (door, shown):
         started = await door.made.gateway.call(SESSION, "exec", command="sleep 1000", background=True)
@@ -416,13 +465,15 @@ async def test_the_last_report_of_verify_is_shown(page):
             {
                 "kind": "verify",
                 "held": False,
-                "claims": {"held": 97, "broken": 1},
+                "claims": {"held": 97, "degraded": 2, "open": 0, "broken": 1, "error": 0},
                 "failed": ["cannot_fly"],
                 "backend": "b",
             }
         )
         await shown.locator("text=Not every claim held.").wait_for()
-        assert "cannot fly" in await shown.inner_text("#report")
+        told = await shown.inner_text("#report")
+        assert "cannot fly" in told
+        assert "1 broken, 2 degraded, 97 held; b" in told
 
 
 async def test_without_a_right_token_nobody_sees_anything(page):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from crabpot.backends.base import Clause
@@ -21,7 +24,7 @@ async def tries(_target) -> Outcome:
 def report(*results: Outcome | Opened | NotCarriedOut, session: str = "agent:main:main") -> Report:
     claims = [Claim(name=f"claim_{n}", group="network", attack=tries, threats=("environment",)) for n in range(9)]
     findings = [Finding(claim=claims[n], result=result, seconds=0.5) for n, result in enumerate(results)]
-    clauses = (Clause(name="tmp", state="enforced", how=EVIL),)
+    clauses = (Clause(name="tmp", state="enforced", how=EVIL), Clause(name="disk", state="degraded", how="in part"))
     return Report(
         session=session,
         backend="bubblewrap",
@@ -31,6 +34,9 @@ def report(*results: Outcome | Opened | NotCarriedOut, session: str = "agent:mai
         facts=(Fact(clause="user", what=EVIL, promised="not 0", found=EVIL, state="violated"),),
         seconds=1.0,
         version="0",
+        config=f"/home/{EVIL}.json5",
+        config_hash="c0ffee",
+        lowered=(("memory", "2g", "256m"),),
         time=0.0,
     )
 
@@ -51,6 +57,30 @@ def test_nothing_in_the_page_is_more_than_text() -> None:
 def test_the_page_says_at_the_top_whether_anything_failed() -> None:
     assert "Every claim that is made holds" in auditors_page.text(report(HELD))
     assert "2 claims failed" in auditors_page.text(report(HELD, BROKEN, NotCarriedOut("no python3")))
+
+
+def test_what_needs_a_look_comes_before_what_held() -> None:
+    text = auditors_page.text(report(HELD, BROKEN, Opened(by="somebody")))
+    claims = text[text.index("<small>") :]
+    assert claims.index("claim 1") < claims.index("claim 2") < claims.index("claim 0")
+    assert text.index("disk") < text.index(">tmp<")
+
+
+def test_the_page_says_on_which_machine_with_which_file_and_which_limits_it_attacked() -> None:
+    text = auditors_page.text(report(HELD))
+    assert os.uname().nodename in text
+    assert "(sha256 c0ffee)" in text
+    assert "<td>memory</td><td>2g</td><td>256m</td>" in text
+    unlike = replace(report(HELD), lowered=(), config=None)
+    assert "lowered" not in auditors_page.text(unlike)
+    assert "the defaults" in auditors_page.text(unlike)
+
+
+def test_every_part_is_in_the_contents() -> None:
+    text = auditors_page.text(report(HELD))
+    parts = re.findall(r'<h2 id="(part-\d)">', text)
+    assert len(parts) == 5
+    assert [f'href="#{part}"' in text for part in parts] == [True] * 5
 
 
 def test_the_xml_can_be_read_whatever_came_back_and_counts_what_failed() -> None:

@@ -204,6 +204,27 @@ async def test_a_runner_that_breaks_the_wire_loses_its_sandbox_and_the_next_one_
         await until(lambda: not double.thread.is_alive())
 
 
+async def test_a_runner_whose_call_is_held_is_not_waited_for_beyond_its_spare_time():
+    double = Double(attacking(lambda _peer, _call_id: None))
+    async with connected(double, grace_s=GRACE_S) as wire:
+        wire.hold()
+        with pytest.raises(SandboxLost, match="after its time limit"):
+            await wire.call("exec", {"command": "true"}, timeout_s=LIMIT_S, spare_s=LIMIT_S)
+        wire.resume()
+
+
+async def test_the_clock_of_a_held_call_stands_still_inside_and_goes_on_after_it(tmp_path):
+    async with real_runner(tmp_path) as wire:
+        wire.hold()
+        held = asyncio.create_task(wire.call("exec", {"command": "sleep 1000"}, timeout_s=LIMIT_S, spare_s=60))
+        free = await wire.call("exec", {"command": "sleep 1000"}, timeout_s=2 * LIMIT_S)
+        assert free.error[0] == "timeout"
+        # One that is not held and has more time has ended, so the held one's limit is long over.
+        assert not held.done()
+        wire.resume()
+        assert (await held).error[0] == "timeout"
+
+
 AFTER_THE_ANSWER = {
     "the same answer twice": frames(answer("ID"), answer("ID")),
     "output behind its answer": frames(answer("ID"), (output(), b"late")),

@@ -15,6 +15,7 @@ from crabpot.doors.local.server import Door, fingerprint
 from crabpot.doors.shutdown import Shutdown
 from crabpot.sandboxes.callers import brought
 from crabpot.scheduling.threads import FairThreads, go_first
+from crabpot.settings import Duration
 
 if TYPE_CHECKING:
     from crabpot.app import App
@@ -44,6 +45,8 @@ async def linger(app: App, ready: int) -> None:
     made.shutdown.listen()
     made.shutdown.last_words = gateway.audit.close
     gateway.desk.attach(_Elsewhere())
+    stays = Duration(app.linger(settings)).written()
+    gateway.desk.ends_with = f"the lingering gateway ({stays} after its last command)"
     try:
         await made.door.listen(app.around.state)
         gateway.execution.warm_up(settings)

@@ -32,6 +32,11 @@ class Report:
     seconds: float
     version: str
     only: tuple[str, ...] = ()
+    # The file that the session's settings come from, None for the defaults, and its SHA-256.
+    config: str | None = None
+    config_hash: str | None = None
+    # Limits that were lowered for the attacks: name, the session's own, what was attacked.
+    lowered: tuple[tuple[str, str, str], ...] = ()
     time: float = field(default_factory=time.time)
 
     @property
@@ -72,6 +77,8 @@ class Report:
         return {
             **self.summary(),
             "machine": machine(),
+            "config": {"file": self.config, "sha256": self.config_hash},
+            "lowered": [{"limit": name, "own": own, "attacked": tried} for name, own, tried in self.lowered],
             "seconds": round(self.seconds, 1),
             "clauses": [clause.as_json() for clause in self.clauses],
             "facts": [fact.as_json() for fact in self.facts],
@@ -83,6 +90,7 @@ def machine() -> dict[str, str]:
     """Return on what machine it ran, and as which user."""
     who = os.uname()
     return {
+        "host": who.nodename,
         "kernel": f"{who.sysname} {who.release} {who.machine}",
         "python": platform.python_version(),
         "user": "root" if os.geteuid() == 0 else f"uid {os.geteuid()}",

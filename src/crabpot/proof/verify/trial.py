@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import placement, sessions
-from crabpot.settings import MIB, Gateway, Settings, Size, Tools
+from crabpot.settings import MIB, Gateway, Settings, Size, Tools, camel
 from crabpot.spec import binds, hardening
 from crabpot.spec.build import build
 from crabpot.state.removal import remove_tree
@@ -51,6 +51,8 @@ class Trial:
 
     settings: Settings
     spec_hash: str
+    # The limits that the attacked session has lower than the user's own: name, own, attacked.
+    lowered: tuple[tuple[str, str, str], ...] = ()
     session: str = f"agent:{_AGENT}:attacked"
     other: str = f"agent:{_NEIGHBOUR}:quiet"
 
@@ -127,7 +129,7 @@ def prepare(
     made["onhost"] = replace(made[_AGENT], id="onhost", sandbox=replace(sandbox, mode="off"))
     few = Gateway(max_sandboxes_per_agent=_MOST_SANDBOXES)
     tried = Settings(defaults=made[_AGENT], entries=made, gateway=few, default_agent=_AGENT, file=settings.file)
-    return Trial(settings=tried, spec_hash=own.hash)
+    return Trial(settings=tried, spec_hash=own.hash, lowered=_differing(agent.sandbox.limits, sandbox.limits))
 
 
 def _lowered(limits: Limits) -> Limits:
@@ -135,6 +137,15 @@ def _lowered(limits: Limits) -> Limits:
     if limits.memory_reservation is not None:
         small["memory_reservation"] = Size(min(limits.memory_reservation, small["memory"]))
     return replace(limits, **small)
+
+
+def _differing(own: Limits, tried: Limits) -> tuple[tuple[str, str, str], ...]:
+    pairs = ((camel(name), getattr(own, name), getattr(tried, name)) for name in (*_SMALL, "memory_reservation"))
+    return tuple((name, _written(one), _written(other)) for name, one, other in pairs if one != other)
+
+
+def _written(value: object) -> str:
+    return value.written() if isinstance(value, Size) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _make_for_somebody(folder: str) -> None:

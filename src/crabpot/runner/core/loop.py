@@ -37,6 +37,7 @@ class Loop:
         self._epoll = select.epoll()
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._timers: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._held: dict[object, tuple[float, Callable[[], None]]] = {}
         self._soon: dict[object, Callable[[], None]] = {}
         self._fds: set[int] = set()
         self._closing: list[int] = []
@@ -77,6 +78,19 @@ class Loop:
     def clear_timer(self, key: object) -> None:
         """Clear the timer of `key`, if it has one."""
         self._timers.pop(key, None)
+        self._held.pop(key, None)
+
+    def hold_timer(self, key: object) -> None:
+        """Let no time pass for the timer of `key`, if it has one, until it is resumed."""
+        found = self._timers.pop(key, None)
+        if found is not None:
+            self._held[key] = (found[0] - monotonic(), found[1])
+
+    def resume_timer(self, key: object) -> None:
+        """Let time pass again for a timer that was held."""
+        found = self._held.pop(key, None)
+        if found is not None:
+            self.set_timer(key, *found)
 
     def soon(self, key: object, callback: Callable[[], None]) -> None:
         """Call `callback` once at the end of this round, after all events, however often it was requested."""

@@ -49,6 +49,8 @@ class Runner:
         self._operations: dict[str, Callable[[dict[str, Any], bytes], None]] = {
             "input": self._input,
             "cancel": self._cancel,
+            "hold": self._hold,
+            "resume": self._release,
             "resize": self._resize,
             "signal": self._signal,
             "ack": self._ack,
@@ -193,6 +195,16 @@ class Runner:
             call.receive(payload)
         if header.get("eof") is True and call.job is not None:
             call.job.feed_end()
+
+    def _hold(self, header: dict[str, Any], _payload: bytes) -> None:
+        call = self._find(header)
+        if call is not None and call.job is not None:
+            self.loop.hold_timer(call.job)
+
+    def _release(self, header: dict[str, Any], _payload: bytes) -> None:
+        call = self._find(header)
+        if call is not None and call.job is not None:
+            self.loop.resume_timer(call.job)
 
     def _cancel(self, header: dict[str, Any], _payload: bytes) -> None:
         call = self._find(header)

@@ -124,7 +124,7 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
         if problem := request.problem_with(answer):
             raise UsageError(problem)
         if store.answer(request_id, answer):
-            print(f"{request_id}: {question.outcome(answer)}: {request.shown}")
+            print(f"{request_id}: {question.outcome(answer, request)}: {request.shown}")
             if answer.grant == "config":
                 print(
                     f"it is listed for the agent {request.agent} alone: agents.entries.{request.agent}.sandbox.network"

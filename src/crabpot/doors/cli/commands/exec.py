@@ -60,6 +60,7 @@ async def gateway(app: App, approver: Approver | None = None) -> AsyncIterator[A
 
 def _own(app: App, settings: Settings, approver: Approver | None) -> AnyGateway:
     made = app.gateway(settings=settings)
+    made.desk.ends_with = "this command"
     if approver is not None:
         made.desk.attach(approver)
     return made

@@ -68,6 +68,7 @@ async def _serve(app: App, options: Namespace) -> int:
         return OK
     folder, settings = _over(app, options)
     own = app.gateway(settings=settings)
+    own.desk.ends_with = "this client"
     own.desk.attach(notice)
     try:
         await serve(own, caller, Console().read(), folder=folder)

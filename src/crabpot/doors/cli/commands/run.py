@@ -133,6 +133,7 @@ async def _run(app: App, plan: Plan, *, attended: bool) -> int:
         sandbox = replace(agent.sandbox, env={**who, **agent.sandbox.env})
         settings = replace(settings, entries={**settings.entries, plans.AGENT: replace(agent, sandbox=sandbox)})
     gateway = app.gateway(settings=settings)
+    gateway.desk.ends_with = "this run"
     try:
         detach = gateway.desk.attach(Bell() if attended else Notice(app.around.state))
         try:

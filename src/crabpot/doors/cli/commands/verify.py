@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shutil
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from crabpot import __version__
 from crabpot.audit.store import AuditLog
+from crabpot.config.load import read_text
 from crabpot.doors.cli.frame import FAILED, OK, UsageError
 from crabpot.doors.cli.reports import auditors_page, junit
 from crabpot.doors.cli.show import visible, wants_colour
@@ -78,7 +80,8 @@ async def _attacked(app: App, tried: trial.Trial, state: str, options: Namespace
     def open_gateway() -> Gateway:
         return app.elsewhere(state).gateway(settings=tried.settings)
 
-    began = time.monotonic()
+    began, config = time.monotonic(), app.config
+    written = None if config is None else hashlib.sha256(read_text(config).encode()).hexdigest()
     guarded = tuple(path for path in (app.around.state, app.config) if path)
     async with targets(open_gateway, tried.session, tried.other, guarded=guarded) as target:
         opened = await target.shell("true")
@@ -99,6 +102,9 @@ async def _attacked(app: App, tried: trial.Trial, state: str, options: Namespace
             seconds=time.monotonic() - began,
             version=__version__,
             only=tuple(options.only),
+            config=app.config,
+            config_hash=written,
+            lowered=tried.lowered,
         )
 
 

@@ -158,7 +158,7 @@ class _Question:
                 if not self._answered.done() and not self._plain:
                     self._prompt()
             answer = self._answered.result()
-            self._end(question.outcome(answer))
+            self._end(question.outcome(answer, self._request))
             return answer
         except asyncio.CancelledError:
             late = left_s(self._request, time.time()) == 0

@@ -21,7 +21,7 @@ _CHOICES = "o once · {}d [reason] deny, then Enter"
 _ANSWERS = 'o accept with nothing filled in · a {"name": "value"} answer · d [reason] deny, then Enter'
 _LASTING = "s this session · m N for N minutes · "
 _LISTED = "c write it into the agent's entry of the configuration · "
-_DURATION = 's and m end with this gateway; "s keep" and "m N keep" outlive it'
+_DURATION = 's and m end with {} at the latest; "s keep" and "m N keep" outlive it'
 
 # How often a request that waits is shown again where nobody is asked directly.
 REMIND_S = 60.0
@@ -41,7 +41,7 @@ def choices(request: Request) -> str:
 def duration(request: Request) -> str:
     """Return how long an approval lasts."""
     if request.lasting:
-        return _DURATION
+        return _DURATION.format(request.ends_with)
     if request.kind == "question":
         return "the server gets what you type, and nothing else"
     return f"{line(request.argv[0])} may execute what is in the agent's folder, so it is allowed once at a time"
@@ -157,14 +157,15 @@ def _is_minutes(text: str) -> bool:
     return short and 0 < int(text) <= MOST_MINUTES
 
 
-def outcome(answer: Answer) -> str:
-    """Return what an answer means."""
+def outcome(answer: Answer, request: Request) -> str:
+    """Return what an answer means, and what ends it before its time."""
     if not answer.allowed:
         return "denied"
+    ends = {"session": f", until {request.ends_with} ends", "minutes": f", or until {request.ends_with} ends"}
     lasting = {
         "once": "once",
         "session": "for this session",
         "minutes": f"for {counted(answer.minutes or 0, 'minute')}",
         "config": "and written into the configuration",
     }
-    return f"allowed {lasting[answer.grant]}{', also after a restart' if answer.keep else ''}"
+    return f"allowed {lasting[answer.grant]}{', also after a restart' if answer.keep else ends.get(answer.grant, '')}"

@@ -187,9 +187,9 @@ function approval(one) {
   };
   // What may execute the agent's files is allowed once at a time; the gateway would not grant more.
   if (one.lasting) {
-    keys.s = () => send({ allowed: true, grant: "session", ...why() }, "allowed for this session");
+    keys.s = () => send({ allowed: true, grant: "session", ...why() }, `allowed for this session, until ${one.ends_with} ends`);
     keys.m = () => send({ allowed: true, grant: "minutes", minutes: Number(minutes.value), ...why() },
-      `allowed for ${counted(Number(minutes.value), "minute")}`);
+      `allowed for ${counted(Number(minutes.value), "minute")}, or until ${one.ends_with} ends`);
   }
   const lists = one.kind === "connection";
   if (lists) keys.c = () => send({ allowed: true, grant: "config", ...why() }, `allowed, and listed for the agent ${one.agent}`);
@@ -221,11 +221,13 @@ function approval(one) {
       h("ul", {}, one.executes.map((item) => h("li", { class: "mono" }, item)))) : "",
     h("p", {}, shrinking, left),
     h("div", { class: "answers" },
-      h("button", { class: "allow", onclick: keys.a }, "Allow once"),
-      one.lasting ? h("button", { class: "allow", onclick: keys.s }, "Allow for this session") : "",
-      one.lasting ? [h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes] : "",
-      lists ? h("button", { class: "allow", onclick: keys.c }, "Allow and add to the configuration") : "",
-      h("button", { class: "deny", onclick: keys.d }, "Deny"), reason));
+      h("button", { class: "primary", onclick: keys.a }, "Allow once"),
+      h("button", { class: "deny", onclick: keys.d }, "Deny"), reason,
+      one.lasting || lists ? h("details", { class: "menu" }, h("summary", {}, "Allow more …"),
+        one.lasting ? h("button", { class: "allow", onclick: keys.s }, "Allow for this session") : "",
+        one.lasting ? [h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes] : "",
+        lists ? h("button", { class: "allow", onclick: keys.c }, "Allow and add to the configuration") : "",
+        one.lasting ? h("p", { class: "soft" }, `The session's and the minutes end with ${one.ends_with} at the latest.`) : "") : ""));
   for (const button of card.querySelectorAll("button")) button.disabled = true;
   card.addEventListener("keydown", (event) => {
     // Only on the request itself, not into a field of it.
@@ -307,10 +309,41 @@ function showSandboxes({ sandboxes }) {
       h("td", {}, live ? h("button", { onclick: () => told(`/v1/sandboxes/${one.name}/stop`, { method: "POST" }),
         "aria-label": `stop ${one.name}` }, "Stop") : ""));
   });
-  byId("runs").textContent = sandboxes.reduce((sum, one) => sum + (one.state === "live" ? one.busy : 0), 0);
   byId("living").replaceChildren(...(rows.length ? rows
     : [h("tr", {}, h("td", { colspan: "7", class: "soft" }, "None yet; a session's first call makes one."))]));
 }
+
+// --- what runs now -----------------------------------------------------------------------------------------------
+
+const running = new Map();
+
+function showRunning({ calls }) {
+  byId("runs").textContent = calls.length;
+  const ids = new Set(calls.map((one) => one.call));
+  for (const [id, made] of running) if (!ids.has(id)) { made.item.remove(); running.delete(id); }
+  for (const one of calls) {
+    if (!running.has(one.call)) {
+      const made = { since: one.since, took: h("span", { class: "soft" }), output: h("pre", { tabindex: "0", "aria-label": "its last output" }) };
+      made.item = h("li", {}, h("span", { class: "mono" }, what(one).slice(0, 300)), " ", made.took, " ", storyOf(one.session), made.output);
+      running.set(one.call, made);
+      byId("running").append(made.item);
+    }
+    const { output } = running.get(one.call);
+    output.hidden = !one.output.length;
+    output.textContent = one.output.join("\n");
+    output.scrollTop = output.scrollHeight;
+  }
+  age();
+}
+
+const age = () => { for (const { since, took } of running.values()) took.textContent = `for ${lasted(Math.max(1000, Date.now() - since * 1000))}`; };
+setInterval(age, 1000);
+
+const styleOf = (outcome) => (/^(ok|allowed)/.test(outcome) ? "good" : /^exit/.test(outcome) ? "warn" : /^($|begins|\d)/.test(outcome) ? "soft" : "bad");
+
+// A session's name leads to its story.
+const storyOf = (session) => (session
+  ? h("button", { class: "link", type: "button", title: "its story", onclick: () => { byId("of").value = session; replay(); byId("audit").scrollIntoView(); } }, session) : "");
 
 // --- the feed of calls, and the last report -----------------------------------------------------------------------
 
@@ -337,7 +370,7 @@ function row(record) {
     h("td", { class: record.place === "host" ? "warn" : "" }, record.place ?? ""),
     h("td", { class: "mono" }, what(record).slice(0, 300)),
     h("td", { class: "when" }, record.duration_ms === undefined ? "" : lasted(record.duration_ms)),
-    h("td", {}, record.session ?? "", h("br"), h("span", { class: "soft" }, record.because ?? "", record.rule ? ` (${record.rule})` : "")));
+    h("td", {}, storyOf(record.session), h("br"), h("span", { class: "soft" }, record.because ?? "", record.rule ? ` (${record.rule})` : "")));
 }
 
 function showRecords({ records }) {
@@ -350,9 +383,13 @@ function showRecords({ records }) {
 }
 
 function showReport(record) {
-  const counts = Object.entries(record.claims ?? {}).map(([state, count]) => `${count} ${state}`).join(", ");
+  // What did not hold, or holds in part, comes first.
+  const order = (state) => ["broken", "error", "degraded", "open"].indexOf(state) + 1 || 9;
+  const claims = Object.entries(record.claims ?? {}).filter(([, count]) => count).sort(([one], [other]) => order(one) - order(other));
+  const counts = claims.map(([state, count]) => `${count} ${state}`).join(", ");
   byId("report").replaceChildren(
     h("p", { class: record.held ? "good" : "bad" }, record.held ? "Every claim held." : "Not every claim held."),
+    record.claims?.degraded ? h("p", { class: "warn" }, `${counted(record.claims.degraded, "claim")} held, by walls that this machine keeps only in part`) : "",
     h("p", {}, `${counts}; ${record.backend}, ${moment(record.time)}`, record.only?.length ? `; only ${record.only.join(", ")}` : ""),
     record.failed?.length ? h("ul", {}, record.failed.map((name) => h("li", { class: "bad" }, name.replaceAll("_", " ")))) : "",
     h("p", { class: "soft mono" }, `digest ${record.digest ?? ""}`));
@@ -531,9 +568,9 @@ async function replay() {
     const { chapters } = await told(`/v1/sessions/${encodeURIComponent(session)}/replay?shown=1`);
     byId("found").textContent = counted(chapters.length, "chapter");
     byId("story").hidden = false;
-    byId("story").replaceChildren(...chapters.map((one) => h("li", {},
-      h("div", {}, h("span", { class: "soft" }, `${moment(one.time)} `), h("span", { class: "mono" }, one.what), ` ${one.outcome}`,
-        h("span", { class: "soft" }, ` ${[one.where, one.because].filter(Boolean).join(": ")}`)),
+    byId("story").replaceChildren(...chapters.map((one) => h("li", { class: styleOf(one.outcome) },
+      h("div", {}, h("span", { class: "soft" }, `${moment(one.time)} `), h("span", { class: "mono" }, one.what), " ",
+        h("b", { class: styleOf(one.outcome) }, one.outcome), h("span", { class: "soft" }, ` ${[one.where, one.because].filter(Boolean).join(": ")}`)),
       one.changed.length ? h("details", {}, h("summary", {}, `changed ${one.changed.join(", ")}`), sideBySide(one.diff)) : "")));
   } catch (error) {
     byId("found").textContent = session ? error.message : "name the session to replay";
@@ -547,7 +584,7 @@ byId("older").addEventListener("click", () => search(true));
 
 // --- the way in -------------------------------------------------------------------------------------------------
 
-const SHOW = { approvals: showApprovals, sandboxes: showSandboxes, records: showRecords };
+const SHOW = { approvals: showApprovals, sandboxes: showSandboxes, records: showRecords, running: showRunning };
 
 byId("login").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -33,16 +33,14 @@ class Feed:
         self._context = context
 
     async def events(self, request: Request) -> Response:
-        """Stream the events `records`, `approvals` and `sandboxes` to an operator."""
+        """Stream the events `records`, `approvals`, `sandboxes` and `running` to an operator."""
         operator(request)
 
         async def write(pieces: Pieces) -> None:
             events = Events(pieces)
             async with watched(request) as gone, events.kept_alive():
-                tasks = [
-                    asyncio.create_task(work)
-                    for work in (self._records(events), self._approvals(events), self._sandboxes(events))
-                ]
+                works = (self._records, self._approvals, self._sandboxes, self._running)
+                tasks = [asyncio.create_task(work(events)) for work in works]
                 try:
                     # A closing door ends its streams: pages reconnect to the next one.
                     while not (gone.is_set() or self._context.closing or any(task.done() for task in tasks)):
@@ -67,6 +65,15 @@ class Feed:
     async def _approvals(self, events: Events) -> None:
         async for pending in self._context.gateway.desk.watch():
             await events.send("approvals", {"requests": [one.as_shown() for one in pending]})
+
+    async def _running(self, events: Events) -> None:
+        before: object = None
+        while True:
+            now = self._context.gateway.running.listed()
+            if now != before:
+                before = now
+                await events.send("running", {"calls": displayed(now)})
+            await asyncio.sleep(_RECORDS_S)
 
     async def _sandboxes(self, events: Events) -> None:
         while True:

@@ -1,0 +1,68 @@
+"""The calls that run now, with the end of what they have printed: for operators who look on."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crabpot.audit.records import shown_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crabpot.model import ToolCall
+    from crabpot.wire.in_flight import Sink
+
+# A screenful: the rest is for whoever called.
+_KEPT = 4096
+_MOST_LINES = 12
+# Nobody reads more at once.
+_MOST = 100
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RunningCall:
+    """One call under way; `sizes` is how much of each stream was passed on, which is in no result."""
+
+    call: ToolCall
+    sizes: dict[str, int]
+    since: float = field(default_factory=time.time)
+    _tail: bytes = b""
+
+    def taking(self, sink: Sink) -> Sink:
+        """Return a sink that notes what passes through it on its way to `sink`."""
+
+        async def take(stream: str, data: bytes) -> None:
+            self.sizes[stream] = self.sizes.get(stream, 0) + len(data)
+            self._tail = (self._tail + data[-_KEPT:])[-_KEPT:]
+            await sink(stream, data)
+
+        return take
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is shown of it: the last lines of its output, where somebody reads that while it runs."""
+        lines = self._tail.decode("utf-8", "replace").replace("\r", "\n").split("\n")[-_MOST_LINES:]
+        shown = {"call": self.call.id, "session": self.call.session, "tool": self.call.tool, "since": self.since}
+        return {**shown, "args": shown_arguments(self.call.args), "output": lines if self._tail else []}
+
+
+class RunningCalls:
+    """All that run in one gateway, the longest first."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, RunningCall] = {}
+
+    @contextmanager
+    def begun(self, call: ToolCall, sizes: dict[str, int]) -> Iterator[RunningCall]:
+        """List a call during the block, and count into `sizes` what of its output was passed on."""
+        running = self._calls[call.id] = RunningCall(call=call, sizes=sizes)
+        try:
+            yield running
+        finally:
+            del self._calls[call.id]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the first of them."""
+        return [one.as_json() for one in list(self._calls.values())[:_MOST]]
