@@ -56,7 +56,7 @@ async def large_file(gateway: Gateway, size: int, rounds: int) -> list[Figure]:
             what=f"{size // _MIB} MB file {way}",
             ours=Series(name=way, values=tuple(values), unit="MB/s"),
             other=other,
-            at_least=1 / 3,
+            at_least=0.8,
         )
         for way, values in (("in", inward), ("out", outward))
     ]
@@ -108,7 +108,7 @@ async def command_line(state: str, rounds: int, peers: list[Entrant]) -> Compari
     crabpot = [*program, state, "--config", alone]
     second = [*program, os.path.join(state, "lingering"), "--config", lingering]
     entrants = [
-        Entrant(name="python3 -c pass", block=spawning([sys.executable, "-c", "pass"])),
+        Entrant(name="python -I -c pass", block=spawning([sys.executable, "-I", "-c", "pass"])),
         Entrant(name="crabpot --help", block=spawning([*crabpot, "--help"])),
         Entrant(name="crabpot explain", block=spawning([*crabpot, "explain"])),
         Entrant(name="crabpot exec true", block=spawning([*crabpot, "exec", "--", "true"])),
@@ -120,4 +120,4 @@ async def command_line(state: str, rounds: int, peers: list[Entrant]) -> Compari
         series = await contest(entrants, rounds)
     finally:
         await asyncio.to_thread(subprocess.run, [*second, "serve", "stop"], capture_output=True, check=False)
-    return Comparison(id="commands", what="Whole commands", limit="python3 -c pass", series=series)
+    return Comparison(id="commands", what="Whole commands", limit="python -I -c pass", series=series)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench import doors, growth, measures, network, openings, review, rows
+from bench import doors, endurance, growth, measures, network, openings, review, rows, search
 from bench.contest import SPAWN, Entrant, contest, spawning
 from bench.entrants import SESSION, SMALL, calling, claiming, opening, prepare, seconds, tools
 from bench.figures import Comparison, Curve, Figure, Report
@@ -147,7 +147,7 @@ class Run:
         progress("opening one by one, staggered, at once")
         self.comparisons += await openings.openings(gateway, bare_python(), 100, 3 if full else 1)
         progress("among many that are alive")
-        counts = (1, 10, 50, 100, 250, 500) if full else (1, 100)
+        counts = (1, 10, 50, 100, 250, 500, 1000) if full else (1, 100)
         self.curves += await growth.among(gateway, counts, rounds)
         progress("folders under review")
         folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-", dir=_PROJECTS))
@@ -156,6 +156,12 @@ class Run:
         self.comparisons += await review.review(
             lambda text: self.gateway(text)[0], os.path.realpath(folder), rounds=rounds, **sizes
         )
+        if shutil.which("rg"):
+            progress("searching beside ripgrep")
+            sizes_searched = (1000, 100_000) if full else (1000,)
+            self.comparisons += await search.search(
+                lambda text: self.gateway(text)[0], os.path.realpath(folder), sizes_searched, rounds
+            )
         progress("100 MB in and out")
         self.figures += await measures.large_file(gateway, 100 * 1024**2, 7 if full else 3)
         if shutil.which("curl"):
@@ -187,6 +193,8 @@ class Run:
             self.comparisons += await doors.doors(direct, state, self.plan.reach, rounds)
         except CrabpotError as error:
             self.peers["the doors"] = {"absent": str(error)}
+        progress("opened and closed, four thousand times")
+        self.curves.append(await endurance.endurance(self.gateway("{}")[0], 4000))
         progress("a log of a million records")
         state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
 
