@@ -119,6 +119,7 @@ class App:
         """Wire the doctor; a configuration that does not load is one of its findings, and does not stop it."""
         from crabpot.backends.bubblewrap.backend import Bubblewrap
         from crabpot.backends.docker.backend import Docker
+        from crabpot.backends.kubernetes.backend import Kubernetes
         from crabpot.errors import CrabpotError
         from crabpot.proof.doctor.examination import Doctor
 
@@ -133,6 +134,7 @@ class App:
             registry=self.registry(),
             bubblewrap=Bubblewrap(state=self.around.state),
             docker=Docker(state=self.around.state, environ=self.environ, home=self.around.home),
+            kubernetes=Kubernetes(environ=self.environ, home=self.around.home),
         )
 
     def gateway(

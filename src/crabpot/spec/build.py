@@ -261,6 +261,8 @@ def _lifetime_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
             yield f"sandbox.ports[{index}]", "must be a port from 1 to 65535"
     if sandbox.warm < 0:
         yield "sandbox.warm", "must be 0 or more"
+    if sandbox.warm > 0 and sandbox.backend == "kubernetes" and sandbox.kubernetes.storage is not None:
+        yield "sandbox.warm", "a volume claim belongs to one scope from the start: take warm or kubernetes.storage out"
     for key, value in (("idleHours", sandbox.prune.idle_hours), ("maxAgeDays", sandbox.prune.max_age_days)):
         if value <= 0:
             yield f"sandbox.prune.{key}", "must be above zero: a sandbox would be gone before its first call"

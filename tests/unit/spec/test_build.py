@@ -246,6 +246,7 @@ REFUSED = [
     ("limits: {cpuShares: 0}", "limits.cpuShares", "above zero"),
     ("limits: {memory: '31m'}", "limits.memory", 'at least "32m"'),
     ("warm: -1", "warm", "0 or more"),
+    ("backend: 'kubernetes', warm: 1, kubernetes: {storage: {size: '1g'}}", "warm", "belongs to one scope"),
     ("prune: {idleHours: 0}", "prune.idleHours", "above zero"),
     ("prune: {maxAgeDays: -1}", "prune.maxAgeDays", "above zero"),
     ("docker: {image: '--privileged'}", "docker.image", "might read it as an option"),

@@ -72,6 +72,16 @@ class Kubernetes:
             raise
         return PodSandbox(opened, _hello(spec), spec.limits, lambda: self._release(connection))
 
+    async def survey(self, settings: Settings) -> machine.Survey:
+        """Return what is to know of a cluster, for the doctor; SandboxUnavailable says why it cannot be looked at."""
+        connection = self._connect(settings)
+        try:
+            return await machine.survey(connection.cluster, settings)
+        except ClusterError as error:
+            raise remedy.explain(error, settings) from None
+        finally:
+            await connection.close()
+
     async def _judge(self, spec: SandboxSpec) -> table.Findings:
         """Find out, by a pod of its own, how clauses are kept; once for all specs that differ in their scope alone."""
         async with self._looking:

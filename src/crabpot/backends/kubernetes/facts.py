@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LEVEL = "pod-security.kubernetes.io/enforce"
 _FORBIDDEN, _NOT_FOUND = 403, 404
+_PLUGINS = ("cilium", "calico", "antrea", "weave", "kube-router", "flannel", "kindnet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +83,43 @@ async def _level(cluster: Cluster, namespace: str) -> str | None:
             return None
         raise
     return str((said["metadata"].get("labels") or {}).get(_LEVEL, "privileged"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a person wants to know of a cluster before sandboxes are made there."""
+
+    server: str
+    version: str
+    namespace: str
+    level: str | None
+    lacking: tuple[str, ...]
+    runtimes: tuple[str, ...] | None
+    """Its RuntimeClasses; None if they may not be listed."""
+    plugin: str | None
+    """The network plugin, by what runs in kube-system; None if that cannot be seen."""
+
+
+async def survey(cluster: Cluster, settings: Kubernetes) -> Survey:
+    """Look at a cluster, and make nothing there."""
+    version = await cluster.get("/version")
+    lacking = await missing(cluster, settings)
+    runtimes = await _names(cluster, "/apis/node.k8s.io/v1/runtimeclasses")
+    agents = await _names(cluster, "/apis/apps/v1/namespaces/kube-system/daemonsets") or ()
+    return Survey(
+        server=cluster.server,
+        version=str(version.get("gitVersion")),
+        namespace=settings.namespace,
+        level=await _level(cluster, settings.namespace),
+        lacking=tuple(lacking),
+        runtimes=runtimes,
+        plugin=next((known for known in _PLUGINS if any(known in name for name in agents)), None),
+    )
+
+
+async def _names(cluster: Cluster, path: str) -> tuple[str, ...] | None:
+    try:
+        said = await cluster.get(path)
+    except ClusterRefused:
+        return None
+    return tuple(str(one["metadata"]["name"]) for one in said.get("items") or ())

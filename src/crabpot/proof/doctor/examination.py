@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import CrabpotError, SandboxUnavailable
-from crabpot.proof.doctor import kernel, machine, places, programs
+from crabpot.proof.doctor import cluster, kernel, machine, places, programs
 from crabpot.proof.doctor.lines import Line
 
 if TYPE_CHECKING:
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from crabpot.backends.bubblewrap.backend import Bubblewrap
     from crabpot.backends.docker.backend import Docker
+    from crabpot.backends.kubernetes.backend import Kubernetes as Clusters
     from crabpot.backends.registry import Registry
-    from crabpot.settings import Settings
+    from crabpot.settings import Kubernetes, Settings
     from crabpot.spec.binds import Surroundings
 
 
@@ -28,6 +29,7 @@ class Doctor:
     registry: Registry
     bubblewrap: Bubblewrap
     docker: Docker
+    kubernetes: Clusters
 
     async def examine(self) -> AsyncIterator[Line]:
         """Yield line after line. Trying out each bwrap comes first: what the kernel allows shows in that."""
@@ -38,6 +40,8 @@ class Doctor:
             yield line
         needed, image = self._docker_wanted()
         for line in programs.engine(await machine.engine(self.docker, image), needed=needed):
+            yield line
+        async for line in self._clusters():
             yield line
         for line in places.look(machine.own(self.around.config or None, self.around.state)):
             yield line
@@ -51,6 +55,20 @@ class Doctor:
         agents = [self.settings.defaults, *self.settings.entries.values()]
         chosen = [agent.sandbox for agent in agents if agent.sandbox.backend == "docker"]
         return bool(chosen), (chosen[0] if chosen else self.settings.defaults.sandbox).docker.image
+
+    async def _clusters(self) -> AsyncIterator[Line]:
+        """Yield the lines of each cluster that an agent's sandboxes are in; most machines know of none."""
+        if isinstance(self.settings, CrabpotError):
+            return
+        agents = [self.settings.defaults, *self.settings.entries.values()]
+        seen: list[Kubernetes] = []
+        for agent in agents:
+            chosen = agent.sandbox.kubernetes
+            if agent.sandbox.backend != "kubernetes" or chosen in seen:
+                continue
+            seen.append(chosen)
+            for line in cluster.look(await machine.cluster(self.kubernetes, chosen)):
+                yield line
 
     async def _recommended(self) -> Line:
         from crabpot.spec.build import build  # noqa: PLC0415

@@ -24,6 +24,9 @@ from crabpot.runner.core import landlock
 if TYPE_CHECKING:
     from crabpot.backends.bubblewrap.backend import Bubblewrap
     from crabpot.backends.docker.backend import Docker
+    from crabpot.backends.kubernetes.backend import Kubernetes
+    from crabpot.backends.kubernetes.facts import Survey
+    from crabpot.settings import Kubernetes as Settings
 
 _VERSION_TIMEOUT_S = 10.0
 
@@ -146,3 +149,11 @@ def _records(state: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         verified = reader.last(1, wanted=lambda record: record["kind"] == "verify" and not record.get("only"))
         return last[0] if last else None, verified[0] if verified else None
     return None, None
+
+
+async def cluster(kubernetes: Kubernetes, settings: Settings) -> Survey | str:
+    """Look at a cluster, or return why it cannot be looked at."""
+    try:
+        return await kubernetes.survey(settings)
+    except SandboxUnavailable as refusal:
+        return str(refusal)
