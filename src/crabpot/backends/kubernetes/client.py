@@ -159,4 +159,6 @@ def _answer(status: int, content: bytes) -> Any:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return str(error.os_error.strerror or error.os_error)
     return str(error) or type(error).__name__
