@@ -15,6 +15,7 @@ _HELD = (
     ("`exec true`, embedded", "exec", "crabpot", "bare spawn", 1.4),
     ("`read` of 4 KiB, embedded", "read", "crabpot", "bare spawn", 0.25),
     ("`exec true`, docker", "exec", "crabpot, docker", "docker CLI", 1 / 40),
+    ("`exec true`, kubernetes", "exec", "crabpot, kubernetes", "kubectl", 1 / 50),
     ("cold open to first result, beside docker run", "open", "crabpot", "docker CLI", 1 / 10),
     ("cold open to first result, beside srt true", "open", "crabpot", "srt", 1 / 15),
     ("cold open to first result, beside bare bwrap", "open", "crabpot", "bare bwrap", 3.0),

@@ -29,6 +29,8 @@ _WARM = 10
 # More than one agent may have by default: the cost of many is what is measured.
 _MANY = "{ gateway: { maxSandboxes: 2000, maxSandboxesPerAgent: 2000 } }"
 _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
+# The network plugin of scripts/cluster enforces no policy.
+_KUBERNETES = '{ agents: { defaults: { sandbox: { backend: "kubernetes", kubernetes: { inet: "refuse" } } } } }'
 # On a disk: /tmp may be memory.
 _PROJECTS = "/var/tmp"  # noqa: S108  for folders of a random name
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
@@ -102,15 +104,21 @@ class Run:
         self.stack.push_async_callback(gateway.close)
         return gateway, state
 
-    async def docker(self) -> Gateway | None:
-        """Open a gateway on the docker backend, if there is an engine and an image."""
-        gateway, _ = self.gateway(_DOCKER)
-        result = await gateway.call(SESSION, "exec", command="true")
-        if result.success:
-            return gateway
-        message = result.stderr if result.error is None else result.error.message
-        self.peers["crabpot, docker"] = {"absent": message[:300]}
-        return None
+    async def beside(self) -> dict[str, Gateway]:
+        """Open gateways on docker, if there is an engine and an image, and on a cluster that is named."""
+        texts = {"crabpot, docker": _DOCKER}
+        if "CRABPOT_BENCH_KUBECTL" in self.plan.environ:
+            texts["crabpot, kubernetes"] = _KUBERNETES
+        made = {}
+        for name, text in texts.items():
+            gateway, _ = self.gateway(text)
+            result = await gateway.call(SESSION, "exec", command="true")
+            if result.success:
+                made[name] = gateway
+            else:
+                message = result.stderr if result.error is None else result.error.message
+                self.peers[name] = {"absent": message[:300]}
+        return made
 
     async def compare(self) -> None:
         """Measure opening and calling beside the limit and beside every peer."""
@@ -118,8 +126,7 @@ class Run:
         embedded, _ = self.gateway("{}")
         warm, _ = self.gateway(f"{{ agents: {{ defaults: {{ sandbox: {{ warm: {_WARM} }} }} }} }}")
         warm.execution.warm_up(warm.settings)
-        docker = await self.docker()
-        ours = {"crabpot": embedded} | ({} if docker is None else {"crabpot, docker": docker})
+        ours = {"crabpot": embedded, **await self.beside()}
         for gateway in ours.values():
             await seconds(gateway.call(SESSION, "write", path="small.txt", content=SMALL))
         calls = (

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from bench.peers import bare_bubblewrap, codex, docker_cli, docker_py, inspect_docker, llm_sandbox, srt, swe_rex
+from bench.peers import (
+    bare_bubblewrap,
+    codex,
+    docker_cli,
+    docker_py,
+    inspect_docker,
+    kubectl_cli,
+    llm_sandbox,
+    srt,
+    swe_rex,
+)
 from bench.peers.peer import Peer
 
 PEERS: tuple[Peer, ...] = tuple(
@@ -13,5 +23,7 @@ PEERS: tuple[Peer, ...] = tuple(
         npm=adapter.NPM,
         beyond=adapter.BEYOND,
     )
-    for adapter in (bare_bubblewrap, docker_cli, docker_py, srt, codex, swe_rex, llm_sandbox, inspect_docker)
+    for adapter in (
+        *(bare_bubblewrap, docker_cli, docker_py, srt, codex, swe_rex, llm_sandbox, inspect_docker, kubectl_cli),
+    )
 )

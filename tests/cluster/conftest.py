@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 NAMESPACE = "crabpot"
+# Fields of a process, after its name.
+_PARENT, _BEGAN = 1, 19
 
 
 class Cluster:
@@ -43,14 +45,13 @@ class Cluster:
                 continue
         raise AssertionError(f"{name} does not run")
 
-    def main_process(self, pod: dict[str, Any]) -> int:
-        """Return the id of the first process of a pod's container, as this machine numbers it."""
+    def processes(self, pod: dict[str, Any]) -> list[int]:
+        """Return what was started in a pod's container from outside, as this machine numbers it: who waits, then the runner."""
         uid = pod["metadata"]["uid"]
         own = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_of(entry, uid)]
-        # The one whose parent is outside: the oldest is the pause process of the pod.
-        outside = [pid for pid in own if _parent(pid) not in own]
-        assert outside, f"no process of pod {uid}"
-        return max(outside)
+        outside = [pid for pid in own if _field(pid, _PARENT) not in own]
+        # The first is the one that holds the pod's namespaces, in a container of its own.
+        return sorted(outside, key=lambda pid: _field(pid, _BEGAN))[1:]
 
 
 def _is_of(entry: Path, uid: str) -> bool:
@@ -60,9 +61,9 @@ def _is_of(entry: Path, uid: str) -> bool:
         return False
 
 
-def _parent(pid: int) -> int:
+def _field(pid: int, number: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[number])
     except OSError:
         return 0
 

@@ -7,18 +7,15 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import crabpot
 from crabpot.backends.docker import owner
 from crabpot.backends.docker.engine import Engine, EngineError
 from tests.live.docker.live import containers, gateway, nothing_left, watchdogs_over
+from tests.support.chaos import Callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,85 +25,20 @@ CALLS = int(os.environ.get("CRABPOT_TEST_CALLS", "500"))
 EVERY = 14
 DEATHS = ("container", "init", "shim", "container", "gateway", "init", "engine", "shim", "gateway")
 LONGEST_S = 110.0 + CALLS / 5
-LOST = ("sandbox_lost", "sandbox_unavailable")
 
 
-class Chaos:
-    """The gateways that came one after the other, and what they were told."""
+class Chaos(Callers):
+    """Gateways over an engine, and who else can be killed."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
         self.engine, self.folder = engine, folder
-        self.lives = 0
-        self.answers: list[list[Any]] = []
-        self.wrong: list[list[Any]] = []
-        self.kept: dict[str, set[str | None]] = {}
-        self.process = self.start()
+        defaults = {"workspace": str(folder / "agent"), "sandbox": {"backend": "docker"}}
+        environ = {"DOCKER_HOST": f"unix://{engine.path}", "HOME": str(folder / "home")}
+        super().__init__(json.dumps({"agents": {"defaults": defaults}}), folder / "state", environ)
 
-    def start(self) -> subprocess.Popen[str]:
-        self.lives += 1
-        program = str(Path(__file__).with_name("chaos_gateway.py"))
-        self.process = subprocess.Popen(
-            [sys.executable, program, str(self.folder), f"unix://{self.engine.path}", str(self.lives)],
-            env={
-                "PYTHONPATH": str(Path(crabpot.__file__).parents[1]),
-                "PATH": "/usr/bin:/bin",
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.hearing = threading.Thread(target=self._hear, args=(self.process,))
-        self.hearing.start()
-        return self.process
-
-    def _hear(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
-                # A gateway that is killed may not have finished its last one.
-                if line.endswith("\n"):
-                    self.answers.append(told := json.loads(line))
-                    if not self._is_right(*told):
-                        self.wrong.append(told)
-
-    def end(self) -> int:
-        """Let the gateway end in order, or not, and hear all that it said; give its exit code."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        try:
-            return self.process.wait(60)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            self.hearing.join()
-
-    def _is_right(  # noqa: PLR0913, PLR0917  one answer
-        self, session: str, text: str, tool: str, success: Any, code: str, stdout: str, stderr: str, content: str
-    ) -> bool:
-        """Judge an answer: what was asked for, or that the sandbox failed; a file holds what was last written to it.
-
-        One that nobody is known to have written may not be there, which is None here.
-        """
-        kept = self.kept.setdefault(session, {None})
-        if tool == "write":
-            # One that was lost may have been done, or not.
-            kept |= {text}
-        if not success:
-            known = LOST if tool != "read" or None not in kept else (*LOST, "not_found")
-            return code in known and (stdout, stderr, content) == ("", "", None)
-        if tool == "exec":
-            return (stdout, stderr) == (f"{text}\n", f"{text}\n")
-        if tool == "write":
-            kept &= {text}
-            return True
-        return content in kept
-
-    async def kill(self, what: str, chance: random.Random, control: Callable[[str], None]) -> None:
+    async def strike(self, what: str, chance: random.Random, control: Callable[[str], None]) -> None:
         if what == "gateway":
-            self.process.kill()
-            await asyncio.to_thread(self.end)
-            self.start()
+            await self.kill()
         elif what == "engine":
             pid = int(Path(self.engine.path).with_name("docker.pid").read_text())
             os.kill(pid, signal.SIGKILL)
@@ -145,15 +77,14 @@ async def _run(engine: Engine, control: Callable[[str], None], folder: Path) -> 
             assert time.monotonic() < until, f"only {len(chaos.answers)} answers in {LONGEST_S:g} s"
             assert chaos.process.poll() is None, "the gateway ended by itself"
             if len(chaos.answers) >= (deaths + 1) * EVERY:
-                await chaos.kill(DEATHS[deaths % len(DEATHS)], chance, control)
+                await chaos.strike(DEATHS[deaths % len(DEATHS)], chance, control)
                 deaths += 1
             await asyncio.sleep(chance.uniform(0.0, 0.03))
     finally:
         ended = await asyncio.to_thread(chaos.end)
     assert ended == 0
     assert chaos.wrong == []
-    right = sum(1 for told in chaos.answers if told[3])
-    assert right > CALLS / 2, f"{right} of {len(chaos.answers)} answers, {deaths} deaths"
+    assert chaos.right > CALLS / 2, f"{chaos.right} of {len(chaos.answers)} answers, {deaths} deaths"
     await _recovers(engine, folder)
 
 
@@ -161,7 +92,7 @@ async def _recovers(engine: Engine, folder: Path) -> None:
     """The next gateway over the same state works, and afterwards there is no container, process or watchdog."""
     made = gateway(folder, f"unix://{engine.path}")
     try:
-        result = await made.call("agent:main:0", "exec", {"command": "echo well"})
+        result = await made.call("agent:main:chaos-0", "exec", {"command": "echo well"})
         assert (result.stdout, result.error) == ("well\n", None)
     finally:
         await made.close()
