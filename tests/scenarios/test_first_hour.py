@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NON_MAIN = "{agents: {defaults: {sandbox: {mode: 'non-main'}}}}"
+SESSION = "agent:main:main"
+ABOUT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 PUSHES = "{tools: {elevated: {enabled: true, patterns: ['git push *', 'brew *']}}}"
 
 
@@ -110,6 +113,41 @@ def test_an_agent_is_told_how_a_command_that_stayed_in_could_have_left(crabpot: 
     said = crabpot("call", "exec", "--args", json.dumps({"command": ["git", "push"]})).json
     assert "`git push` stayed in the sandbox" in said["stderr"]
     assert "single command" not in crabpot("exec", "--", "echo 'a; git push b'").err
+
+
+def test_the_descriptions_of_tools_name_what_may_leave_through_every_door_that_has_some(crabpot: Program) -> None:
+    crabpot.configure(PUSHES)
+    messages = (
+        {"method": "initialize", "id": 1, "params": ABOUT},
+        {"method": "notifications/initialized"},
+        {"method": "tools/list", "id": 2},
+    )
+    with crabpot.listening() as (_, port):
+        token = (crabpot.state / "http.token").read_text().strip()
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/sessions/{SESSION}/tools", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
+            over_http = json.load(answer)["tools"]
+        client = crabpot.start("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            for message in messages:
+                client.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            client.stdin.flush()
+            client.stdout.readline()
+            over_mcp = json.loads(client.stdout.readline())["result"]["tools"]
+            client.stdin.close()
+            client.wait(timeout=PATIENCE_S)
+        finally:
+            client.kill()
+            client.wait()
+            client.stdout.close()
+    for tools in (over_http, over_mcp):
+        (described,) = [one["description"] for one in tools if one["name"] == "exec"]
+        assert "runs on the host once a person agrees" in described
+        assert "git push *, brew *" in described
 
 
 # --- limits that are not kept -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from playwright.async_api import async_playwright
 from crabpot.approvals.requests import FolderIdentity, Request, new_id
 from crabpot.backends.linux import usage
 from crabpot.doors.http.access.principals import Role
+from crabpot.layers import history
 from crabpot.sandboxes.streams import Streams
 from tests.support.layers import over
 
@@ -593,4 +594,29 @@ async def test_changes_are_compared_side_by_side_applied_and_discarded_by_file(p
         await shown.click("#undo-last")
         await shown.locator("#reviewing", has_text="undo: 1 path").wait_for()
         assert not (door.made.workspace / ".envrc").exists()
+        assert shown.faults == []
+
+
+async def test_a_conflict_is_compared_with_what_the_host_and_what_the_agent_made_of_it(page):
+    config = '{agents: {defaults: {workspace: "WS", sandbox: {workspace: "review"}}}}'
+    async with page(config) as (door, shown):
+        door.made.workspace.mkdir()
+        project = over(door.made.workspace, door.made.folder / "state", "overlay")
+        project.agent("echo the agent > again.txt")
+        history.look(project.layer)
+        (door.made.workspace / "again.txt").write_text("the person\n")
+        await shown.fill("#reviewed", SESSION)
+        await shown.click("#review button:has-text('Show')")
+        row = shown.locator("#changed tr", has_text="again.txt")
+        await row.locator("text=changed on the host too").wait_for()
+        await row.locator("text=Compare").click()
+        await shown.locator("#sides h4").nth(1).wait_for()
+        assert await shown.locator("#sides h4").all_inner_texts() == [
+            "What the host made of it",
+            "What the agent made of it",
+        ]
+        tables = shown.locator("#sides table.sides")
+        assert await tables.count() == 3
+        assert "the person" in await tables.nth(1).locator("td.more").inner_text()
+        assert "the agent" in await tables.nth(2).locator("td.more").inner_text()
         assert shown.faults == []
