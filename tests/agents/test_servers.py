@@ -72,6 +72,19 @@ async def test_the_server_with_everything_answers_with_text_and_a_picture(projec
     assert [block["type"] for block in pictured.data["content"]] == ["image"]
 
 
+async def test_the_sqlite_server_keeps_its_tables_in_its_own_folder(project: Path) -> None:
+    server = {"command": pypi("mcp-server-sqlite", "--db-path", "/workspace/own.db")}
+    made, written, read = await called(
+        project,
+        server,
+        ("create_table", {"query": "CREATE TABLE crabs (name TEXT)"}),
+        ("write_query", {"query": "INSERT INTO crabs VALUES ('Ada')"}),
+        ("read_query", {"query": "SELECT name FROM crabs"}),
+    )
+    assert (made.success, written.success, "Ada" in read.stdout) == (True, True, True), read
+    assert not list(project.rglob("*.db")), "the agent's own folder was not given to it"
+
+
 async def test_the_git_server_works_in_the_agents_repository(project: Path) -> None:
     server = {"command": pypi("mcp-server-git"), "sandbox": {"workspace": "rw"}}
     (status,) = await called(project, server, ("git_status", {"repo_path": "/workspace"}))

@@ -66,7 +66,7 @@ for line in sys.stdin:
         if name == "echo": text(id, args.get("text", ""))
         elif name == "die": sys.stderr.write("I die\n"); sys.stderr.flush(); os._exit(7)
         elif name == "hang": time.sleep(3600)
-        elif name == "slow": time.sleep(3)
+        elif name == "slow": time.sleep(3); text(id, "done")
         elif name == "big": text(id, "x" * 100_000_000)
         elif name == "flood":
             while True: say(method="notifications/message", params={"level": "info", "data": "x"})

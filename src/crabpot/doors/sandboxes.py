@@ -62,6 +62,8 @@ async def sweep(gateway: Gateway) -> list[str]:
     """Stop idle and old sandboxes, then remove expired private folders."""
     now = time.time()
     await gateway.execution.reap(now)
+    if gateway.servers is not None:
+        await gateway.servers.reap(now)
     # In a thread: an agent's files may take long to remove, and calls go on.
     state = gateway.execution.around.state
     return await asyncio.to_thread(prune, state, gateway.settings, now=now)

@@ -152,6 +152,8 @@ class Servers:
         if before is not None:
             await self.starter.end(before, "it is started again")
         try:
+            if self.settings.mcp.servers[name].url is not None:
+                await self._make_room(agent)
             running = await self.starter.start(name, agent, key)
             self._running[key] = running
             await self._compare(running)
@@ -178,6 +180,29 @@ class Servers:
         if changed != self.pins.withheld(running.name):
             self.pins.withhold(running.name, changed)
             self.record(of_server(running.name, "withheld", tools=changed))
+
+    async def reap(self, now: float) -> None:
+        """Forget those whose sandbox has ended, and end remote ones that nobody called for long."""
+        for key, one in list(self._running.items()):
+            idle_s = now - one.used
+            idle = one.live is None and not one.connection.busy
+            if one.lost or (idle and idle_s > one.scope.agent.sandbox.prune.idle_hours * 3600):
+                await self._forget(key, "it was idle")
+
+    async def _make_room(self, agent: AgentSettings) -> None:
+        """End the remote one that an agent used longest ago, if it has as many as it may have sandboxes."""
+        own = {key: one for key, one in self._running.items() if one.live is None and one.scope.agent.id == agent.id}
+        if len(own) < self.settings.gateway.max_sandboxes_per_agent:
+            return
+        idle = [key for key, one in own.items() if one.lost or not one.connection.busy]
+        if not idle:
+            limit = f"gateway.maxSandboxesPerAgent is {self.settings.gateway.max_sandboxes_per_agent}"
+            raise SandboxUnavailable(f"the agent {agent.id} is connected to as many servers as it may be ({limit})")
+        await self._forget(min(idle, key=lambda key: own[key].used), "another one is needed")
+
+    async def _forget(self, key: str, why: str) -> None:
+        if (one := self._running.pop(key, None)) is not None:
+            await self.starter.end(one, why)
 
     async def restart(self, name: str) -> int:
         """End every running server of a name, and forget its failures; the next call starts it again."""

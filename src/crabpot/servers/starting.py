@@ -51,6 +51,7 @@ class Running:
     # Who calls it now, and how often it asked them or a person something.
     callers: list[Streams] = field(default_factory=list)
     asked: int = 0
+    used: float = field(default_factory=time.time)
 
     @property
     def limits(self) -> Limits:
@@ -77,8 +78,9 @@ class Running:
             self.scope.end(underway)
 
     def _stand(self, count: int) -> None:
+        self.used = time.time()
         if self.live is not None:
-            self.live.used, self.live.standing = time.time(), count
+            self.live.used, self.live.standing = self.used, count
 
     def rest(self) -> None:
         """Count it as kept ready for whoever calls next."""

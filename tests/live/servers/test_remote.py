@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crabpot.audit.reading import AuditReader
+from crabpot.doors.sandboxes import sweep
 from crabpot.egress.reaching import Egress, EgressContext
 from crabpot.egress.secrets import Secrets
 from crabpot.errors import CrabpotError
@@ -178,3 +180,19 @@ async def test_a_server_that_goes_away_is_reached_again_when_it_is_back(tmp_path
         server.instead = None
         await gateway.servers.restart("far")
         assert (await gateway.call(SESSION, "far__echo", text="x")).success
+
+
+async def test_a_remote_server_ends_when_idle_and_makes_room_for_another_session(tmp_path: Path) -> None:
+    async with reached(tmp_path, sandbox={"prune": {"idleHours": 0.0001}}) as (gateway, _):
+        await approve(gateway)
+        servers = gateway.servers
+        servers.settings = replace(
+            servers.settings, gateway=replace(servers.settings.gateway, max_sandboxes_per_agent=2)
+        )
+        for name in ("a", "b", "c"):
+            assert (await gateway.call(f"agent:main:{name}", "far__echo", text="x")).success
+        assert list(servers._running) == ["server:far:agent:main:b", "server:far:agent:main:c"]
+        await asyncio.sleep(0.5)
+        await sweep(gateway)
+        assert list(servers._running) == []
+        assert (await gateway.call("agent:main:a", "far__echo", text="x")).success

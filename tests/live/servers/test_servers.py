@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -12,10 +13,12 @@ import pytest
 
 from crabpot.audit.reading import AuditReader
 from crabpot.decide.learning import learn
+from crabpot.doors.sandboxes import sweep
 from crabpot.servers.approving import candidate
 from tests.support.backends import need
 from tests.support.mcp_servers import configuration
 from tests.support.suites import open_gateway
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -165,6 +168,7 @@ async def test_names_that_imitate_are_refused(open_folder: Path) -> None:
         ("flood", "sandbox_lost", "more than 10000 messages"),
         ("other", "timeout", "did not answer within 3 s"),
         ("slow", "timeout", "did not answer within 3 s"),
+        ("hang", "timeout", "did not answer within 3 s"),
     ],
 )
 async def test_a_call_that_a_server_breaks_has_a_clear_error_and_the_next_one_works(
@@ -186,6 +190,7 @@ async def test_a_call_that_a_server_breaks_has_a_clear_error_and_the_next_one_wo
         ("garbage", "speaks no MCP"),
         ("many", "more than 512 tools"),
         ("pages", "more than 64 pages"),
+        ("mute", "did not answer within 3 s"),
     ],
 )
 async def test_a_server_that_cannot_be_used_is_not_approved_and_says_why(
@@ -193,7 +198,8 @@ async def test_a_server_that_cannot_be_used_is_not_approved_and_says_why(
 ) -> None:
     from crabpot.errors import CrabpotError
 
-    async with opened(open_folder, configuration(fs=way)) as gateway:
+    limits = {"timeLimit": 3 if way == "mute" else 60}
+    async with opened(open_folder, configuration(fs={"way": way, "sandbox": {"limits": limits}})) as gateway:
         with pytest.raises(CrabpotError, match="the server fs is not there") as caught:
             await candidate(gateway.servers, "fs")
         assert said in str(caught.value)
@@ -214,3 +220,33 @@ async def test_a_server_that_stops_starting_is_left_alone_for_a_while(open_folde
         (rug / "alive").touch()
         await gateway.servers.restart("fs")
         assert (await gateway.call(SESSION, "fs__echo", text="x")).stdout == "x"
+
+
+async def test_a_server_ends_when_idle_and_its_next_call_starts_another(open_folder: Path) -> None:
+    text = configuration(fs={"sandbox": {"prune": {"idleHours": 0.0001}}}, other="honest")
+    async with opened(open_folder, text, approve=("fs", "other")) as gateway:
+        for tool in ("fs__count", "fs__count", "other__count"):
+            last = await gateway.call(SESSION, tool)
+        assert last.stdout == "1"
+        await asyncio.sleep(0.5)
+        await sweep(gateway)
+        assert [live.key[1] for live in gateway.execution.fleet.listed()] == ["server:other:agent:main:main"]
+        assert list(gateway.servers._running) == ["server:other:agent:main:main"]
+        assert (await gateway.call(SESSION, "fs__count")).stdout == "1"
+        assert (await gateway.call(SESSION, "other__count")).stdout == "2"
+
+
+async def test_an_idle_server_makes_room_for_another_and_a_busy_one_does_not(open_folder: Path) -> None:
+    text = configuration(fs="honest", other="honest")
+    text = f"{{gateway: {{maxSandboxesPerAgent: 1}}, {text[1:]}"
+    async with opened(open_folder, text, approve=("fs", "other")) as gateway:
+        assert (await gateway.call(SESSION, "fs__count")).stdout == "1"
+        assert (await gateway.call(SESSION, "other__count")).stdout == "1"
+        assert (await gateway.call(SESSION, "fs__count")).stdout == "1", "it was ended, and started again"
+        busy = asyncio.create_task(gateway.call(SESSION, "fs__slow"))
+        await until(lambda: gateway.servers._running["server:fs:agent:main:main"].connection.busy)
+        refused = await gateway.call(SESSION, "other__count")
+        assert (refused.error.code, "maxSandboxesPerAgent" in refused.error.message) == ("sandbox_unavailable", True)
+        assert (await busy).stdout == "done"
+        await gateway.servers.restart("other")
+        assert (await gateway.call(SESSION, "other__count")).stdout == "1"
