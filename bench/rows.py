@@ -23,6 +23,8 @@ _HELD = (
     ("100 sandboxes opened at once", "burst", "crabpot", "bare bwrap python3", 1.2),
     ("`exec true` in a layer, beside rw", "layer", "layer", "rw", 1.1),
     ("fork of a session, to its first result, beside an open", "fork", "fork", "open", 1.5),
+    ("MCP server, from nothing to its first answer", "server-start", "in a sandbox", "bare server", 1.8),
+    ("call of an MCP server's tool", "server-call", "in a sandbox", "bare server", 2.0),
     ("`crabpot --help`", "commands", "crabpot --help", "python -I -c pass", 4.0),
     ("`crabpot explain`", "commands", "crabpot explain", "python -I -c pass", 9.0),
     ("one-shot `crabpot exec true`", "commands", "crabpot exec true", "srt", 1.0),

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench import doors, endurance, growth, measures, network, openings, review, rows, search
+from bench import doors, endurance, growth, measures, network, openings, review, rows, search, servers
 from bench.contest import SPAWN, Entrant, contest, spawning
 from bench.entrants import SESSION, SMALL, calling, claiming, opening, prepare, seconds, tools
 from bench.figures import Comparison, Curve, Figure, Report
@@ -169,6 +169,8 @@ class Run:
             self.comparisons += await search.search(
                 lambda text: self.gateway(text)[0], os.path.realpath(folder), sizes_searched, rounds
             )
+        progress("an MCP server, bare and in a sandbox")
+        self.comparisons += await servers.servers(lambda text: self.gateway(text)[0], rounds)
         progress("100 MB in and out")
         self.figures += await measures.large_file(gateway, 100 * 1024**2, 7 if full else 3)
         if shutil.which("curl"):

@@ -58,7 +58,7 @@ def test_results_come_back_from_json_as_they_were():
 def test_every_row_is_there_and_says_what_was_not_measured():
     measured = Comparison(id="exec", what="", series=(series("crabpot", 0.0012), series("bare spawn", 0.001)))
     found = {row.what: row for row in rows.figures([measured], [])}
-    assert len(found) == 23
+    assert len(found) == 25
     assert found["`exec true`, embedded"].ratio == pytest.approx(1.2)
     assert found["`exec true`, docker"].missing == "crabpot, docker was not measured"
     assert found["warm claim to first result"].holds is None
