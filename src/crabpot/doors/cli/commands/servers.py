@@ -13,11 +13,13 @@ from crabpot.doors.cli.frame import FAILED, OK, UsageError, complain
 from crabpot.doors.local.client import connect
 from crabpot.errors import CrabpotError
 from crabpot.servers import approval, offers
+from crabpot.servers.naming import PROMPTS
 from crabpot.servers.pins import Pins
-from crabpot.wording import closest
+from crabpot.wording import closest, counted
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterable
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
@@ -90,20 +92,27 @@ async def _approve(app: App, name: str, *, yes: bool) -> int:
         if not found.news:
             print(f"{name}: nothing changed since it was approved")
             return OK
-        if not yes and not _agrees(name, len(found.pin.tools)):
+        what = _counted(found.pin.tools)
+        if not yes and not _agrees(name, what):
             complain(f"the server {name} was not approved; its tools stay withheld")
             return FAILED
         found.keep(by=getpass.getuser())
-        print(f"{name}: approved, {len(found.pin.tools)} tools")
+        print(f"{name}: approved, {what}")
         return OK
     finally:
         await gateway.close()
 
 
-def _agrees(name: str, count: int) -> bool:
+def _counted(words: Iterable[str]) -> str:
+    kinds = [word.startswith(PROMPTS) for word in words]
+    prompts = f" and {counted(sum(kinds), 'prompt')}" if any(kinds) else ""
+    return f"{counted(kinds.count(False), 'tool')}{prompts}"
+
+
+def _agrees(name: str, what: str) -> bool:
     if not sys.stdin.isatty():
         raise UsageError(f"approving asks on a terminal; once you have read the above: servers approve {name} --yes")
-    print(f"The model will read these words as they are. Approve the {count} tools of {name}? [y/N] ", end="")
+    print(f"The model will read these words as they are. Approve {what} of {name}? [y/N] ", end="")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
