@@ -31,7 +31,7 @@ async def endurance(gateway: Gateway, openings: int, points: int = 20) -> Curve:
         what="What the gateway holds after sandboxes that were opened and closed",
         along="opened and closed",
         lines={name: tuple(line) for name, line in lines.items()},
-        note="Each was of a session never seen before; decisions about the last 4,096 sessions and tools are cached.",
+        note="Each was of a session never seen before.",
     )
 
 

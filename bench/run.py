@@ -202,8 +202,8 @@ class Run:
             self.comparisons += await doors.doors(direct, state, self.plan.reach, rounds)
         except CrabpotError as error:
             self.peers["the doors"] = {"absent": str(error)}
-        progress("opened and closed, four thousand times")
-        self.curves.append(await endurance.endurance(self.gateway("{}")[0], 4000))
+        progress("opened and closed, ten thousand times")
+        self.curves.append(await endurance.endurance(self.gateway("{}")[0], 10_000))
         progress("a log of a million records")
         state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
 
