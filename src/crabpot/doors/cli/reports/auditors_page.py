@@ -114,7 +114,7 @@ def _head(report: Report) -> Iterator[str]:
         "out counts as failed.</p>"
     )
     yield f'<p class="verdict {state}">{verdict}.</p>\n<div class="counts">'
-    for name, count in counts.items():
+    for name, count in sorted(counts.items(), key=lambda one: _rank(one[0])):
         yield f'<div><b class="{name if count else ""}">{count}</b>{name}</div>'
     yield "</div>\n<table>"
     facts = {
