@@ -285,3 +285,10 @@ def test_each_of_the_guides_tests_passes_for_its_own_reason(docker, seeds, guard
     assert passed in done.stdout, done.stderr
     assert because in done.stdout + done.stderr
     assert "OCI runtime exec failed" not in done.stdout + done.stderr or number == 4
+
+
+def test_units_can_be_read_by_the_whole_machine_and_are_written_where_said(crabpot, tmp_path):
+    ended = crabpot("render", "systemd", "--user", "--out", str(tmp_path / "units"))
+    assert ended.code == 0, ended.err
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "units").iterdir()}
+    assert modes == {"crabpot.service": 0o644, "crabpot.socket": 0o644}

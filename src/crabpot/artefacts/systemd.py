@@ -60,10 +60,10 @@ RestrictRealtime=yes
 SystemCallArchitectures=native
 UMask=0077
 {hardening}
-# Do not add: RestrictNamespaces, RestrictSUIDSGID, SystemCallFilter, ProtectHostname, MemoryDenyWriteExecute (filters
-# that sandboxes inherit and cannot be made under), ProtectKernelTunables, ProtectKernelLogs, ProtectProc, ProcSubset
-# (they mask /proc, and then no other can be mounted), ProtectControlGroups, PrivateUsers. Each sandbox has stricter
-# walls of its own.
+# Do not add: RestrictNamespaces, SystemCallFilter, ProtectHostname, RestrictSUIDSGID (filters that sandboxes inherit,
+# and that some or every bwrap fails under), ProtectKernelTunables, ProtectKernelLogs, ProcSubset (they mask /proc, and
+# then no other can be mounted), ProtectControlGroups (no limits), PrivateUsers (no other owner's folders),
+# MemoryDenyWriteExecute (no node inside). Each sandbox has stricter walls of its own.
 
 [Install]
 WantedBy={target}
@@ -72,6 +72,9 @@ WantedBy={target}
 _SYSTEM_HARDENING = """\
 ProtectSystem=full
 PrivateTmp=yes
+PrivateDevices=yes
+RemoveIPC=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 ProtectClock=yes
 ProtectKernelModules=yes
 CapabilityBoundingSet=

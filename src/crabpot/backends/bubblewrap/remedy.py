@@ -57,6 +57,8 @@ def cause(said: str, around: Circumstances) -> str:
         return (
             f"a part of /proc is masked around Crabpot, so that no other can be mounted ({{said}}){_masked_by(around)}"
         )
+    if "set hostname" in said and around.unit is not None:
+        return f"the unit {around.unit} forbids host names ({{said}}): remove ProtectHostname= from it; {_UNITS}"
     refused = any(word in said for word in ("namespace", "Operation not permitted", "uid map"))
     # AppArmor answers with either.
     if refused or (around.profile is not None and "Permission denied" in said):

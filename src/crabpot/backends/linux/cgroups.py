@@ -112,6 +112,9 @@ class Cgroup:
         try:
             write(f"{folder}/{file}", words[frozen])
         except OSError as error:
+            # A unit with ProtectControlGroups= sees them read-only.
+            if error.errno == errno.EROFS:
+                return False
             # systemd removes a scope with its last process: nothing is left that could move.
             if error.errno not in (errno.ENOENT, errno.ENODEV):
                 raise

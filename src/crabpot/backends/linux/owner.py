@@ -6,6 +6,7 @@ import os
 import re
 from functools import cache
 
+from crabpot.errors import SandboxUnavailable
 from crabpot.runner.exec.proc import STARTED, parent_of, stat_of
 
 _LABEL = re.compile(r"crabpot-([0-9]{1,10})-([0-9]{1,20})-.*", re.ASCII | re.DOTALL)
@@ -46,5 +47,11 @@ def parent(pid: int) -> int | None:
 @cache
 def boot() -> str:
     """Return the id of this boot: numbers and start times of processes come again with the next one."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        raise SandboxUnavailable(
+            "/proc/sys is hidden from Crabpot, as ProcSubset= of a unit does: remove ProcSubset= from it; "
+            "`crabpot render systemd` prints units that work"
+        ) from None

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 20.0
 # An interpreter inside starts in less on most machines; one that is emulated takes ten times as long.
 _USUAL_S, _SLOWEST = 0.2, 20.0
-_LINE_POLLS, _LINE_POLL_S = 200, 0.05
+_LINE_S, _LINE_POLL_S = 10.0, 0.05
 
 
 def _rule(argv: tuple[str, ...]) -> ElevationRule:
@@ -101,6 +101,8 @@ class Target:
                 return
             took = time.monotonic() - began
         self.pace = min(max(took / _USUAL_S, 1.0), _SLOWEST)
+        if self._other is not None:
+            self._other.pace = self.pace
 
     def paced(self, usual_s: float) -> float:
         """Return how long this machine may take for what usually takes so long, within what a call may ask for."""
@@ -193,9 +195,10 @@ class Target:
         """Call a tool as the agent would."""
         return await self.gateway.call(self.session, tool, args)
 
-    async def shell(self, command: str, *, timeout_s: float = _TIMEOUT_S, **args: Any) -> ToolResult:
-        """Run shell text inside."""
-        return await self.call("exec", command=command, timeout=timeout_s, **args)
+    async def shell(self, command: str, *, timeout_s: float | None = None, **args: Any) -> ToolResult:
+        """Run shell text inside, for as long as this machine may take, or as is said."""
+        limit_s = self.paced(_TIMEOUT_S) if timeout_s is None else timeout_s
+        return await self.call("exec", command=command, timeout=limit_s, **args)
 
     async def leave(self, command: str, *, answer: Answer | None = None) -> ToolResult:
         """Ask for a host command, where a pattern matches it and an operator agrees, or gives this answer."""
@@ -246,12 +249,13 @@ class Target:
     async def line_from(self, process: str) -> str:
         """Wait for the first line that a background process prints."""
         said = ""
-        for _ in range(_LINE_POLLS):
+        deadline = time.monotonic() + self.paced(_LINE_S)
+        while True:
             polled = await self.call("process", action="poll", id=process)
             said += polled.stdout
             if said.endswith("\n"):
                 return said.strip()
-            if not polled.data or not polled.data.get("running"):
+            if not polled.data or not polled.data.get("running") or time.monotonic() > deadline:
                 break
             await asyncio.sleep(_LINE_POLL_S)
         raise NotCarriedOut(f"a background process printed nothing: {polled.stderr.strip()[-200:]}")
@@ -290,7 +294,13 @@ class Target:
         settings = replace(self.gateway.settings, entries={**self.gateway.settings.entries, agent.id: agent})
         over = self.gateway
         beside = Gateway(settings=settings, execution=over.execution, elevated=over.elevated, audit=over.audit)
-        return Target(beside, f"agent:{agent.id}:x", self.bait)
+        return self.elsewhere(f"agent:{agent.id}:x", beside)
+
+    def elsewhere(self, session: str, gateway: Gateway) -> Target:
+        """Return another session to attack, at the pace of this machine."""
+        made = Target(gateway, session, self.bait)
+        made.pace = self.pace
+        return made
 
     @asynccontextmanager
     async def serving(

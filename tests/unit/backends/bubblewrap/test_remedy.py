@@ -61,6 +61,8 @@ def test_what_a_unit_of_systemds_takes_away_is_named_by_its_setting() -> None:
     assert "agent.service" in text
     assert "RestrictNamespaces=" in remedy.explain(DENIED, Circumstances(unit="agent.service", filtered=True))
     assert "container" in remedy.explain(said, Circumstances(filtered=True))
+    said = "bwrap: Can't set hostname to crabpot: Operation not permitted"
+    assert "remove ProtectHostname= from it" in remedy.explain(said, Circumstances(unit="agent.service", filtered=True))
 
 
 def test_a_folder_that_cannot_be_reached_is_said_to_be_one() -> None:

@@ -70,6 +70,8 @@ def as_systemd(frame: Frame, options: Namespace) -> int:
         return _print(f"# Install:\n{systemd.steps(service, None)}\n" + "\n".join(texts))
     for name, text in units.items():
         write_atomically(os.path.join(options.out, name), text)
+        # They hold no secret, and systemd complains about a unit that only its owner may read.
+        os.chmod(os.path.join(options.out, name), 0o644)
     note(f"{options.out} has {' and '.join(units)}; next:\n{systemd.steps(service, options.out).rstrip()}")
     return OK
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import TYPE_CHECKING
 
 from crabpot.proof.verify import trial
 from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
-from crabpot.proof.verify.target import Target
+
+if TYPE_CHECKING:
+    from crabpot.proof.verify.target import Target
 
 files, handed = Group("filesystem"), Group("hand-off to the host")
 
@@ -116,7 +119,7 @@ async def cannot_have_a_host_command_work_in_a_folder_under_review(target: Targe
 
 def _reviewed(target: Target) -> Target:
     """Return the session of the trial whose folder is under review."""
-    return Target(target.gateway, trial.REVIEWED, target.bait)
+    return target.elsewhere(trial.REVIEWED, target.gateway)
 
 
 def _lay_out(inside: Target) -> str:
