@@ -62,7 +62,7 @@ UMask=0077
 {hardening}
 # Do not add: RestrictNamespaces, SystemCallFilter, ProtectHostname, RestrictSUIDSGID (filters that sandboxes inherit,
 # and that some or every bwrap fails under), ProtectKernelTunables, ProtectKernelLogs, ProcSubset (they mask /proc, and
-# then no other can be mounted), ProtectControlGroups (no limits), PrivateUsers (no other owner's folders),
+# then no other can be mounted), ProtectControlGroups (read-only groups), PrivateUsers (no other owner's folders),
 # MemoryDenyWriteExecute (no node inside). Each sandbox has stricter walls of its own.
 
 [Install]
