@@ -64,8 +64,9 @@ class Hold:
         except FileExistsError:
             return False
         try:
-            # The mount inside is of the folder itself, not of its name, and goes along.
-            os.rename(self._folder, spec.workspace)
+            # The mount inside is of the folder itself, not of its name, and goes along. A pod has its folder with it.
+            if spec.backend != "kubernetes":
+                os.rename(self._folder, spec.workspace)
         except OSError:
             os.unlink(spec.workspace + _NOTE)
             raise
