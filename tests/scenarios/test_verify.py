@@ -58,6 +58,12 @@ def test_a_shim_of_git_does_not_stop_the_attacks_on_git(sandboxed: Any) -> None:
     assert (ended.code, ended.out.splitlines()[-1][:15]) == (0, "no claim failed"), ended.out
 
 
+def test_a_session_under_review_has_its_host_commands_attacked_too(sandboxed: Any) -> None:
+    sandboxed.configure('{agents: {defaults: {sandbox: {workspace: "review"}}}}')
+    ended = sandboxed("verify", "--json", "--only", "cannot_write_beyond_its_folder*", "cannot_have_another_build*")
+    assert [one["state"] for one in ended.json["findings"]] == ["held", "held"]
+
+
 def test_the_run_is_in_the_audit_log_and_its_calls_are_not(sandboxed: Any) -> None:
     sandboxed("verify", *QUICK)
     records = [json.loads(line) for line in sandboxed("audit", "tail", "-n", "100", "--json").out.splitlines()]

@@ -34,7 +34,7 @@ from crabpot.proof.verify.attacks import (
     servers,
     syscalls,
 )
-from crabpot.proof.verify.claims import Group
+from crabpot.proof.verify.claims import HAND_OFF, Group
 from crabpot.wording import closest
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ GROUPS = (
     "resources",
     "escape by tool arguments",
     "escape by configuration",
-    "hand-off to the host",
+    HAND_OFF,
     "gateway under a hostile runner",
     "MCP servers",
 )

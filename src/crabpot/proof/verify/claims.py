@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     Attack = Callable[[Target], Awaitable["Outcome"]]
 
 
+# What a host command, or whoever carries something out for the agent, could be made to do.
+HAND_OFF = "hand-off to the host"
 _SHOWN = 12
 
 # What a function's name cannot express.

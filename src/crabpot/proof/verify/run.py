@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.proof.verify.bait import laid_out
 from crabpot.proof.verify.catalogue import chosen
-from crabpot.proof.verify.claims import Finding, NotCarriedOut, Opened
+from crabpot.proof.verify.claims import HAND_OFF, Finding, NotCarriedOut, Opened
 from crabpot.proof.verify.target import Target
 
 if TYPE_CHECKING:
@@ -69,10 +69,11 @@ async def carry_out(claim: Claim, target: Target) -> Finding:
         return Finding(claim=claim, result=Opened(by=given_away), seconds=0.0)
     began = time.perf_counter()
     result: Finding | None = None
+    attacked = target.handing_off() if claim.group == HAND_OFF else target
     try:
         async with asyncio.timeout(_LONGEST_S * target.pace):
-            outcome = await claim.attack(target)
-        degraded = None if outcome.held else await target.degraded(claim.excused_by)
+            outcome = await claim.attack(attacked)
+        degraded = None if outcome.held else await attacked.degraded(claim.excused_by)
         result = Finding(claim=claim, result=outcome, seconds=time.perf_counter() - began, degraded=degraded)
     except NotCarriedOut as error:
         reason = error
@@ -80,4 +81,7 @@ async def carry_out(claim: Claim, target: Target) -> Finding:
         reason = NotCarriedOut(f"the attack did not end within {_LONGEST_S * target.pace:.0f} s")
     except Exception as error:  # noqa: BLE001  a mistake in one attack must not hide what the others found
         reason = NotCarriedOut(f"{type(error).__name__}: {error}")
+    finally:
+        if attacked is not target:
+            await attacked.stop()
     return result or Finding(claim=claim, result=reason, seconds=time.perf_counter() - began)

@@ -289,6 +289,15 @@ class Target:
         """Return a session of another gateway with these settings and a private home; the caller stops it."""
         return self._beside(f"at-{name}", replace(self.agent.sandbox, home=name))
 
+    def handing_off(self) -> Target:
+        """Return who hands commands to the host; the caller stops another.
+
+        Programs that need a folder do not leave one under review, so there a session with the folder itself is tried.
+        """
+        if self.agent.sandbox.workspace != "review":
+            return self
+        return self._beside("direct", replace(self.agent.sandbox, workspace="rw"))
+
     def _beside(self, agent_id: str, sandbox: Sandbox) -> Target:
         agent = replace(self.agent, id=agent_id, sandbox=sandbox)
         settings = replace(self.gateway.settings, entries={**self.gateway.settings.entries, agent.id: agent})
@@ -298,7 +307,7 @@ class Target:
 
     def elsewhere(self, session: str, gateway: Gateway) -> Target:
         """Return another session to attack, at the pace of this machine."""
-        made = Target(gateway, session, self.bait)
+        made = Target(gateway, session, self.bait, other=self._other, guarded=self.guarded)
         made.pace = self.pace
         return made
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.layers import copying
 from crabpot.layers.store import LayerStore
-from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, NotCarriedOut, Outcome, few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crabpot.layers.layer import Layer
     from crabpot.proof.verify.target import Target
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 _MADE = "hostile"
 _SOCKET = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'"

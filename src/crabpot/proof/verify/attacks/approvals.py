@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from crabpot.approvals.requests import Answer, FolderIdentity, Request, new_id
 from crabpot.errors import HostRefused
-from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, NotCarriedOut, Outcome, few
 from crabpot.proof.verify.target import Agreeing
 
 if TYPE_CHECKING:
     from crabpot.proof.verify.target import Target
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 _WAITS_S = 30.0
 _NAME = "crabpot-verify-planted"

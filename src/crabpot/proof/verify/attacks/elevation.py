@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from crabpot.decide.elevation import rules
 from crabpot.model import Place
-from crabpot.proof.verify.claims import Group, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, Outcome, few
 
 if TYPE_CHECKING:
     from crabpot.proof.verify.target import Target
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 # Each is more than one simple command, or not the command that it looks like. {0} is one that a pattern matches.
 _DISGUISES = (

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from crabpot.model import Place
-from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, NotCarriedOut, Outcome, few
 
 if TYPE_CHECKING:
     from crabpot.proof.verify.target import Target
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 _REPOSITORY = (
     "rm -rf .git bare.git; git init -q -b main . && git config user.name x && git config user.email x@x"

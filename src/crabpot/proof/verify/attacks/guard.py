@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from crabpot.approvals.requests import Answer
 from crabpot.host_commands.guard.view import PRIVATE
 from crabpot.model import Place
-from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, NotCarriedOut, Outcome, few
 
 if TYPE_CHECKING:
     from crabpot.model import ToolResult
     from crabpot.proof.verify.target import Target
     from crabpot.spec.binds import Surroundings
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 # Moved away, not removed: a root gateway leaves files of root's in it.
 _REPOSITORY = (

@@ -11,7 +11,7 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome
+from crabpot.proof.verify.claims import HAND_OFF, Group, NotCarriedOut, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[str, Any], Awaitable[dict[str, Any]]]
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 _START_S, _ANSWER_S, _POLL_S = 20.0, 20.0, 0.02
 _WHAT = "a link checked out from a blob and moved to .git/COMMIT_EDITMSG, then git commit --cleanup=verbatim"

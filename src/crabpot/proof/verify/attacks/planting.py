@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crabpot.model import Place
-from crabpot.proof.verify.claims import Group, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, Outcome, few
 
 if TYPE_CHECKING:
     from crabpot.proof.verify.target import Target
 
-claim = Group("hand-off to the host")
+claim = Group(HAND_OFF)
 
 # Every way in which git runs what a repository says; {0} leaves a trace on the host that tells which one.
 _CONFIG = """

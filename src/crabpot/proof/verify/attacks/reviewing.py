@@ -7,12 +7,12 @@ import stat
 from typing import TYPE_CHECKING
 
 from crabpot.proof.verify import trial
-from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
+from crabpot.proof.verify.claims import HAND_OFF, Group, NotCarriedOut, Outcome, few
 
 if TYPE_CHECKING:
     from crabpot.proof.verify.target import Target
 
-files, handed = Group("filesystem"), Group("hand-off to the host")
+files, handed = Group("filesystem"), Group(HAND_OFF)
 
 _MARK = "user.overlay.redirect"
 
