@@ -229,8 +229,8 @@ class NaiveServers(Servers):
 class ServingTarget(Target):
     """Runs one server for everybody, and asks no policy about it."""
 
-    def _with_servers(self, servers: Mapping[str, McpServer], deny: tuple[str, ...]) -> Gateway:
-        made = super()._with_servers(servers, deny)
+    def with_servers(self, servers: Mapping[str, McpServer], deny: tuple[str, ...]) -> Gateway:
+        made = super().with_servers(servers, deny)
         assert made.servers is not None
         shared = {
             name: replace(one, sandbox=replace(one.sandbox, scope="shared"))

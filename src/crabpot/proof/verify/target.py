@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import sys
 import time
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from crabpot.approvals.desk import Desk
 from crabpot.approvals.requests import Answer
@@ -28,15 +26,12 @@ from crabpot.proof.verify.claims import NotCarriedOut, Outcome
 from crabpot.proof.verify.impostor import Impostor
 from crabpot.proof.verify.programs import program, read_report
 from crabpot.sandboxes.live import Wanted
-from crabpot.servers.approving import candidate
-from crabpot.servers.pool import Servers
-from crabpot.settings import Mcp, Network, Tools
 from crabpot.spec import hardening
 from crabpot.spec.network import proxy_environment
 from crabpot.spec.seccomp.numbers import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from crabpot.approvals.requests import Request
     from crabpot.host_commands.plan import Plan
@@ -46,7 +41,7 @@ if TYPE_CHECKING:
     from crabpot.proof.verify.claims import Claim
     from crabpot.proof.verify.programs import Report
     from crabpot.sandboxes.live import Live
-    from crabpot.settings import AgentSettings, Limits, McpServer, Sandbox, Settings
+    from crabpot.settings import AgentSettings, Limits, McpServer, Network, Sandbox, Settings
     from crabpot.spec.spec import SandboxSpec
 
 _TIMEOUT_S = 20.0
@@ -58,10 +53,6 @@ _LINE_S, _LINE_POLL_S = 10.0, 0.05
 def _rule(argv: tuple[str, ...]) -> ElevationRule:
     """Return a way out for a command that no pattern of the session's takes."""
     return ElevationRule(pattern=f"{argv[0]} *", source="crabpot verify", approval=True, enabled=True)
-
-
-def _nowhere(_scope: object, _authority: object) -> NoReturn:
-    raise NotCarriedOut("no claim is about a remote server")
 
 
 class Agreeing:
@@ -311,50 +302,11 @@ class Target:
         made.pace = self.pace
         return made
 
-    @asynccontextmanager
-    async def serving(
-        self, servers: Mapping[str, McpServer], deny: tuple[str, ...] = ()
-    ) -> AsyncIterator[tuple[Gateway, str, str]]:
-        """Open another gateway with MCP servers, which an operator approves, and yield it with two agents' sessions."""
-        gateway = self._with_servers(servers, deny)
-        assert gateway.servers is not None
-        try:
-            for name in servers:
-                (await candidate(gateway.servers, name)).keep(by="crabpot verify")
-            yield gateway, "agent:served:x", "agent:neighbour:x"
-        finally:
-            for name in servers:
-                await gateway.servers.restart(name)
+    def with_servers(self, servers: Mapping[str, McpServer], deny: tuple[str, ...]) -> Gateway:
+        """Return another gateway over the same sandboxes, whose agents have these servers."""
+        from crabpot.proof.verify.serving import with_servers  # noqa: PLC0415  slow to import
 
-    def _with_servers(self, servers: Mapping[str, McpServer], deny: tuple[str, ...]) -> Gateway:
-        plain = replace(
-            self.agent.sandbox,
-            workspace="none",
-            home=None,
-            network=Network(),
-            binds=(),
-            programs=(),
-            env={},
-            host_commands=(),
-            ports=(),
-        )
-        own = {name: replace(server, sandbox=plain) for name, server in servers.items()}
-        agent = replace(self.agent, tools=Tools(deny=deny))
-        entries = {name: replace(agent, id=name) for name in ("served", "neighbour")}
-        over = self.gateway
-        settings = replace(
-            over.settings, entries={**over.settings.entries, **entries}, mcp=Mcp(servers=own), mcp_sources={}
-        )
-        made = Gateway(settings=settings, execution=over.execution, elevated=over.elevated, audit=over.audit)
-        made.servers = Servers(
-            settings=settings,
-            execution=over.execution,
-            environ=os.environ,
-            record=over.audit.record,
-            egress=_nowhere,
-            desk=over.desk,
-        )
-        return made
+        return with_servers(self, servers, deny)
 
     async def answers(self) -> bool:
         """Return whether the sandbox still answers calls."""

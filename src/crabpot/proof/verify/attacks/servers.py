@@ -11,6 +11,8 @@ from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome, few
 from crabpot.settings import McpServer, ServerTools
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from crabpot.gateway import Gateway
     from crabpot.proof.verify.target import Target
 
@@ -55,6 +57,14 @@ def _server(names: str = "try count turn echo", **more: Any) -> McpServer:
     return McpServer(command=(python, "-I", "-c", _SERVER, names), **more)
 
 
+def _serving(
+    target: Target, configured: dict[str, McpServer], deny: tuple[str, ...] = ()
+) -> AbstractAsyncContextManager[tuple[Gateway, str, str]]:
+    from crabpot.proof.verify.serving import serving  # noqa: PLC0415  slow to import
+
+    return serving(target, configured, deny)
+
+
 async def _call(gateway: Gateway, session: str, tool: str, **args: Any) -> str:
     """Call a tool that must answer, or there is no attack."""
     result = await gateway.call(session, tool, args)
@@ -68,7 +78,7 @@ async def _call(gateway: Gateway, session: str, tool: str, **args: Any) -> str:
 async def cannot_read_a_file_of_the_host_from_a_server(target: Target) -> Outcome:
     """An MCP server used to run as the person who installed it, and could read every key of theirs."""
     paths = [target.bait.secret_file, os.path.expanduser("~/.ssh/id_rsa"), "/etc/shadow"]
-    async with target.serving({"it": _server()}) as (gateway, session, _):
+    async with _serving(target, {"it": _server()}) as (gateway, session, _):
         found = json.loads(await _call(gateway, session, "it__try", read=paths))
         own = json.loads(await _call(gateway, session, "it__try", read=["/proc/self/cmdline"]))
     if not own["/proc/self/cmdline"].startswith("GOT"):
@@ -86,7 +96,7 @@ async def cannot_phone_home_from_a_server(target: Target) -> Outcome:
     """What a server has read is worth something only outside: a service of the host is as far as any other."""
     before = len(target.bait.knocks)
     places = [list(place) for place in target.bait.ports]
-    async with target.serving({"it": _server()}) as (gateway, session, _):
+    async with _serving(target, {"it": _server()}) as (gateway, session, _):
         found = json.loads(await _call(gateway, session, "it__try", connect=places))
     reached = [place for place, how in found.items() if how.startswith("GOT")]
     knocked = len(target.bait.knocks) - before
@@ -97,7 +107,7 @@ async def cannot_phone_home_from_a_server(target: Target) -> Outcome:
 @servers.about("sandbox", threats=("hostile-server",))
 async def cannot_see_what_another_agents_server_knows(target: Target) -> Outcome:
     """One process for all agents would tell each what the others asked it."""
-    async with target.serving({"it": _server()}) as (gateway, session, other):
+    async with _serving(target, {"it": _server()}) as (gateway, session, other):
         first = [await _call(gateway, session, "it__count") for _ in range(3)]
         second = await _call(gateway, other, "it__count")
     if first != ["1", "2", "3"]:
@@ -112,7 +122,7 @@ async def cannot_see_what_another_agents_server_knows(target: Target) -> Outcome
 @servers.about("sandbox", threats=("hostile-server",))
 async def cannot_change_a_tool_of_a_server_after_approval(target: Target) -> Outcome:
     """A server that was approved for its harmless words changes them later, and the model obeys the new ones."""
-    async with target.serving({"it": _server()}) as (gateway, session, _):
+    async with _serving(target, {"it": _server()}) as (gateway, session, _):
         await _call(gateway, session, "it__echo")
         await _call(gateway, session, "it__turn")
         called = await gateway.call(session, "it__echo")
@@ -132,7 +142,7 @@ async def cannot_call_a_denied_tool_of_a_server(target: Target) -> Outcome:
     names = ("it__echo", "IT__ECHO", " it__echo ", "it__Echo", "other__echo", "it__try")
     denied = ServerTools(deny=("try",))
     configured = {"it": _server(tools=denied), "other": _server()}
-    async with target.serving(configured, deny=("it__ec*", "other__*")) as (gateway, session, _):
+    async with _serving(target, configured, deny=("it__ec*", "other__*")) as (gateway, session, _):
         await _call(gateway, session, "it__count")
         codes = {name: await _code(gateway, session, name) for name in names}
         listed = [one["name"] for one in await gateway.offered(session)]
@@ -149,7 +159,7 @@ async def cannot_call_a_denied_tool_of_a_server(target: Target) -> Outcome:
 async def cannot_imitate_a_tool_of_another_server(target: Target) -> Outcome:
     """A tool that is called like a trusted one is called in its place."""
     hostile = _server("exec bash good__echo Good__Echo mcp__good__echo crabpot__exec fine Fine")
-    async with target.serving({"good": _server(), "it": hostile}) as (gateway, session, _):
+    async with _serving(target, {"good": _server(), "it": hostile}) as (gateway, session, _):
         await _call(gateway, session, "it__fine")
         listed = [one["name"] for one in await gateway.offered(session) if one["name"].startswith("it__")]
     wrong = [name for name in listed if name != "it__fine"]
