@@ -127,7 +127,7 @@ def test_a_command_line_that_asks_for_nothing_there_is(arguments: tuple[str, ...
         (("render", "docker-rum"), 2, 'did you mean "docker-run"?'),
         (("mcp", "--print-config", "claude"), 2, 'did you mean "claude-code"?'),
         (("serve", "--listen", "0.0.0.0:80"), 2, "is not the loopback"),
-        (("serve", "--listen", "8080"), 2, '"8080" is not a loopback address; write 127.0.0.1:8080'),
+        (("serve", "--listen", "8080"), 2, '"8080" is not an address in numbers; write 127.0.0.1:8080'),
         (("tokens", "add", "bot"), 2, "an agent's token needs sessions: --session KEY"),
         (("call", "raed"), 126, 'did you mean \\"read\\"?'),
     ],
