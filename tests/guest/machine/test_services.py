@@ -51,6 +51,7 @@ class Service:
         done = self.crabpot("exec", "--", "echo hello")
         assert done.stdout == "hello\n", done
         (row,) = json.loads(self.crabpot("sandboxes", "list", "--json").stdout)
+        assert "gateway" in row, "another gateway answered than the one of the unit"
         # The gateway's child is bwrap, and bwrap's the sandbox's first process.
         monitor = run("pgrep", "-n", "-P", str(row["gateway"]), "-f", "unshare-user").stdout.strip()
         return int(run("pgrep", "-P", monitor).stdout)

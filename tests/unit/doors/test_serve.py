@@ -649,3 +649,16 @@ async def test_from_a_client_that_reads_no_answers_nothing_more_is_taken(bench):
         raw.sock.close()
         async with client(made) as remote:
             assert (await remote.call(S, "exec", {"command": "echo on"})).stdout == "on\n"
+
+
+async def test_a_socket_that_somebody_else_made_stays_when_the_door_closes(tmp_path):
+    """systemd's: without its file, no call would start the service again."""
+    path = tmp_path / SOCKET_NAME
+    nobody: Any = None
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.setblocking(False)
+        door = Door(nobody, no_inquiries, dict)
+        await door.accept_on(listener)
+        await door.close()
+        assert path.exists()

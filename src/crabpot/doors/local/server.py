@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import struct
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ _BESIDE, _ENDING = "run-", ".sock"
 _OWN_SOCKET = re.compile(rf"{_BESIDE}[0-9]{{1,10}}\{_ENDING}", re.ASCII)
 
 _LONGEST_ADDRESS = 107
+# From 3.13 on asyncio removes a socket's file with its server: without systemd's, no call would start us again.
+_STAYS: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
@@ -61,7 +64,7 @@ class Door:
 
     async def accept_on(self, listener: socket.socket) -> None:
         """Serve whoever connects to a socket."""
-        server = await asyncio.start_unix_server(self._accept, sock=listener)
+        server = await asyncio.start_unix_server(self._accept, sock=listener, **_STAYS)
         self._listening.callback(server.close)
 
     @property
