@@ -20,6 +20,7 @@ _MIB = 1024**2
 _MOST_DISK = 1024 * _MIB
 _PATIENCE_S = 10.0
 _LOOK_S = 0.05
+_BOMB_S = (2.0, 8.0)
 
 
 @claim.about(threats=("exhaustion",), excused_by="limits.pids")
@@ -77,12 +78,21 @@ async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
     """Copies that make copies, in sessions of their own: the neighbour answers, the call ends, nothing is left."""
     if not await target.answers():
         raise NotCarriedOut("the sandbox did not answer before the bomb")
+    # Where starting programs is slower still than the interpreter was, the first one may be cut before it goes off.
+    for usual_s in _BOMB_S:
+        outcome = await _bomb(target, target.paced(usual_s))
+        if outcome is not None:
+            return outcome
+    raise NotCarriedOut("the bomb never went off")
+
+
+async def _bomb(target: Target, time_s: float) -> Outcome | None:
+    """Set one off; return None if it made too few copies to have tried the limit."""
     # A number of seconds that nobody else sleeps for, by which the copies are found again.
     marker = f"600.{int(target.bait.token, 16)}"
     # Each copy makes two more and stays; as many levels as make eight times the limit, and no more.
     levels = min((8 * target.limits.pids).bit_length(), 12)
     copy = 'if [ $1 -gt 0 ]; then for _ in 1 2; do setsid sh -c "$B" "$0" $(($1 - 1)) & done; fi; exec sleep "$0"'
-    time_s = target.paced(2.0)
     bomb = f"export B='{copy}'; sh -c \"$B\" {marker} {levels}"
     running = asyncio.create_task(target.shell(bomb, timeout_s=time_s))
     await witness.within(0.75 * time_s, lambda: len(witness.processes_with(marker)) >= target.limits.pids // 2)
@@ -95,7 +105,7 @@ async def harms_nobody_by_a_fork_bomb(target: Target) -> Outcome:
     gone = await witness.within(_PATIENCE_S * target.pace, lambda: not witness.processes_with(marker))
     again = await target.answers()
     if reached < target.limits.pids // 2 and "fork" not in result.stderr.lower():
-        raise NotCarriedOut(f"the bomb never went off: {reached} processes, {result.stderr[-200:]!r}")
+        return None
     ended = result.error.code if result.error else f"exit code {result.exit_code}"
     return Outcome(
         held=reached <= target.limits.pids and neighbour and gone and again,
