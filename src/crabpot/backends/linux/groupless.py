@@ -6,7 +6,10 @@ to others. It does where a setuid helper (newgidmap, for users with subordinate 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +17,11 @@ from crabpot.backends.linux.kernel_files import read
 from crabpot.settings import TRUSTED_PATH
 
 if TYPE_CHECKING:
+    import subprocess
+
     from crabpot.spec.spec import User
+
+_ANSWER_S = 20.0
 
 
 @cache
@@ -29,7 +36,12 @@ def namespace() -> int | None:
         return None
     command = [unshare, "--user", "--map-current-user", "--map-groups=auto", "cat"]
     started = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={"PATH": TRUSTED_PATH}
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={"PATH": TRUSTED_PATH},
+        start_new_session=True,
     )
     with started:
         assert started.stdin is not None
@@ -37,13 +49,29 @@ def namespace() -> int | None:
         try:
             # An answer means that the maps are written: before that, it is still another program.
             os.write(started.stdin.fileno(), b"x")
-            if os.read(started.stdout.fileno(), 1) != b"x" or read(f"/proc/{started.pid}/setgroups") != "allow\n":
+            if not _answers(started) or read(f"/proc/{started.pid}/setgroups") != "allow\n":
                 return None
             return os.open(f"/proc/{started.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
         finally:
-            started.kill()
+            # unshare's own helper too: where no namespace may be made, it waits forever and holds our pipe.
+            with contextlib.suppress(OSError):
+                os.killpg(started.pid, signal.SIGKILL)
+
+
+def _answers(started: subprocess.Popen[bytes]) -> bool:
+    """Return whether it echoes; not if it ends, or takes too long."""
+    assert started.stdout is not None
+    said, ended = started.stdout.fileno(), os.pidfd_open(started.pid)
+    try:
+        waiting = select.poll()
+        waiting.register(said, select.POLLIN)
+        waiting.register(ended, select.POLLIN)
+        ready = [fd for fd, _ in waiting.poll(_ANSWER_S * 1000)]
+    finally:
+        os.close(ended)
+    return said in ready and os.read(said, 1) == b"x"
 
 
 @cache
