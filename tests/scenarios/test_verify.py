@@ -48,7 +48,8 @@ def test_the_reports_are_whole_and_hold_no_script(sandboxed: Any, tmp_path: Any)
     assert "<script" not in text
     assert "default-src 'none'" in text
     suites = ET.parse(xml).getroot()
-    assert {suite.get("name") for suite in suites} == {"privileges", "filesystem", "escape by tool arguments"}
+    groups = {"privileges", "filesystem", "escape by tool arguments", "MCP servers"}
+    assert {suite.get("name") for suite in suites} == groups
     assert not suites.findall(".//failure")
 
 

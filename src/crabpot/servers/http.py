@@ -156,7 +156,7 @@ class ThroughEgress(httpx2.AsyncBaseTransport):
         return httpx2.Response(status_code=answer.status, headers=headers, stream=_Body(answer.stream))
 
     async def _say_goodbye(self, request: httpx2.Request) -> httpx2.Response:
-        """Tell the server that the session ended, and wait for nothing that it could drag out."""
+        """Notify the server that the session ended, and wait for nothing that it could drag out."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE_S):
                 await (await self._send(request)).aclose()

@@ -57,7 +57,7 @@ def _what(command: Command) -> dict[str, Any]:
 
 
 def _report(gateway: Connection, command: Command, handed: Handed) -> None:
-    """Tell Claude Code to which folder the command changed."""
+    """Write down for Claude Code to which folder the command changed."""
     from crabpot.doors.thin import claude  # noqa: PLC0415  few commands change it
 
     asked = Call(gateway, call_id="2", quiet=True)
