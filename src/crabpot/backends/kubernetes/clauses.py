@@ -155,7 +155,7 @@ def _limits(spec: SandboxSpec, report: Report | str | None) -> Iterator[Row]:
     else:
         yield "limits.cpus", "degraded", f"{limits.cpus:g} was asked for, and is not seen inside"
     shared = spec.user is not None and (seen is None or not seen.own_users)
-    whose = "of every pod of this user on a node together" if shared else "by a user id that no other pod has"
+    whose = "of every pod of this user on a node together" if shared else "by a user id made from its scope key"
     yield "limits.pids", "degraded" if shared else "enforced", f"{limits.pids}, {whose} (RLIMIT_NPROC)"
     yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
     yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"

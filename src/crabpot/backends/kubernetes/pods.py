@@ -39,7 +39,7 @@ def hold_to(wrong: tuple[tuple[str, str], ...]) -> None:
 
 
 def user_of(spec: SandboxSpec) -> User:
-    """Return whom a pod runs as: as configured, else an id that no other pod has, so that its processes are counted.
+    """Return whom a pod runs as: as configured, else an id made from its scope key, so that its processes are counted.
 
     In a user namespace of its own, where few ids exist, any id is its own.
     """
