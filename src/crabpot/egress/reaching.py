@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crabpot.egress.destinations import Address, Destination
     from crabpot.egress.outside import Outside
     from crabpot.egress.resolving import Resolver
-    from crabpot.egress.rules import Rules
+    from crabpot.egress.rules import EgressRules
     from crabpot.egress.secrets import Secrets
     from crabpot.settings import Inject
 
@@ -63,7 +63,7 @@ class Reached(NamedTuple):
 
     server: Outside
     address: Address
-    rules: Rules
+    rules: EgressRules
     raw: bool
 
 
@@ -202,7 +202,7 @@ async def _unless_gone(asking: Coroutine[Any, Any, Answer], gone: Gone | None) -
         await asyncio.gather(asked, left, return_exceptions=True)
 
 
-def _remedy(destination: Destination, found: Rules) -> str:
+def _remedy(destination: Destination, found: EgressRules) -> str:
     if found.everything:
         return f'to reach it, list it: network: {{ allow: ["{destination}"] }}'
     return f'to allow it, add "{destination}" to network.allow'

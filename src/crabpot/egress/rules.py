@@ -56,7 +56,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class EgressRules:
     """The rules for what one agent's sandboxes may reach."""
 
     kind: str
@@ -133,14 +133,14 @@ class Rules:
         return None
 
 
-def rules(agent: AgentSettings) -> Rules:
+def rules(agent: AgentSettings) -> EgressRules:
     """Return the rules of an agent's network settings, which were checked on loading."""
     chosen = agent.sandbox.network
     listed = tuple(_rule(text, agent.source(f"{_ALLOW}[{index}]")) for index, text in enumerate(chosen.allow))
     unread = (_rule(text, agent.source(f"{_RAW}[{index}]")) for index, text in enumerate(chosen.raw))
     source = agent.source(_ALLOW if chosen.name == "allow" and chosen.allow else _NETWORK)
     every = (*listed, *(replace(rule, raw=True) for rule in unread))
-    return Rules(kind=describe(chosen).kind, listed=every, asks=chosen.ask, source=source)
+    return EgressRules(kind=describe(chosen).kind, listed=every, asks=chosen.ask, source=source)
 
 
 def rule_for(text: str, source: str) -> Rule:

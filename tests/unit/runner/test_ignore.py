@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabpot.runner.files import file_tools
-from crabpot.runner.search.ignore import Rules
+from crabpot.runner.search.ignore import IgnoreRules
 from crabpot.runner.search.walk import Walk
 from crabpot.runner.search.wildcard import expand_braces, translate
 
@@ -134,11 +134,11 @@ def test_the_files_that_git_would_add_are_those_that_are_found(tree, rules) -> N
     ],
 )
 def test_rules_mean_what_ripgrep_takes_them_for(rules, path, folder, verdict) -> None:
-    assert Rules(rules.encode()).verdict(path, path.rpartition("/")[2], folder=folder) is verdict
+    assert IgnoreRules(rules.encode()).verdict(path, path.rpartition("/")[2], folder=folder) is verdict
 
 
 def test_a_line_that_is_not_utf8_ends_the_rules() -> None:
-    rules = Rules(b"a\n\xff\nb\n")
+    rules = IgnoreRules(b"a\n\xff\nb\n")
     assert rules.verdict("a", "a", folder=False) is True
     assert rules.verdict("b", "b", folder=False) is None
 

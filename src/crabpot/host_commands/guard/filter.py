@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from crabpot.spec.seccomp.allowed import AF_UNIX, RULES
 from crabpot.spec.seccomp.bpf import assemble
-from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, SyscallRules
 
 _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000
@@ -71,7 +71,7 @@ def _without_leases() -> Condition:
     return replace(before, arms=(Arm(when=(Bits(index=1, value=_F_SETLEASE),), answer=Action.EPERM), *before.arms))
 
 
-def rules(*, sockets: bool, owner: tuple[int, int] | None = None) -> Rules:
+def rules(*, sockets: bool, owner: tuple[int, int] | None = None) -> SyscallRules:
     """Return the rules: `sockets` if the pattern or the catalogue names one, `owner` if the guard runs as root."""
     chowns = {} if owner is None else {name: _given_to(owner, index) for name, index in _CHOWNS.items()}
     modes = {name: _no_set_id(index) for name, index in _MODES.items()}

@@ -27,7 +27,7 @@ class _Rule:
         self.regex: Pattern[str] = re.compile(expression, re.DOTALL)
 
 
-class Rules:
+class IgnoreRules:
     """One .gitignore file."""
 
     __slots__ = ("_names", "_paths", "_rules")

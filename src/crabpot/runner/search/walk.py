@@ -10,7 +10,7 @@ from _stat import S_ISREG
 
 from ..files.beneath import Anchor
 from ..files.context import READ_ONLY, entry_bytes, entry_text
-from .ignore import SIZE_LIMIT, Rules
+from .ignore import SIZE_LIMIT, IgnoreRules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..files.context import Context, Location
 
     # Each rule file, the prefix that makes a path relative to it, and how much of the path is dropped.
-    Chain = tuple[tuple[Rules, str, int], ...]
+    Chain = tuple[tuple[IgnoreRules, str, int], ...]
     # From a folder's state, an entry's name, whether it is a folder and whether a `!` rule brought it back:
     # the entry's state, or None to leave it out.
     Step = Callable[[Any, str, bool, bool], Any]
@@ -144,7 +144,7 @@ class Walk:
         """Return the rules of the folders above the one that is searched, up to its root."""
         if not self._place.anchor.confined:
             return ()
-        chain: list[tuple[Rules, str, int]] = []
+        chain: list[tuple[IgnoreRules, str, int]] = []
         parts = self._place.relative.split(b"/") if self._place.relative else []
         for depth in range(len(parts)):
             rules = self._read_rules(b"/".join(parts[:depth]))
@@ -152,14 +152,14 @@ class Walk:
                 chain.append((rules, b"/".join([*parts[depth:], b""]).decode("latin-1"), 0))
         return tuple(chain)
 
-    def _read_rules(self, folder: bytes) -> Rules | None:
+    def _read_rules(self, folder: bytes) -> IgnoreRules | None:
         """Return the rules in a folder of the root; here a link is followed, as long as it stays inside."""
         try:
             fd = self._opener.open(self._place.anchor, _join(folder, b".gitignore"), READ_ONLY)
         except OSError:
             return None
         try:
-            return Rules(posix.read(fd, SIZE_LIMIT)) if S_ISREG(posix.fstat(fd).st_mode) else None
+            return IgnoreRules(posix.read(fd, SIZE_LIMIT)) if S_ISREG(posix.fstat(fd).st_mode) else None
         except OSError:
             return None
         finally:

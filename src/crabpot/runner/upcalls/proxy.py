@@ -48,7 +48,7 @@ class Proxy:
                 # The client has gone, or no descriptor is free: the next round accepts whoever still waits.
                 return
             self._count += 1
-            Connection(socket.socket(fileno=fd), self._runner, self)
+            ProxiedConnection(socket.socket(fileno=fd), self._runner, self)
         # Those who wait stay in the kernel's queue until another connection has ended.
         self._runner.loop.unwatch(self._fd)
 
@@ -58,7 +58,7 @@ class Proxy:
         self._runner.loop.watch(self._fd, READ, self._accept)
 
 
-class Connection(Listener):
+class ProxiedConnection(Listener):
     """One program's connection, which lives as long as its upcall."""
 
     def __init__(self, sock: Any, runner: Runner, proxy: Proxy) -> None:

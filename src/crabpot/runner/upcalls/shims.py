@@ -46,10 +46,10 @@ def _accept(server: _socket.socket, loop: Loop, upcalls: Upcalls) -> None:
         return
     posix.set_blocking(fd, False)
     posix.set_inheritable(fd, False)
-    Connection(loop, upcalls, fd)
+    ShimConnection(loop, upcalls, fd)
 
 
-class Connection(Listener):
+class ShimConnection(Listener):
     """One program that waits for a host command to end."""
 
     def __init__(self, loop: Loop, upcalls: Upcalls, fd: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, SyscallRules
 
 ALLOWED = {
     "files: open, read, write": """
@@ -190,7 +190,7 @@ def _names(groups: dict[str, str]) -> frozenset[str]:
     return frozenset(name for names in groups.values() for name in names.split())
 
 
-RULES = Rules(
+RULES = SyscallRules(
     allowed=_names(ALLOWED),
     conditional=MappingProxyType(CONDITIONAL),
     refused=_names(REFUSED),
@@ -198,7 +198,7 @@ RULES = Rules(
 )
 
 
-def without_internet(rules: Rules) -> Rules:
+def without_internet(rules: SyscallRules) -> SyscallRules:
     """Return stricter rules, for where no wall but this one keeps the network away: no internet socket at all.
 
     Not on the loopback either: a socket, once made, goes wherever the network lets it.

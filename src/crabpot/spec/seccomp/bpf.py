@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Action, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Action, Bits, Condition, SyscallRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ class _Span(NamedTuple):
     rule: Action | Condition
 
 
-def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
+def assemble(arch: str, *, rules: SyscallRules = RULES) -> bytes:
     """Return the filter for a machine ("x86_64", "aarch64"): an array of struct sock_filter, little-endian."""
     tree = _search(_spans(arch, rules))
     program = [
@@ -59,7 +59,7 @@ def assemble(arch: str, *, rules: Rules = RULES) -> bytes:
     return b"".join(struct.pack("<HBBI", op.code, op.if_true, op.if_false, op.k) for op in program)
 
 
-def _spans(arch: str, rules: Rules) -> list[_Span]:
+def _spans(arch: str, rules: SyscallRules) -> list[_Span]:
     """Return spans that cover all numbers, in order, as few as the rules allow."""
     spans = [_Span(0, Action.ENOSYS)]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crabpot.spec.seccomp.allowed import RULES
-from crabpot.spec.seccomp.rules import Action, Bits, Condition, Rules
+from crabpot.spec.seccomp.rules import Action, Bits, Condition, SyscallRules
 
 # archMap, not `architectures`: Docker picks the entry of its own machine. With no sub-architectures,
 # libseccomp kills 32-bit and x32 calls.
@@ -21,7 +21,7 @@ _Region = Mapping[int, Bits]
 """A set of argument lists: those that pass one test for each of some arguments."""
 
 
-def docker_profile(*, rules: Rules = RULES) -> dict[str, object]:
+def docker_profile(*, rules: SyscallRules = RULES) -> dict[str, object]:
     """Return the rules for `--security-opt seccomp=…` and for the engine's API."""
     every = sorted(rules.allowed | rules.refused | rules.absent | rules.conditional.keys())
     by_answer: dict[Action, list[str]] = {}

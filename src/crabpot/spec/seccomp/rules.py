@@ -95,7 +95,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class SyscallRules:
     """All rules of a sandbox, by name of call. A name in several sets gets the strictest of its answers."""
 
     allowed: frozenset[str]
@@ -113,12 +113,12 @@ class Rules:
             return self.conditional[name]
         return Action.ALLOW if name in self.allowed else Action.ENOSYS
 
-    def refusing(self, *names: str) -> Rules:
+    def refusing(self, *names: str) -> SyscallRules:
         """Return stricter rules: these, with more calls refused."""
         return replace(self, refused=self.refused | frozenset(names))
 
 
-def decide(rules: Rules, machine: str, call: Call) -> Action:
+def decide(rules: SyscallRules, machine: str, call: Call) -> Action:
     """Answer one call on a machine ("x86_64", "aarch64").
 
     A foreign entry point (32-bit, x32) kills instead of failing: no honest program reaches one by accident, a 32-bit
