@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -17,11 +18,13 @@ from crabpot.approvals.desk import Desk
 from crabpot.approvals.requests import Answer
 from crabpot.config.places import FILE_NAME
 from crabpot.decide.sessions import names_a_session
+from crabpot.egress.authority import Authority
 from crabpot.errors import ConfigError
 from crabpot.gateway import Gateway
 from crabpot.model import Place, ToolCall, ToolResult
 from crabpot.proof.verify import trial
 from crabpot.proof.verify.target import Target
+from crabpot.proof.verify.world import World
 from crabpot.runner.core.frames import FrameError
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.sandboxes.live import Live
@@ -188,12 +191,43 @@ class UnreadTarget(Target):
         return super().listing(replace(network, raw=network.allow))
 
 
+class CredulousWorld(World):
+    """Servers that need prove nothing, and an authority that signs for whatever host it is asked for."""
+
+    def trust(self) -> ssl.SSLContext:
+        return ssl._create_unverified_context()
+
+    def answers_for(self, live: Live) -> Authority | None:
+        if live.authority is not None:
+            live.authority.__class__ = VouchingAuthority
+        return live.authority
+
+
+class VouchingAuthority(Authority):
+    """Signs for any host, also for one that only the hello names."""
+
+    def context(self, host: str) -> ssl.SSLContext:
+        self.hosts |= {host}
+        made = super().context(host)
+        made.sni_callback = self._switch
+        return made
+
+    def _switch(self, stream: ssl.SSLSocket | ssl.SSLObject, named: str | None, _: ssl.SSLContext) -> None:
+        if named is not None:
+            stream.context = self.context(named)
+
+
 class KeyedTarget(Target):
-    """A gateway that adds a key to what goes to any listed place."""
+    """A gateway that adds a key to what goes to any listed place, whoever is there."""
+
+    def world(self, *names: str) -> World:
+        return CredulousWorld(names)
 
     def listing(self, network: Network) -> Target:
-        everywhere = (replace(rule, host=place) for rule in network.inject for place in network.allow)
-        return super().listing(replace(network, inject=tuple(everywhere)))
+        keyed = [rule.host for rule in network.inject]
+        others = [place for place in network.allow if place not in keyed]
+        everywhere = (replace(rule, host=place) for rule in network.inject for place in others)
+        return super().listing(replace(network, inject=(*network.inject, *everywhere)))
 
 
 class HomelyTarget(Target):

@@ -267,7 +267,10 @@ WALLS = (
     Wall(
         name="keys by host",
         target=naive.KeyedTarget,
-        falls="cannot_have_a_key_sent_anywhere_but_to_its_host",
+        falls="""
+        cannot_have_a_key_sent_anywhere_but_to_its_host cannot_have_a_key_sent_over_tls_anywhere_but_to_its_host
+        cannot_have_a_key_given_to_a_server_that_is_not_its_host cannot_have_its_own_authority_vouch_for_another_host
+        """,
     ),
     Wall(
         name="rules for servers",

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _DAYS = 365
-_NAME = "Crabpot, for one sandbox"
+NAME = "Crabpot, for one sandbox"
 
 
 class Authority:
     """Answers for hosts whose TLS ends at the gateway. Its key never leaves the gateway's memory."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], name: str = NAME) -> None:
         self.hosts = frozenset(hosts)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+        self._issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._contexts: dict[str, ssl.SSLContext] = {}
         made = _begin(self._issuer, self._issuer, self._key.public_key())
         constraints = x509.NameConstraints(

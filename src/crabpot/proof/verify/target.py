@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from crabpot.proof.verify.bait import Bait
     from crabpot.proof.verify.claims import Claim
     from crabpot.proof.verify.programs import Report
+    from crabpot.proof.verify.world import World
     from crabpot.sandboxes.live import Live
     from crabpot.settings import AgentSettings, Limits, McpServer, Network, Sandbox, Settings
     from crabpot.spec.spec import SandboxSpec
@@ -275,6 +276,12 @@ class Target:
         """Return a session of another gateway with these settings except for the network; the caller stops it."""
         # One agent has one network: what was decided for it stays.
         return self._beside("keyed" if network.inject else "listing", replace(self.agent.sandbox, network=network))
+
+    def world(self, *names: str) -> World:
+        """Return servers' names that lead to this machine, and an authority that vouches for them."""
+        from crabpot.proof.verify.world import World  # noqa: PLC0415  slow to import
+
+        return World(names)
 
     def at_home(self, name: str) -> Target:
         """Return a session of another gateway with these settings and a private home; the caller stops it."""

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from crabpot.proof.verify.bait import VARIABLE
 from crabpot.proof.verify.claims import Group, NotCarriedOut, Outcome
+from crabpot.proof.verify.hearing import hearing
 from crabpot.settings import Inject, Network, ValueFrom
 from crabpot.spec.network import PROXY_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from crabpot.proof.verify.target import Target
 
 keys, homes = Group("network"), Group("filesystem")
-
-_WAIT_S = 5.0
-_LONGEST = 65536
-
-
-@asynccontextmanager
-async def _server(heard: list[bytes], answer: bytes) -> AsyncIterator[str]:
-    """Start a server that records each request and answers it."""
-
-    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said = b""
-        try:
-            async with asyncio.timeout(_WAIT_S):
-                while b"\r\n\r\n" not in said and (data := await reader.read(_LONGEST)):
-                    said += data
-        except (TimeoutError, OSError):
-            pass
-        heard.append(said)
-        writer.write(answer)
-        writer.close()
-
-    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @keys.about("network", threats=("environment",))
@@ -48,9 +22,11 @@ async def cannot_have_a_key_sent_anywhere_but_to_its_host(target: Target) -> Out
     given: list[bytes] = []
     leaked: list[bytes] = []
     ended = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nheard"
-    async with _server(leaked, ended) as other:
+    async with hearing(leaked, ended) as other_port:
+        other = f"127.0.0.1:{other_port}"
         redirect = b"HTTP/1.1 302 Found\r\nLocation: http://%s/\r\nContent-Length: 0\r\n\r\n" % other.encode()
-        async with _server(given, redirect) as place:
+        async with hearing(given, redirect) as port:
+            place = f"127.0.0.1:{port}"
             rule = Inject(host=place, header="Authorization", value_from=ValueFrom(env=VARIABLE))
             session = target.listing(Network(name="allow", allow=(place, other), inject=(rule,)))
             try:
