@@ -71,6 +71,7 @@ def _measured(options: Namespace) -> Report:
         cache=cache,
         full=options.full,
         install=options.peers,
+        only=options.only,
     )
     return asyncio.run(run(plan))
 

@@ -19,7 +19,8 @@ _HEAD = """# Benchmarks
 
 Made from the raw results, [benchmarks.json](benchmarks.json), by `crabpot bench --results docs/benchmarks.json --docs docs`.
 `make bench` measures everything again, with every peer in an environment of its own (as root it also starts a docker engine of its
-own, and `make bench-docs` writes this page); `crabpot bench` measures the figures to hold, in about a minute. The two sides of each row took
+own, and `make bench-docs` writes this page); `crabpot bench` measures the figures to hold, in about a minute,
+and `crabpot bench --only review` those of folders under review alone. The two sides of each row took
 turns in the same run; the ratios are of medians, and the times are this machine's and move with it. "crabpot to it" is Crabpot's time in units
 of that row's: 0.01 × means that Crabpot takes a hundredth.
 """
@@ -69,14 +70,22 @@ Tried with deliberate regressions: one module more in the thin client, twenty st
 
 
 def files(reports: Sequence[Report]) -> dict[str, str]:
-    """Return every file of the page by name; the first report is the long one, and has the plots."""
-    first = reports[0]
+    """Return every file of the page by name; of what two reports measured, the plot is that of the first."""
     made = {"benchmarks.md": "\n".join(_page(reports)).rstrip() + "\n"}
-    for comparison in first.comparisons:
+    for comparison in _comparisons(reports):
         made[f"{FOLDER}/{comparison.id}.svg"] = plots.bars(comparison)
-    for curve in first.curves:
+    for curve in reports[0].curves:
         made[f"{FOLDER}/{curve.id}.svg"] = plots.lines(curve)
     return made
+
+
+def _comparisons(reports: Sequence[Report]) -> list[Comparison]:
+    """Return each comparison once: a later report may have measured one thing alone."""
+    found: dict[str, Comparison] = {}
+    for report in reports:
+        for one in report.comparisons:
+            found.setdefault(one.id, one)
+    return list(found.values())
 
 
 def _page(reports: Sequence[Report]) -> Iterator[str]:
@@ -89,7 +98,7 @@ def _page(reports: Sequence[Report]) -> Iterator[str]:
     yield "## Who took part\n"
     yield from _peers(first)
     yield "## Beside the limit and the peers\n"
-    for comparison in first.comparisons:
+    for comparison in _comparisons(reports):
         yield from _comparison(comparison)
     yield "## How it grows\n"
     for curve in first.curves:

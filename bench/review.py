@@ -1,4 +1,4 @@
-"""Measure folders under review: opening one of many files, calling in a layer, and forking a session."""
+"""Measure folders under review: opening one of many files, listing changes, calling in a layer, forking a session."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crabpot.gateway import Gateway
 
 _IN_EACH = 500
+_CHANGED = 10
 _CHANGES = "for i in 0 1 2 3 4 5 6 7 8 9; do echo changed > changed-$i; done"
 _numbers = count()
 
@@ -28,19 +29,21 @@ _numbers = count()
 async def review(
     open_gateway: Callable[[str], Gateway], folder: str, *, files: int, forked: int, rounds: int
 ) -> list[Comparison]:
-    """Measure all three. `folder` is where the projects are made, of `files` and of `forked` files."""
+    """Measure all four. `folder` is where the projects are made, of `files` and of `forked` files."""
     empty, many, some = (_project(f"{folder}/{name}", size) for name, size in zip("ems", (0, files, forked)))  # noqa: B905
     over_none, over_many, over_some = (open_gateway(_settings(path, "review")) for path in (empty, many, some))
     direct = open_gateway(_settings(empty, "rw"))
-    openers = [opening(over_none, "empty folder"), opening(over_many, f"{files:,} files")]
-    opened = await contest(openers, max(4, rounds // 2))
+    sizes = {"empty folder": over_none, f"{files:,} files": over_many}
+    opened = await contest([opening(one, name) for name, one in sizes.items()], max(4, rounds // 2))
+    listed = await contest([await _listing(one, name) for name, one in sizes.items()], rounds)
     calls = [calling(one, name, "exec", {"command": "true"}) for one, name in ((direct, "rw"), (over_none, "layer"))]
     called = await contest(calls, rounds)
-    await seconds(over_some.call(SESSION, "exec", command=_CHANGES))
+    await _change(over_some)
     forks = [opening(over_some, "open"), Entrant(name="fork", block=one_by_one(lambda: _fork(over_some)))]
     made = await contest(forks, max(4, rounds // 2))
     return [
         Comparison(id="review", what="Opening a folder under review", limit="empty folder", series=opened),
+        Comparison(id="changes", what="`changes list` of 10 changes", limit="empty folder", series=listed),
         Comparison(id="layer", what="`exec true` in a layer", limit="rw", series=called),
         Comparison(
             id="fork",
@@ -49,6 +52,27 @@ async def review(
             series=made,
         ),
     ]
+
+
+async def _change(gateway: Gateway) -> None:
+    await seconds(gateway.call(SESSION, "exec", command=_CHANGES))
+
+
+async def _listing(gateway: Gateway, name: str) -> Entrant:
+    """Return an entrant that lists the changes of a session."""
+    await _change(gateway)
+    person = gateway.review(by="bench")
+    layer = person.layer(SESSION)
+    assert layer is not None
+
+    async def once() -> float:
+        began = time.perf_counter()
+        told = await person.listed(layer)
+        took = time.perf_counter() - began
+        assert len(told["files"]) == _CHANGED
+        return took
+
+    return Entrant(name=name, block=one_by_one(once))
 
 
 async def _fork(gateway: Gateway) -> float:

@@ -44,6 +44,8 @@ _HELD = (
     ("`grep` over 100,000 files", "search-100000", "crabpot grep", "rg, and one spawn", 1.5),
     ("`glob` over 100,000 files", "search-100000", "crabpot glob", "rg --files, and one spawn", 1.5),
 )
+# Of a folder with many files, beside an empty one.
+_BY_SIZE = {"review": "open under review", "changes": "`changes list`"}
 _MOST_MB = 3.5
 _NOTHING = Series(name="", values=(0.0,))
 
@@ -58,17 +60,14 @@ def figures(comparisons: Sequence[Comparison], curves: Sequence[Curve]) -> list[
         made.append(
             Figure(what=what, ours=own or _NOTHING, other=beside if own else None, at_most=at_most, missing=missing)
         )
-    if "review" in found:
-        made.append(_opening(found["review"]))
+    for name, what in _BY_SIZE.items():
+        if name in found:
+            empty, many = found[name].series
+            made.append(Figure(what=f"{what}, {many.name}", ours=many, other=empty, at_most=1.3))
     grown = {one.id: one for one in curves}
     if "memory" in grown:
         made.append(_memory(grown["memory"]))
     return made + [_flat(grown[name]) for name in ("among", "records") if name in grown]
-
-
-def _opening(comparison: Comparison) -> Figure:
-    other, ours = comparison.series
-    return Figure(what=f"open under review, {ours.name}", ours=ours, other=other, at_most=1.3)
 
 
 def _memory(curve: Curve) -> Figure:

@@ -49,6 +49,7 @@ class BenchOptions:
     cache: str
     full: bool
     install: bool
+    only: str | None = None
 
     @property
     def rounds(self) -> int:
@@ -156,19 +157,11 @@ class Run:
         progress("among many that are alive")
         counts = (1, 10, 50, 100, 250, 500, 1000) if full else (1, 100)
         self.curves += await growth.among(gateway, counts, rounds)
-        progress("folders under review")
-        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-", dir=_PROJECTS))
-        os.chmod(folder, 0o755)  # noqa: S103  root's sandboxes are somebody else
-        sizes = {"files": 200_000, "forked": 50_000} if full else {"files": 20_000, "forked": 5_000}
-        self.comparisons += await review.review(
-            lambda text: self.gateway(text)[0], os.path.realpath(folder), rounds=rounds, **sizes
-        )
+        folder = await self.review()
         if shutil.which("rg"):
             progress("searching beside ripgrep")
             sizes_searched = (1000, 100_000) if full else (1000,)
-            self.comparisons += await search.search(
-                lambda text: self.gateway(text)[0], os.path.realpath(folder), sizes_searched, rounds
-            )
+            self.comparisons += await search.search(lambda text: self.gateway(text)[0], folder, sizes_searched, rounds)
         progress("an MCP server, bare and in a sandbox")
         self.comparisons += await servers.servers(lambda text: self.gateway(text)[0], rounds)
         progress("100 MB in and out")
@@ -180,6 +173,17 @@ class Run:
         peers = [one for one in self.entrants("open") if one.name in ("srt", "codex")]
         with tempfile.TemporaryDirectory(prefix="crabpot-bench-") as state:
             self.comparisons.append(await measures.command_line(state, rounds // 2, peers))
+
+    async def review(self) -> str:
+        """Measure folders under review; return the folder where such projects are made."""
+        self.plan.progress("folders under review")
+        made = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-", dir=_PROJECTS))
+        os.chmod(made, 0o755)  # noqa: S103  root's sandboxes are somebody else
+        folder = os.path.realpath(made)
+        sizes = {"files": 200_000, "forked": 50_000} if self.plan.full else {"files": 20_000, "forked": 5_000}
+        rounds = self.plan.rounds
+        self.comparisons += await review.review(lambda text: self.gateway(text)[0], folder, rounds=rounds, **sizes)
+        return folder
 
     async def at_length(self) -> None:
         """Measure what takes a while: every tool, a busy machine, many callers, every door, a long log."""
@@ -237,15 +241,19 @@ async def run(plan: BenchOptions) -> Report:
     stated = machine(plan.version)
     async with AsyncExitStack() as stack:
         one = Run(plan=plan, stack=stack)
-        await one.start_peers()
-        await one.compare()
-        await one.own()
-        if plan.full:
-            await one.at_length()
+        if plan.only == "review":
+            await one.review()
+        else:
+            await one.start_peers()
+            await one.compare()
+            await one.own()
+            if plan.full:
+                await one.at_length()
+    held = rows.figures(one.comparisons, one.curves)
     return Report(
         machine=stated,
         peers=one.peers,
-        figures=(*rows.figures(one.comparisons, one.curves), *one.figures),
+        figures=(*(row for row in held if plan.only is None or row.other is not None), *one.figures),
         comparisons=tuple(one.comparisons),
         curves=tuple(one.curves),
     )

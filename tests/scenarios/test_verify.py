@@ -65,6 +65,17 @@ def test_a_session_under_review_has_its_host_commands_attacked_too(sandboxed: An
     assert [one["state"] for one in ended.json["findings"]] == ["held", "held"]
 
 
+def test_a_session_under_review_whose_layer_was_flooded_is_attacked_to_the_end(sandboxed: Any) -> None:
+    sandboxed.configure('{agents: {defaults: {sandbox: {workspace: "review"}}}}')
+    ended = sandboxed("verify", "--json", "--only", "cannot_fill_the_disk", "cannot_run_longer*", "harms_only_itself*")
+    found = {one["claim"]: one for one in ended.json["findings"]}
+    flooded = found.pop("cannot_fill_the_disk")
+    # The layer is looked at once a second: a fast disk takes the whole flood in between, and the clause says so.
+    assert flooded["state"] in ("held", "degraded"), ended.out
+    assert "; 0 MiB were there" not in flooded["came_back"], "what was written lies in the layer"
+    assert [one["state"] for one in found.values()] == ["held", "held"], ended.out
+
+
 def test_the_run_is_in_the_audit_log_and_its_calls_are_not(sandboxed: Any) -> None:
     sandboxed("verify", *QUICK)
     records = [json.loads(line) for line in sandboxed("audit", "tail", "-n", "100", "--json").out.splitlines()]

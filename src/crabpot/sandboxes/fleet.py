@@ -166,6 +166,9 @@ class Fleet:
     async def stop(self, key: Key) -> bool:
         """End the sandbox of a key, whatever runs in it; return whether there was one."""
         live = self._live.pop(key, None)
+        # One that was given up a moment ago still holds its layer until it has ended.
+        if ending := [task for task, one in self._ending.items() if one.wanted.key == key and one.lost]:
+            await asyncio.wait(ending)
         if live is None:
             return False
         await live.end()

@@ -213,6 +213,17 @@ async def test_a_layer_that_outgrows_the_disk_limit_ends_its_sandbox(tmp_path: P
         assert (await run(gateway, "ls")).stdout == "file\nsub\n"
 
 
+async def test_a_flooded_layer_is_discarded_at_once_though_its_sandbox_is_still_ending(
+    tmp_path: Path, project: Path
+) -> None:
+    async with opened(tmp_path, limits={"disk": "2m"}) as gateway:
+        ended = await run(gateway, "while :; do head -c 500000 /dev/urandom >> f; sleep 0.1; done")
+        assert ended.error is not None
+        assert ended.error.code == "disk_limit"
+        await gateway.review().discard(layer_of(tmp_path))
+        assert (await run(gateway, "ls")).stdout == "file\nsub\n"
+
+
 async def test_what_runs_in_the_background_outgrows_no_limit_either(tmp_path: Path, project: Path) -> None:
     flood = "while :; do head -c 500000 /dev/urandom >> f; sleep 0.1; done"
     async with opened(tmp_path, limits={"disk": "2m"}) as gateway:

@@ -46,6 +46,17 @@ def test_a_peer_that_could_not_take_part_is_named_with_its_reason():
     assert "| docker CLI | could not take part: no \\| engine &lt;here> | runs any image |" in text
 
 
+def test_what_a_later_run_measured_alone_is_shown_too_and_nothing_twice():
+    def run(*ids):
+        sides = (Series(name="one", values=(1.0,)), Series(name="two", values=(2.0,)))
+        comparisons = tuple(Comparison(id=name, what=f"About {name}", limit="one", series=sides) for name in ids)
+        return Report(machine={"user": "root"}, comparisons=comparisons)
+
+    made = page.files([run("exec"), run("exec", "review")])
+    assert set(made) == {"benchmarks.md", "benchmarks/exec.svg", "benchmarks/review.svg"}
+    assert [made["benchmarks.md"].count(f"### About {name}") for name in ("exec", "review")] == [1, 1]
+
+
 def test_bars_are_in_order_and_names_cannot_break_the_picture():
     names = {"slow <b>&": 0.2, "crabpot": 0.0004, "bare spawn": 0.001}
     series = tuple(Series(name=name, values=(value,)) for name, value in names.items())

@@ -22,6 +22,7 @@ from crabpot.gateway import Gateway
 from crabpot.host_commands.host import Host
 from crabpot.host_commands.plan import check
 from crabpot.layers.changes.applying import apply
+from crabpot.layers.store import LayerStore
 from crabpot.proof.verify.claims import NotCarriedOut, Outcome
 from crabpot.proof.verify.impostor import Impostor
 from crabpot.proof.verify.programs import program, read_report
@@ -260,6 +261,14 @@ class Target:
         """End the sandbox; the next call gets a fresh one over the same workspace."""
         if self._placed.scope_key is not None:
             await self.gateway.execution.fleet.stop((self._placed.where, self._placed.scope_key))
+
+    async def discard(self) -> None:
+        """End the sandbox and forget its layer, as a person does; nothing happens where there is none."""
+        store = LayerStore(self.gateway.execution.around.state)
+        layer = None if self._placed.scope_key is None else store.find(self._placed.scope_key)
+        if layer is not None:
+            await self.stop()
+            store.forget(layer)
 
     async def replace_runner(self, script: str) -> None:
         """Put a program of the attacker's in the place of this session's runner."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -84,9 +85,10 @@ async def cannot_have_an_apply_follow_a_link(target: Target) -> Outcome:
 
 @claim.about("sandbox", threats=("hostile-layer", "host-git"))
 async def cannot_have_an_apply_bring_what_the_host_would_run(target: Target) -> Outcome:
-    """Hooks, git's configuration, editor tasks, CI files, .pth, virtual environments, setuid programs, FIFOs."""
+    """Hooks, git's configuration, editor tasks, CI files, .pth, virtual environments, setuid programs, devices."""
     with _reviewed(target) as (project, layer):
         await _fill(target, layer, f"{_ODD}; echo honest > honest.txt")
+        odd = ("a FIFO", "a socket", "a setuid shell", *_device_in(layer))
         target.apply(layer, gated=False)
         arrived = sorted(
             os.path.relpath(os.path.join(at, name), project) for at, _, files in os.walk(project) for name in files
@@ -97,6 +99,15 @@ async def cannot_have_an_apply_bring_what_the_host_would_run(target: Target) -> 
     got = [name for name in arrived if name != "honest.txt"]
     return Outcome(
         held=not got,
-        tried="a layer with 13 files that the host executes, a hooked repository, a FIFO, a socket and a setuid shell",
+        tried=f"a layer with 13 files that the host executes, a hooked repository, {', '.join(odd)}",
         came_back=f"ARRIVED: {few(got)}" if got else "one honest file arrived, and none of these",
     )
+
+
+def _device_in(layer: Layer) -> tuple[str, ...]:
+    """Put a device into a layer as if an agent could make one, and return its name; only root can."""
+    try:
+        os.mknod(os.path.join(layer.content, "device"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        return ()
+    return ("a device",)

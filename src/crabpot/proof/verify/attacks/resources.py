@@ -155,9 +155,11 @@ except OSError as error:
 expect("fill the workspace", stopped is not None and size <= given["limit"], "%s after %d MiB" % (stopped, size >> 20))
 """
     result = await target.program(source, timeout_s=60.0, limit=limit, most=most)
-    left = await asyncio.to_thread(_size_below, target.spec.workspace)
+    left = await asyncio.to_thread(_size_below, target.spec.layer or target.spec.workspace)
     neighbour = await target.other.answers()
     await target.shell("rm -rf /workspace/.flood")
+    # A layer that holds too much is opened by nobody until a person decides.
+    await target.discard()
     if result.error is not None and result.error.code == "disk_limit":
         stopped, ended = True, f"{result.error.code}: {result.error.message}"
     else:
