@@ -10,6 +10,7 @@ from bench.peers import (
     inspect_docker,
     kubectl_cli,
     llm_sandbox,
+    nono,
     srt,
     swe_rex,
 )
@@ -24,6 +25,6 @@ PEERS: tuple[Peer, ...] = tuple(
         beyond=adapter.BEYOND,
     )
     for adapter in (
-        *(bare_bubblewrap, docker_cli, docker_py, srt, codex, swe_rex, llm_sandbox, inspect_docker, kubectl_cli),
+        *(bare_bubblewrap, docker_cli, docker_py, srt, codex, nono, swe_rex, llm_sandbox, inspect_docker, kubectl_cli),
     )
 )
