@@ -63,6 +63,8 @@ class Lesson:
     """Whether records of the agent were withheld from the log."""
     proposals: tuple[Proposal, ...]
     refusals: tuple[Refusal, ...]
+    inherited: tuple[str, ...]
+    """Places that the defaults allow and the session did not use: lists add up, so that no entry takes them away."""
 
     @property
     def suspicious(self) -> bool:
@@ -74,8 +76,10 @@ class Lesson:
         return {**asdict(self), "suspicious": self.suspicious}
 
 
-def learn(records: Iterable[Record], session: str, agent: AgentSettings) -> Lesson:
-    """Return what a session's records say that its agent needs."""
+def learn(
+    records: Iterable[Record], session: str, agent: AgentSettings, defaults: AgentSettings | None = None
+) -> Lesson:
+    """Return what a session's records say that its agent needs, beyond what the defaults give to every agent."""
     own: list[Record] = []
     incomplete = False
     for record in records:
@@ -84,9 +88,11 @@ def learn(records: Iterable[Record], session: str, agent: AgentSettings) -> Less
         incomplete |= record["kind"] in ("gap", "withheld") and record.get("agent", agent.id) == agent.id
     calls = [record for record in own if record["kind"] == "call"]
     prefix = f"agents.entries.{agent.id}"
+    used = _places(own)
+    given = set() if defaults is None else set(defaults.sandbox.network.allow)
     proposals = (
         *_tools(calls, agent, prefix),
-        *_network(own, agent, prefix),
+        *_network(own, agent, given, prefix),
         *_patterns(own, agent.tools.elevated, prefix),
     )
     return Lesson(
@@ -96,6 +102,7 @@ def learn(records: Iterable[Record], session: str, agent: AgentSettings) -> Less
         incomplete=incomplete,
         proposals=proposals,
         refusals=tuple(_refusals(own, agent, prefix)),
+        inherited=tuple(sorted(given - used.keys())) if used else (),
     )
 
 
@@ -107,19 +114,28 @@ def _tools(calls: Sequence[Record], agent: AgentSettings, prefix: str) -> Iterat
         yield Proposal(path=f"{prefix}.tools.allow", value=sorted(used), because=f"called: {times}")
 
 
-def _network(records: Sequence[Record], agent: AgentSettings, prefix: str) -> Iterator[Proposal]:
-    connections = [record for record in records if record["kind"] == "connection" and _server(record) is None]
-    used = Counter(record["destination"] for record in connections if record["answer"] in ("allowed", "injected"))
-    network = agent.sandbox.network
+def _connections(records: Iterable[Record]) -> list[Record]:
+    return [record for record in records if record["kind"] == "connection" and _server(record) is None]
+
+
+def _places(records: Iterable[Record]) -> Counter[str]:
+    """Return the places that were reached, and how often."""
+    reached = ("allowed", "injected")
+    return Counter(one["destination"] for one in _connections(records) if one["answer"] in reached)
+
+
+def _network(records: Sequence[Record], agent: AgentSettings, given: set[str], prefix: str) -> Iterator[Proposal]:
+    used, network = _places(records), agent.sandbox.network
     if not used:
-        if network.name != "none" and records and not connections:
+        if network.name != "none" and records and not _connections(records):
             yield Proposal(path=f"{prefix}.sandbox.network", value="none", because="no connection was tried")
         return
     times = ", ".join(f"{place} {counted(count, 'time')}" for place, count in sorted(used.items()))
+    needed = sorted(used.keys() - given)
     if network.name != "allow":
-        yield Proposal(path=f"{prefix}.sandbox.network", value={"allow": sorted(used)}, because=f"connected to {times}")
-    elif not used.keys() <= set(network.allow):
-        yield Proposal(path=f"{prefix}.sandbox.network.allow", value=sorted(used), because=f"connected to {times}")
+        yield Proposal(path=f"{prefix}.sandbox.network", value={"allow": needed}, because=f"connected to {times}")
+    elif needed != sorted(set(network.allow) - given):
+        yield Proposal(path=f"{prefix}.sandbox.network.allow", value=needed, because=f"connected to {times}")
 
 
 def _patterns(records: Sequence[Record], elevated: Elevated, prefix: str) -> Iterator[Proposal]:

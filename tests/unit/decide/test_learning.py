@@ -67,6 +67,22 @@ def test_a_host_that_a_person_allowed_is_added_to_the_list_and_a_listed_one_is_n
     assert found == {"sandbox.network.allow": ["b.example:443"]}
 
 
+def test_a_listed_host_that_was_not_used_is_left_out():
+    settings = agent("allow", ("a.example:443", "b.example:443", "*.c.example"), profile="full")
+    found = proposed([call(), connection("a.example:443")], settings)
+    assert found == {"sandbox.network.allow": ["a.example:443"]}
+
+
+def test_what_the_defaults_allow_is_neither_repeated_nor_taken_away_but_named():
+    given = agent("allow", ("a.example:443", "b.example:443"), profile="full")
+    settings = agent("allow", ("a.example:443", "b.example:443", "c.example:443"), profile="full")
+    lesson = learn([call(), connection("a.example:443")], S, settings, given)
+    assert [(one.path, one.value) for one in lesson.proposals] == [("agents.entries.main.sandbox.network.allow", [])]
+    assert lesson.inherited == ("b.example:443",)
+    again = learn([call(), connection("a.example:443")], S, given, given)
+    assert again.proposals == ()
+
+
 def test_no_connection_means_no_network():
     assert proposed([call()], agent("internet", profile="full")) == {"sandbox.network": "none"}
 

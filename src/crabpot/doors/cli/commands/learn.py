@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def learn(frame: Frame, options: Namespace) -> int:
     """Print what the session's records propose; with --write, change the configuration."""
     app = frame.app()
-    agent = app.settings().agent(sessions.parse(options.session).agent)
-    lesson = learning.learn(AuditReader(app.around.state).all(), options.session, agent)
+    settings = app.settings()
+    agent = settings.agent(sessions.parse(options.session).agent)
+    lesson = learning.learn(AuditReader(app.around.state).all(), options.session, agent, settings.defaults)
     if not lesson.calls:
         raise CrabpotError(f"the audit log has no call of {line(options.session)}; see `crabpot audit tail`")
     if options.json:
@@ -48,6 +49,9 @@ def _told(lesson: Lesson) -> Iterator[str]:
     for one in lesson.proposals:
         yield f"{mark}{one.path}: {line(json.dumps(one.value, ensure_ascii=False))}"
         yield f"      {line(one.because)}"
+    if lesson.inherited:
+        places = line(", ".join(lesson.inherited))
+        yield f"agents.defaults.sandbox.network.allow gives every agent what it did not use: {places}"
     if lesson.suspicious:
         yield "! It was refused something, so it may have been hostile: look at each line before you keep it."
         yield "Still refused:"
