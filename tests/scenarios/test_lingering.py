@@ -148,7 +148,21 @@ def test_a_changed_configuration_drains_it_and_whoever_is_served_is_served_on(li
 def test_another_home_or_place_of_credentials_is_another_gateway(lingering, tmp_path):
     lingering("exec", "--", "true")
     before = gateway(lingering)
-    assert lingering("exec", "--", "true", KUBECONFIG=str(tmp_path)).code == 0
+    told = lingering("exec", "--", "true", KUBECONFIG=str(tmp_path))
+    assert (told.code, told.out) == (0, "")
+    assert "started with other variables (KUBECONFIG), so it ends" in told.err
+    assert str(tmp_path) not in told.err
+    assert gateway(lingering) != before
+
+
+def test_what_a_tracer_would_read_counts_only_where_a_collector_is_named(lingering):
+    lingering("exec", "--", "true")
+    before = gateway(lingering)
+    assert lingering("exec", "--", "true", OTEL_SERVICE_NAME="other").err == ""
+    assert gateway(lingering) == before
+    collector = "http://127.0.0.1:9"
+    told = lingering("exec", "--", "true", OTEL_EXPORTER_OTLP_ENDPOINT=collector, OTEL_TRACES_EXPORTER="none")
+    assert "(OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER)" in told.err
     assert gateway(lingering) != before
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from crabpot.doors.local.identity import SOCKET_NAME, of_code
+from crabpot.doors.local.identity import SOCKET_NAME, digest, of_code, surroundings
 from crabpot.doors.local.questions import Answerer
 from crabpot.doors.local.server import fingerprint, peer, reachable
 from crabpot.errors import CrabpotError, SandboxLost
@@ -79,6 +79,14 @@ class RemoteGateway:
     def is_kin(self, config: str | None) -> bool:
         """Return whether it has this configuration, this code and, if it lingers, our surroundings."""
         return self.decides_by(config) and (self.lingers is None or self._wire.ready.get("code") == of_code(os.environ))
+
+    @property
+    def differs(self) -> list[str]:
+        """The decisive variables in which a lingering gateway differs from us."""
+        around, ours = self._wire.ready.get("around"), surroundings(os.environ)
+        theirs = around if isinstance(around, dict) else {}
+        own = {name: digest(os.fsencode(value)) for name, value in ours.items()}
+        return sorted(name for name in {*theirs, *own} if theirs.get(name) != own.get(name))
 
     async def call(  # noqa: PLR0913  the tool's own arguments stand beside the door's
         self,

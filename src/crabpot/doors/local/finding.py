@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LOCK_NAME = "gateway.lock"
 _TURN_S, _LOOK_S = 90.0, 0.02
 _OTHER = "the serving gateway has another configuration, so it is not used; restart it"
+_DIFFERS = "the lingering gateway was started with other variables ({}), so it ends, and what it ran in the background"
 _KEPT = "the serving gateway goes on as it is"
 
 
@@ -37,6 +38,8 @@ async def found(app: App) -> RemoteGateway | None:
     if remote is None or remote.is_kin(app.config):
         return remote
     if remote.lingers is not None:
+        if remote.decides_by(app.config) and (names := remote.differs):
+            print(f"crabpot: note: {_DIFFERS.format(', '.join(names))}", file=sys.stderr)
         await drain(remote)
         return None
     remote = await _reloaded(app, remote)

@@ -24,7 +24,7 @@ DECISIVE = (
     *("GIT_CONFIG_GLOBAL", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "SOPS_AGE_KEY_FILE", "VAULT_TOKEN_PATH"),
     *("XDG_DATA_HOME", "CARGO_HOME"),
 )
-_TRACING = "OTEL_"
+_TRACING, _COLLECTORS = "OTEL_", ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 def of_config(config: str | None, content: bytes) -> str:
@@ -36,10 +36,16 @@ def of_code(environ: Mapping[str, str]) -> str:
     """Return the digest of this code and of the decisive variables."""
     from crabpot import __version__  # noqa: PLC0415  what is a constant needs no import here
 
+    given = [f"{name}={value}" for name, value in surroundings(environ).items()]
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    traced = sorted(name for name in environ if name.startswith(_TRACING))
-    given = [f"{name}={environ[name]}" for name in (*DECISIVE, *traced) if name in environ]
     return digest("\0".join([package, __version__, sys.version, *given]).encode("utf-8", "surrogateescape"))
+
+
+def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the decisive variables; those of tracing are none where no collector is named."""
+    traces = any(name in environ for name in _COLLECTORS)
+    traced = sorted(name for name in environ if name.startswith(_TRACING)) if traces else ()
+    return {name: environ[name] for name in (*DECISIVE, *traced) if name in environ}
 
 
 def digest(data: bytes) -> str:

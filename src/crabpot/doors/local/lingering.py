@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import crabpot
 from crabpot.doors import inquiries, sandboxes
-from crabpot.doors.local.identity import SOCKET_NAME, of_code
+from crabpot.doors.local.identity import SOCKET_NAME, digest, of_code, surroundings
 from crabpot.doors.local.server import Door, fingerprint
 from crabpot.doors.shutdown import Shutdown
 from crabpot.sandboxes.callers import brought
@@ -74,6 +74,8 @@ class Lingering:
         self._linger_s = linger_s
         self._sources = _Sources()
         self._code = of_code(os.environ)
+        # A caller whose variables differ is told which, and no value is.
+        self._around = {name: digest(os.fsencode(value)) for name, value in surroundings(os.environ).items()}
         self._app, self._config = app, config
         self._brings = sorted(brought(gateway.settings))
         self._busy = time.monotonic()
@@ -123,7 +125,7 @@ class Lingering:
     def _ready(self) -> dict[str, Any]:
         code = "changed" if self._sources.changed() else self._code
         told = {"config": self._config, "code": code, "lingers": self._linger_s, "brings": self._brings}
-        return {"op": "ready", "protocol": 1, **told}
+        return {"op": "ready", "protocol": 1, **told, "around": self._around}
 
     async def _drain(self) -> bool:
         self.door.withdraw()
