@@ -47,3 +47,11 @@ def lingering(crabpot: Program) -> Iterator[Program]:
     made = Program(home=crabpot.home, more={"CRABPOT_LINGER": "10m"})
     yield made
     made("serve", "stop")
+
+
+@pytest.fixture
+def served(crabpot: Program) -> Iterator[Program]:
+    """A program whose gateway OpenClaw's plugin starts, and which ends with the test."""
+    assert "CRABPOT_AGENTS" in os.environ, "see make test-agents"
+    yield crabpot
+    crabpot("serve", "stop")

@@ -9,12 +9,14 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.agents.test_mcp import provider
 from tests.support.agents import KEY, outside_environ
 from tests.support.model_server import DONE, Script, Use, scripted
 
 if TYPE_CHECKING:
     from tests.support.program import Program
 
+BYPASS = "--dangerously-bypass-approvals-and-sandbox"
 PATCH = "*** Begin Patch\n*** Add File: patched.txt\n+patched\n*** End Patch\n"
 
 
@@ -24,11 +26,8 @@ def codex_program() -> Path:
     return next(path.parent for path in packages.glob("codex-*/vendor/*/**/codex") if path.is_file())
 
 
-def test_commands_and_patches_run_inside_and_the_key_stays_outside(
-    lingering: Program, folder: Path, place: Path
-) -> None:
-    secret = place / "secret"
-    secret.write_text("of the host")
+def set_up(lingering: Program, folder: Path) -> None:
+    """Let Codex's exec-server run inside, by what `--print-config codex-environment` prints."""
     shown = codex_program()
     sandbox = {
         "workspace": "rw",
@@ -41,31 +40,43 @@ def test_commands_and_patches_run_inside_and_the_key_stays_outside(
     printed = lingering("mcp", "--print-config", "codex-environment", "--session", "agent:codex:main").out
     assert tomllib.loads(printed)["default"] == "pot"
     home = lingering.home / ".codex"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "environments.toml").write_text(printed)
+
+
+def codex(program: Program, folder: Path, script: Script, how: str = BYPASS) -> str:
+    """Let Codex follow a script in a folder with its own tools, and return what it said."""
+    with scripted(script, None):
+        home = program.home / ".codex"
+        home.mkdir(exist_ok=True)
+        (home / "config.toml").write_text(provider(script.port))
+        done = subprocess.run(
+            ["codex", "exec", *how.split(), "-m", "gpt-5.5", "--skip-git-repo-check", "do it"],
+            cwd=folder,
+            env=outside_environ(program, script.port),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert DONE in done.stdout, done.stderr
+    return done.stdout
+
+
+def test_commands_and_patches_run_inside_and_the_key_stays_outside(
+    lingering: Program, folder: Path, place: Path
+) -> None:
+    secret = place / "secret"
+    secret.write_text("of the host")
+    set_up(lingering, folder)
     script = Script(
         f"pwd; id -u; cat {secret}; env | grep -c {KEY}; echo made > made.txt",
         Use("apply_patch", PATCH),
         "exit 3",
         "true",
     )
-    with scripted(script, None):
-        (home / "config.toml").write_text(
-            'model_provider = "scripted"\n[model_providers.scripted]\nname = "scripted"\n'
-            f'base_url = "http://127.0.0.1:{script.port}/v1"\nenv_key = "OPENAI_API_KEY"\nwire_api = "responses"\n'
-        )
-        done = subprocess.run(
-            ["codex", "exec", "--dangerously-bypass-approvals-and-sandbox", "-m", "gpt-5.5",
-             "--skip-git-repo-check", "do it"],
-            cwd=folder,
-            env=outside_environ(lingering, script.port),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )  # fmt: skip
-    assert DONE in done.stdout, done.stderr
+    codex(lingering, folder, script)
     ran, patched, failed, _ = script.results
     assert str(folder) in ran, "at its own path"
     assert "of the host" not in ran

@@ -7,13 +7,10 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support.model_server import DONE, Script, Use, scripted
 from tests.support.program import REPOSITORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.program import Program
@@ -24,14 +21,6 @@ PLUGIN = REPOSITORY / "integrations/openclaw"
 PATCH = (
     "*** Begin Patch\n*** Add File: patched.txt\n+patched\n*** Update File: b.txt\n@@\n-three\n+four\n*** End Patch\n"
 )
-
-
-@pytest.fixture
-def served(crabpot: Program) -> Iterator[Program]:
-    """A program whose gateway the plugin starts, and which ends with the test."""
-    assert AGENTS, "set CRABPOT_AGENTS to the folder that OpenClaw was installed in; see make test-agents"
-    yield crabpot
-    crabpot("serve", "stop")
 
 
 def configured(served: Program, folder: Path, port: int, **sandbox: Any) -> None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tests.support.program import Program
 
 
-def claude(crabpot: Program, script: Script, folder: Path, **more: str) -> list[str]:
+def claude(crabpot: Program, script: Script, folder: Path, *words: str, **more: str) -> list[str]:
     """Let Claude Code follow a script in a folder, and return what the model was told of each command."""
     with scripted(script, None):
         done = subprocess.run(
-            ["claude", "-p", "do it", "--allowedTools", "Bash"],
+            ["claude", "-p", "do it", "--allowedTools", "Bash", *words],
             cwd=folder,
             env=outside_environ(crabpot, script.port, **more),
             stdin=subprocess.DEVNULL,
