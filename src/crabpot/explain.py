@@ -174,10 +174,11 @@ def _command(command: str, agent: AgentSettings, placed: Verdict[Placement], sen
         try:
             if confine == "guarded" and argv[0] == "git":
                 read_git(argv)
-            if agent.sandbox.workspace == "review":
+            under_review = agent.sandbox.workspace == "review"
+            if under_review or agent.sandbox.backend == "kubernetes":
                 from crabpot.host_commands import reviewed  # noqa: PLC0415  most configurations have none
 
-                reviewed.check(argv, confined=confine == "guarded")
+                reviewed.check(argv, confined=confine == "guarded", in_pod=not under_review)
         except HostRefused as refusal:
             return _answer(argv, "blocked", verdict) | {"because": str(refusal)}
     return _answer(argv, "host", verdict) | {

@@ -5,7 +5,9 @@ from __future__ import annotations
 _FOLDER = "a pod does not see this machine's folders: refused"
 _GONE = "a private folder without `storage` ends with its pod: said by the clause `workspace`"
 _INET = 'inet: "refuse" leaves no internet socket, on the loopback neither'
-_HANDED = "a host command works in a folder of this machine, and a pod's private one is not here: refused"
+_HANDED = (
+    "a host command works in a folder of this machine, and a pod's private one is not here: refused, or in an empty one"
+)
 
 PROMISES = {
     "a_background_server_is_reached_from_another_call": _INET,
@@ -16,19 +18,13 @@ PROMISES = {
     "a_writable_workspace_is_the_agents_own": _FOLDER,
     "a_workspace_that_was_made_anew_is_seen": _FOLDER,
     "binds_are_where_they_were_put": _FOLDER,
-    "a_folder_under_review_is_complete_and_writable": _FOLDER,
-    "the_host_never_sees_what_is_under_review": _FOLDER,
-    "a_layer_outlives_its_sandbox_and_belongs_to_its_scope": _FOLDER,
-    "a_layer_is_reached_through_the_folder_alone": _FOLDER,
-    "what_the_host_replaces_shows_in_an_idle_sandbox": _FOLDER,
+    "the_host_never_sees_what_is_under_review": "the folder itself is the node's: its own mode and times are not the agent's to set",
     "a_listed_place_is_reached_without_settings_and_no_other": _INET,
     "two_hundred_connections_at_once_are_each_answered": _INET,
     "an_empty_list_and_the_internet_reach_nothing_of_the_hosts": _INET,
 }
 # Attacks that cannot be carried out there: nothing is shown to hold.
 CLAIMS = {
-    "cannot_change_a_folder_under_review": _FOLDER,
-    "cannot_reach_a_layer_but_through_its_folder": _FOLDER,
     "cannot_find_what_an_agent_left_in_another_home": _GONE,
     "cannot_have_the_kernel_speak_a_protocol_on_its_socket": _INET,
     "cannot_meet_another_sandbox_in_shared_memory_or_sockets": _INET,
@@ -44,7 +40,6 @@ CLAIMS = {
     "cannot_read_crabpots_own_files_or_keys_by_a_command_that_left": _HANDED,
     "cannot_see_or_signal_a_process_of_the_host_by_a_command_that_left": _HANDED,
     "cannot_have_another_build_run_by_what_was_allowed_for_longer": _HANDED,
-    "cannot_push_more_than_was_shown": _HANDED,
     "cannot_have_an_apply_follow_a_link": _HANDED,
     "cannot_have_an_apply_bring_what_the_host_would_run": _HANDED,
 }

@@ -100,6 +100,9 @@ class Double:
     async def cause_of_death(self) -> tuple[str, str] | None:
         return self.death
 
+    async def bring_back(self) -> None:
+        """Do nothing: what it writes is on this machine."""
+
     async def remount(self) -> bool:
         return False
 

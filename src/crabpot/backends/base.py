@@ -74,6 +74,9 @@ class Sandbox(Protocol):
     async def cause_of_death(self) -> tuple[str, str] | None:
         """Return the code and sentence of a limit that struck since this was last asked, where that can be known."""
 
+    async def bring_back(self) -> None:
+        """Have a layer hold what the sandbox wrote, where that is on another machine; SandboxLost if it cannot."""
+
     async def remount(self) -> bool:
         """Have a folder under review show what the host changed; return whether there is one and it does."""
 

@@ -74,7 +74,7 @@ class Host:
         binary = trusted.find(words[0], path, self.written(spec))
         hop = self._hop(agent, path, spec)
         free = hop is not None or rule.confine == "host"
-        if spec.layer is not None:
+        if spec.layer is not None or spec.remote:
             spec, folder = self._apart(words, spec, confined=not free, shared=hop is not None)
         else:
             folder = folders.hold(spec, cwd)
@@ -116,10 +116,11 @@ class Host:
     def _apart(
         self, argv: Sequence[str], spec: SandboxSpec, *, confined: bool, shared: bool
     ) -> tuple[SandboxSpec, Folder]:
-        """Keep a command away from the folder under review; HostRefused if it would need that."""
-        reviewed.check(argv, confined=confined)
+        """Keep a command away from the folder under review or elsewhere; HostRefused if it would need that."""
+        reviewed.check(argv, confined=confined, in_pod=spec.layer is None)
         if reviewed.is_relayed(argv, confined=confined):
-            return spec, folders.hold(spec, None)
+            own = spec if spec.layer is not None else reviewed.with_own_folder(spec, self.around.state)
+            return own, folders.hold(own, None)
         empty = reviewed.with_empty_folder(spec, self.around.state, shared=shared)
         return empty, folders.hold(empty, None, temporary=True)
 

@@ -1,7 +1,8 @@
-"""Which commands of a session under review may run on the host: those that look at nothing of its folder there.
+"""Which commands of a session under review, or in a pod, may run on the host: those that look at no folder there.
 
-The host's folder is not what the agent sees until a person applies the changes, and must not change before. Relayed git
-works with the sandbox's own repository; a program that needs no folder gets an empty one; every other is refused.
+A folder under review is not what the agent sees until a person applies the changes, and must not change before; a pod's
+private folder is on another machine. Relayed git works with the sandbox's own repository; a program that needs no
+folder gets an empty one; every other is refused.
 """
 
 from __future__ import annotations
@@ -29,14 +30,28 @@ def is_relayed(argv: Sequence[str], *, confined: bool) -> bool:
     return confined and argv[0] == "git" and operations.read(argv) is not None
 
 
-def check(argv: Sequence[str], *, confined: bool) -> None:
+def check(argv: Sequence[str], *, confined: bool, in_pod: bool = False) -> None:
     """Refuse a command that would look at the folder."""
-    if not is_relayed(argv, confined=confined) and not needs_no_folder(tuple(argv)):
+    if is_relayed(argv, confined=confined) or needs_no_folder(tuple(argv)):
+        return
+    if in_pod:
         raise HostRefused(
             "denied",
-            f"{argv[0]} would work in the host's folder, which is under review and not yet what this session sees; "
-            "a person must apply first: crabpot changes apply",
+            f"{argv[0]} would work in this session's folder, which is in a pod and not on this machine; run it inside, "
+            "or bring the files here with crabpot cp",
         )
+    raise HostRefused(
+        "denied",
+        f"{argv[0]} would work in the host's folder, which is under review and not yet what this session sees; "
+        "a person must apply first: crabpot changes apply",
+    )
+
+
+def with_own_folder(spec: SandboxSpec, state: str) -> SandboxSpec:
+    """Return the spec with an empty folder of its scope's: what was agreed to for longer is known by its folder."""
+    made = os.path.join(state, _EMPTY, spec.name)
+    make_own(made)
+    return replace(spec, workspace=os.path.realpath(made))
 
 
 def with_empty_folder(spec: SandboxSpec, state: str, *, shared: bool) -> SandboxSpec:

@@ -154,6 +154,7 @@ class Execution:
                 # A person who is asked may take longer than the limit, but not than any call may.
                 spare_s=agent.sandbox.limits.time_ceiling - asked.timeout_s,
             )
+            await live.bring_back()
         except SandboxLost as error:
             # Asked first: ending it may take the answer away.
             cause = live.ended_by or await live.sandbox.cause_of_death()

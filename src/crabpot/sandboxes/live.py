@@ -208,6 +208,11 @@ class Live:
             # What runs in the background may still hold what it saw before.
             await asyncio.to_thread(self.held.renew)
 
+    async def bring_back(self) -> None:
+        """Have its layer hold what it wrote, wherever it is; SandboxLost if that cannot be known."""
+        if self.reviewed:
+            await self.sandbox.bring_back()
+
     async def end(self) -> None:
         """End it and everything in it, then let go of its private folder."""
         if self.ports is not None:

@@ -162,8 +162,9 @@ class Snapshots:
         if source is None:
             raise LayerError(f"{scope.session} has written nothing yet")
         key = (Place.SANDBOX, spec.scope_key)
-        if any(live.key == key for live in fleet.listed()):
+        if found := [live for live in fleet.listed() if live.key == key]:
             async with fleet.frozen(lambda live: live.key == key):
+                await found[0].bring_back()
                 yield source
         elif isinstance(source, Layer):
             with self._layers.hold(source):

@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from crabpot.errors import LayerError
+from crabpot.errors import LayerError, SandboxLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -65,7 +65,7 @@ class Watch:
         while not live.lost:
             await asyncio.sleep(pause)
             began, clock = time.time(), time.monotonic()
-            problem = await asyncio.to_thread(_problem, live.wanted.spec)
+            problem = await _behind(live) or await asyncio.to_thread(_problem, live.wanted.spec)
             if problem is not None:
                 live.ended_by = ("disk_limit", problem)
                 self._give_up(live, problem)
@@ -79,6 +79,15 @@ class Watch:
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
+
+
+async def _behind(live: Live) -> str | None:
+    """Return why a layer cannot hold what its sandbox wrote elsewhere, or None once it does."""
+    try:
+        await live.bring_back()
+    except SandboxLost as error:
+        return str(error)
+    return None
 
 
 def _problem(spec: SandboxSpec | None) -> str | None:

@@ -84,6 +84,11 @@ class SandboxSpec:
         return f"{self.layer}/{COPY}" if self.layer else self.workspace if self.private else None
 
     @property
+    def remote(self) -> bool:
+        """Return whether its workspace is on another machine."""
+        return self.backend == "kubernetes"
+
+    @property
     def home_at(self) -> str:
         """Return where the home is inside."""
         return self.workspace_at if self.home is None else hardening.HOME

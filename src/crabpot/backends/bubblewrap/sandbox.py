@@ -108,6 +108,9 @@ class BubblewrapSandbox:
         """Return whether its first process still lives: a pid that was reused may be anybody's."""
         return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
 
+    async def bring_back(self) -> None:
+        """Do nothing: what it writes is on this machine."""
+
     async def remount(self) -> bool:
         """Have a folder under review show what the host changed; return whether there is one and it does."""
         if self._overlay is None or not self._lives():

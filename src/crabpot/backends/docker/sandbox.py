@@ -83,6 +83,9 @@ class DockerSandbox:
         except EngineError as error:
             raise SandboxLost(f"the sandbox could not be thawed: {error}") from None
 
+    async def bring_back(self) -> None:
+        """Do nothing: what it writes is on this machine."""
+
     async def remount(self) -> bool:
         """Return that there is nothing to remount: a copy does not follow the host."""
         return False

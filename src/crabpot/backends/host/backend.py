@@ -50,6 +50,9 @@ class HostRunner:
         """Return None: no limit of ours applies on the host."""
         return None
 
+    async def bring_back(self) -> None:
+        """Do nothing: what it writes is on this machine."""
+
     async def remount(self) -> bool:
         """Return that there is nothing to remount: nothing of it is under review."""
         return False

@@ -50,9 +50,9 @@ class Kubernetes:
         """Return for each clause of the spec whether this cluster enforces, degrades or refuses it."""
         return table.clauses(spec, await self._judge(spec))
 
-    async def mechanism(self, spec: SandboxSpec) -> Mechanism:
-        """Raise SandboxUnavailable: there is no way, and its clause says so before anybody asks."""
-        raise SandboxUnavailable(f"{spec.workspace} cannot be put under review in a pod")
+    async def mechanism(self, spec: SandboxSpec) -> Mechanism:  # noqa: ARG002  the same for every folder
+        """Return that a folder under review is a copy: a pod has it in another place."""
+        return "copy"
 
     async def open(self, spec: SandboxSpec) -> PodSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
@@ -84,20 +84,21 @@ class Kubernetes:
 
     async def _judge(self, spec: SandboxSpec) -> table.Findings:
         """Find out, by a pod of its own, how clauses are kept; once for all specs that differ in their scope alone."""
+        kind = _kind(spec)
         async with self._looking:
-            if spec.family in self._seen:
-                return self._seen[spec.family]
+            if kind.family in self._seen:
+                return self._seen[kind.family]
             try:
                 async with self._using(spec.kubernetes) as connection:
                     assert connection.facts is not None
                     found = table.Findings(facts=connection.facts)
                     if not tuple(table.refusals(spec)):
-                        found = replace(found, **await self._look(connection, spec))
+                        found = replace(found, **await self._look(connection, kind))
             except SandboxUnavailable as refusal:
                 return table.Findings(facts=str(refusal))
             if isinstance(found.report, str) or found.refused:
                 return found  # It may be mended; the next call looks again.
-            self._seen[spec.family] = found
+            self._seen[kind.family] = found
             return found
 
     @staticmethod
@@ -157,6 +158,11 @@ class Kubernetes:
                 if one is connection:
                     del self._connections[key]
             await connection.close()
+
+
+def _kind(spec: SandboxSpec) -> SandboxSpec:
+    """Return what is looked at for a spec: a layer is one scope's, and changes nothing of how its pod is walled in."""
+    return spec if spec.layer is None else replace(spec, layer=None, private=True, workspace="")
 
 
 async def _begin(connection: Connection, settings: Settings) -> None:

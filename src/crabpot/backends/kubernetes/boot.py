@@ -1,13 +1,13 @@
 """What runs in a pod before the runner does: the process that only waits, and the walls that a runner takes itself.
 
-Ships into the pod beside the runner: standard library only, Python 3.9 and newer. Everything here runs before anything
-of the agent's can, or beside it and trusting nothing that it says.
+Standard library only, Python 3.9 and newer. All of it runs before anything of the agent's, or trusts nothing of it.
 
 `wait START DEADLINE`  the pod's main process: ends when no runner came or is left, or when its time is over
 `run`                  reports what this pod really is, takes the filter and Landlock, and becomes the runner
 `reach ADDRESS…`       reports which of these addresses a packet reaches
 `listen PORT`          the other side of that: a listener that answers
-`stop`, `cont`         stops every other process, or lets all continue
+`mirror FOLDER`        takes a whole folder from the gateway, and sends back what changed in it
+`stop`, `cont`         stops every other process but that one, or lets all continue
 `struck`               reports how often the kernel killed a process here for memory
 """
 
@@ -29,6 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 _LOOK_S = 5.0
 _TRY_S = 1.0
 _KEPT = (b"run", b"listen")
+_MIRROR = (b"mirror",)
 _BEGUN = signal.SIGUSR1
 
 
@@ -48,7 +49,7 @@ def wait(start_s: str, deadline_s: str) -> int:
         if got is not None and got.si_signo == signal.SIGTERM:
             return 0
         _reap()
-        kept = any(map(_is_kept, _pids()))
+        kept = any(_is_ours(pid, _KEPT) for pid in _pids())
         seen = seen or kept
         if not kept and (seen or time.monotonic() - began > float(start_s)):
             return 0
@@ -82,15 +83,15 @@ def _parent(pid: int) -> int:
     return int(fields[1]) if fields else -1
 
 
-def _is_kept(pid: int) -> bool:
-    """Return whether a process is what the pod is for, rather than a probe that comes and goes."""
+def _is_ours(pid: int, actions: tuple[bytes, ...]) -> bool:
+    """Return whether the gateway started a process for one of these actions."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
     except OSError:
         return False
     # What the agent starts has a parent here, whatever it calls itself.
-    return _parent(pid) == 0 and any(word in _KEPT for word in words[4:5])
+    return _parent(pid) == 0 and any(word in actions for word in words[4:5])
 
 
 def run() -> int:
@@ -115,8 +116,9 @@ def run() -> int:
     return result
 
 
-def _say(found: dict[str, Any]) -> None:
+def _say(found: dict[str, Any]) -> int:
     os.write(2, MARK + json.dumps(found).encode() + b"\n")
+    return 0
 
 
 def report() -> dict[str, Any]:
@@ -210,8 +212,7 @@ def reach(*addresses: str) -> int:
             if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED):
                 reached.append(waiting[sock])
             del waiting[sock]
-    _say({"reached": sorted(reached)})
-    return 0
+    return _say({"reached": sorted(reached)})
 
 
 def listen(port: str) -> int:
@@ -234,15 +235,24 @@ def listen(port: str) -> int:
             packets.sendto(b"!", packets.recvfrom(64)[1])
 
 
+def mirror(folder: str) -> int:
+    """Have what is in a folder here and at the gateway."""
+    from crabpot_runner.files import mirror as files  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    result: int = files.serve(folder, sys.stdin.buffer, sys.stdout.buffer)
+    return result
+
+
 def stop() -> int:
-    """Stop all but this process and the one that waits, and report whether they are."""
-    me = os.getpid()
+    """Stop all but what runs none of the agent's work, and report whether they are."""
+    ours = [1, os.getpid(), *(pid for pid in _pids() if _is_ours(pid, _MIRROR))]
     for _ in range(50):
         os.kill(-1, signal.SIGSTOP)
-        others = [_stat(pid) for pid in _pids() if pid not in (1, me)]
+        for pid in ours[2:]:
+            os.kill(pid, signal.SIGCONT)
+        others = [_stat(pid) for pid in _pids() if pid not in ours]
         if all(not fields or fields[0] in (b"T", b"Z", b"X") for fields in others):
-            _say({"stopped": True})
-            return 0
+            return _say({"stopped": True})
         time.sleep(0.01)
     _say({"stopped": False})
     return 1
@@ -251,8 +261,7 @@ def stop() -> int:
 def cont() -> int:
     """Let all continue."""
     os.kill(-1, signal.SIGCONT)
-    _say({})
-    return 0
+    return _say({})
 
 
 def struck() -> int:
@@ -263,10 +272,8 @@ def struck() -> int:
                 counts = dict(line.split() for line in file)
         except (OSError, ValueError):
             continue
-        _say({"killed": int(counts.get("oom_kill", 0))})
-        return 0
-    _say({"killed": 0})
-    return 0
+        return _say({"killed": int(counts.get("oom_kill", 0))})
+    return _say({"killed": 0})
 
 
 def _shield() -> None:
@@ -281,7 +288,7 @@ def _shield() -> None:
 
 def main(argv: list[str]) -> int:
     """Do what the first word says."""
-    actions: tuple[Any, ...] = (wait, run, reach, listen, stop, cont, struck)
+    actions: tuple[Any, ...] = (wait, run, reach, listen, mirror, stop, cont, struck)
     chosen = next(one for one in actions if one.__name__ == argv[0])
     _shield()
     result: int = chosen(*argv[1:])

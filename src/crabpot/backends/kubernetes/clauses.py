@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.backends.base import Clause, Row, second_wall
 from crabpot.backends.linux.limits import amount
+from crabpot.layers import layer as layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from crabpot.backends.kubernetes.inspection import Report
     from crabpot.spec.spec import SandboxSpec
 
-_WAY_OUT = 'write workspace: "none" (kubernetes.storage keeps it), and bring files in and out with crabpot cp'
+_WAY_OUT = 'write workspace: "review", or "none" (kubernetes.storage keeps it) with crabpot cp for files'
 _OURS = "through the gateway alone, on the stream to the runner"
 _NETWORKS = {
     "none": "no packet enters or leaves",
@@ -43,7 +44,10 @@ def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
 
 def refusals(spec: SandboxSpec) -> Iterator[Row]:
     """Yield what no cluster could keep."""
-    if not spec.private or spec.agent_workspace is not None:
+    if spec.layer is not None and (found := layers.read(spec.layer)) is not None and found.mechanism != "copy":
+        do = f"crabpot changes apply|discard --session {found.session}, or use the bubblewrap backend"
+        yield "workspace", "refused", f"this session's changes are in an overlay of this machine: {do}"
+    if (not spec.private and spec.layer is None) or spec.agent_workspace is not None:
         folder = spec.agent_workspace or spec.workspace
         yield "workspace", "refused", f"a pod does not see {folder} of this machine: {_WAY_OUT}"
     if spec.mounts:
@@ -133,6 +137,9 @@ def _network(spec: SandboxSpec) -> Row:
 
 
 def _workspace(spec: SandboxSpec) -> Row:
+    if spec.layer is not None:
+        how = "copy: sent into the pod, and what changed is brought back after each call; a lost pod's last is lost"
+        return "workspace", "degraded", how
     storage = spec.kubernetes.storage
     if storage is not None:
         return (
@@ -160,7 +167,7 @@ def _limits(spec: SandboxSpec, report: Report | str | None) -> Iterator[Row]:
     yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
     yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
     yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /var/tmp and in /dev/shm"
-    if spec.kubernetes.storage is None:
+    if spec.kubernetes.storage is None or spec.layer is not None:
         how = f"{amount(limits.disk)}, which the kubelet looks at now and then: a pod beyond it is evicted"
         yield "limits.disk", "degraded", how
     else:

@@ -45,7 +45,7 @@ class Connection:
         if spec.kubernetes.inet == "policy":
             networks = self.path("networkpolicies", group="/apis/networking.k8s.io/v1")
             await self._once(networks, render.policy(self.namespace))
-        if spec.kubernetes.storage is not None:
+        if spec.kubernetes.storage is not None and spec.layer is None:
             await self._create(self.path("persistentvolumeclaims"), render.claim(spec))
         return owner
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.backends.kubernetes import bundle as bundles
 from crabpot.backends.kubernetes import inspection, naming, network, pods, remedy, render
 from crabpot.backends.kubernetes.errors import ClusterError
+from crabpot.backends.kubernetes.reviewing import Mirror
 from crabpot.backends.kubernetes.stream import ExecStream
 from crabpot.errors import SandboxUnavailable
 
@@ -23,14 +24,19 @@ _REPORT_S = 30.0
 class Opened:
     """A pod whose runner waits on a stream."""
 
-    def __init__(self, connection: Connection, pod: str, stream: ExecStream, report: Report) -> None:
+    def __init__(
+        self, connection: Connection, pod: str, stream: ExecStream, report: Report, mirror: Mirror | None = None
+    ) -> None:
         self.connection = connection
         self.pod = pod
         self.stream = stream
         self.report = report
+        self.mirror = mirror
 
     async def close(self) -> None:
-        """End the stream and the pod."""
+        """End the streams and the pod."""
+        if self.mirror is not None:
+            await self.mirror.close()
         await self.stream.close()
         await self.connection.remove_pod(self.pod)
 
@@ -62,10 +68,12 @@ async def _open(connection: Connection, spec: SandboxSpec, name: str) -> Opened:
         said = await _report(stream)
         pods.hold_to(tuple(inspection.problems(said, user=user, spec=spec)))
         report = inspection.read(said, user=user, node=str(pod["spec"].get("nodeName")), spec=spec)
+        # The runner waits: nothing of the agent's runs before its folder is there.
+        mirror = None if spec.layer is None else await Mirror.open(connection, spec, name)
     except BaseException:
         await stream.close()
         raise
-    return Opened(connection, name, stream, report)
+    return Opened(connection, name, stream, report, mirror)
 
 
 async def _report(stream: ExecStream) -> dict[str, Any]:

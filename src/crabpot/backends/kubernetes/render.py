@@ -213,7 +213,8 @@ def _mounts(spec: SandboxSpec, names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _volumes(spec: SandboxSpec, plan: PodPlan, names: tuple[str, ...]) -> list[dict[str, Any]]:
     kept: dict[str, Any] = {"emptyDir": {"sizeLimit": str(int(spec.limits.disk))}}
-    if spec.kubernetes.storage is not None:
+    # What is under review is kept by the gateway.
+    if spec.kubernetes.storage is not None and spec.layer is None:
         kept = {"persistentVolumeClaim": {"claimName": naming.claim(spec.name)}}
     written = [
         {"path": path.rpartition("/")[2], "fieldRef": {"fieldPath": f"metadata.annotations['{_annotation(path)}']"}}

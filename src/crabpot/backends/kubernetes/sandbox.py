@@ -85,6 +85,11 @@ class PodSandbox:
         if said.get("stopped") is False:
             raise SandboxLost(f"the sandbox could not be {done}: something in it goes on")
 
+    async def bring_back(self) -> None:
+        """Have the layer on this machine hold what is in the pod; SandboxLost if that cannot be known."""
+        if self._opened.mirror is not None:
+            await self._opened.mirror.bring_back()
+
     async def remount(self) -> bool:
         """Return that there is nothing to remount: a copy does not follow the host."""
         return False
@@ -105,10 +110,20 @@ class PodSandbox:
             self._closing = asyncio.create_task(self._remove())
         await asyncio.shield(self._closing)
 
+    async def _bring_back_last(self) -> None:
+        """Have what was written since the last call too, while nothing writes any more."""
+        if self._opened.mirror is None or self._opened.stream.ended is not None:
+            return
+        with contextlib.suppress(SandboxLost):
+            await self.freeze()
+        with contextlib.suppress(SandboxLost):
+            await self.bring_back()
+
     async def _remove(self) -> None:
         if self._renaming is not None:
             await self._renaming
         try:
+            await self._bring_back_last()
             await self._opened.close()
         finally:
             await self._released()

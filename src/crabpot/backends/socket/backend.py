@@ -64,6 +64,9 @@ class Connection:
         """Return None: only who set its limits knows them."""
         return None
 
+    async def bring_back(self) -> None:
+        """Do nothing: what it writes is on this machine."""
+
     async def remount(self) -> bool:
         """Return that there is nothing to remount: nothing of it is under review."""
         return False

@@ -188,9 +188,9 @@ def _kubernetes_source(agent: AgentSettings) -> str:
 def _not_on_a_cluster(agent: AgentSettings) -> Iterator[tuple[str, str, str]]:
     """Yield what the kubernetes backend refuses when a sandbox opens, as (merged path, message, fix)."""
     sandbox, name = agent.sandbox, agent.sandbox.network.name.lower()
-    if sandbox.workspace != "none":
+    if sandbox.workspace not in ("none", "review"):
         message = "a pod does not see this machine's folders, so no sandbox opens"
-        yield "sandbox.workspace", message, 'use "none" (kubernetes.storage keeps it), and crabpot cp for files'
+        yield "sandbox.workspace", message, 'use "review", or "none" (kubernetes.storage keeps it) and crabpot cp'
     for index in range(len(sandbox.binds)):
         yield f"sandbox.binds[{index}]", "a pod does not see this machine's folders, so no sandbox opens", "take it out"
     for index in range(len(sandbox.programs)):

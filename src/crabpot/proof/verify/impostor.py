@@ -103,6 +103,9 @@ class Impostor:
         """Return None: it hit no limit."""
         return None
 
+    async def bring_back(self) -> None:
+        """Do nothing: what it writes is on this machine."""
+
     async def remount(self) -> bool:
         """Return that there is nothing to remount."""
         return False

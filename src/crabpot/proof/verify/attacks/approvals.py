@@ -159,6 +159,8 @@ async def cannot_have_a_program_of_its_own_run_on_the_host(target: Target) -> Ou
 @claim.about("filesystem", threats=("reused-approval", "swapped-folder"))
 async def cannot_swap_the_folder_that_was_agreed_to(target: Target) -> Outcome:
     """A person agrees to a command in one folder; before it starts, another one has that name."""
+    if target.spec.remote:
+        raise NotCarriedOut("a command of this session gets an empty folder, which nothing inside can name")
     await target.must_run("rm -rf agreed other; mkdir agreed other")
     plan = await target.plan("true", cwd="agreed")
     try:
