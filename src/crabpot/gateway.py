@@ -135,6 +135,13 @@ class Gateway:
             return []
         return self.servers.passes(lambda name: self._may(session, name, host_allowed))
 
+    async def stamps(self, session: str, *, host_allowed: bool = True) -> dict[str, str]:
+        """Return a text for each list of MCP servers that a client may keep, another one once the list may be."""
+        if self.servers is None:
+            return {}
+        passed = await self.passes(session, host_allowed=host_allowed)
+        return self.servers.stamps(self._decided(session, name, host_allowed)[1].answer.scope_key for name in passed)
+
     def _may(self, session: str, tool: str, host_allowed: bool) -> bool:  # noqa: FBT001  as it is cached
         return self._decided(session, tool, host_allowed)[2].answer
 

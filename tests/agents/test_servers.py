@@ -73,7 +73,7 @@ async def test_the_server_with_everything_answers_with_text_and_a_picture(projec
 
 
 async def test_the_sqlite_server_keeps_its_tables_in_its_own_folder(project: Path) -> None:
-    server = {"command": pypi("mcp-server-sqlite", "--db-path", "/workspace/own.db")}
+    server = {"command": [f"{AGENTS}/sqlite/bin/mcp-server-sqlite", "--db-path", "/workspace/own.db"]}
     made, written, read = await called(
         project,
         server,
@@ -83,6 +83,20 @@ async def test_the_sqlite_server_keeps_its_tables_in_its_own_folder(project: Pat
     )
     assert (made.success, written.success, "Ada" in read.stdout) == (True, True, True), read
     assert not list(project.rglob("*.db")), "the agent's own folder was not given to it"
+
+
+async def test_the_memory_server_remembers_in_its_own_folder(project: Path) -> None:
+    server = {"command": npm("mcp-server-memory"), "env": {"MEMORY_FILE_PATH": "/workspace/memory.json"}}
+    crab = {"name": "Ada", "entityType": "crab", "observations": ["sideways"]}
+    made, read = await called(project, server, ("create_entities", {"entities": [crab]}), ("read_graph", {}))
+    assert (made.success, "sideways" in read.stdout) == (True, True), (made, read)
+    assert not list(project.rglob("memory.json"))
+
+
+async def test_the_time_server_answers_offline(project: Path) -> None:
+    server = {"command": pypi("mcp-server-time", "--local-timezone", "UTC")}
+    (told,) = await called(project, server, ("get_current_time", {"timezone": "UTC"}))
+    assert "datetime" in told.stdout, told
 
 
 async def test_the_git_server_works_in_the_agents_repository(project: Path) -> None:

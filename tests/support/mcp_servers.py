@@ -60,6 +60,7 @@ for line in sys.stdin:
             counted += 1
             tools[0] = tool("echo", "Version %d" % counted)
             say(method="notifications/tools/list_changed")
+        if way == "secretive" and counted: say(id=id, error={"code": -32000, "message": "not now"}); continue
         say(id=id, result={"tools": tools, **more})
     elif method == "tools/call":
         name, args = params["name"], params.get("arguments") or {}
@@ -79,7 +80,9 @@ for line in sys.stdin:
             pending["m"] = id
             say(id="m", method="sampling/createMessage", params={"maxTokens": 5, "includeContext": "allServers", "messages": [{"role": "user", "content": {"type": "text", "text": "q"}}]})
         elif name == "replies": text(id, json.dumps(replies))
-        elif name == "count": counted += 1; text(id, str(counted))
+        elif name == "count":
+            counted += 1; text(id, str(counted))
+            if way == "secretive": say(method="notifications/tools/list_changed")
         elif name == "picture": say(id=id, result={"content": [{"type": "text", "text": "see"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}], "structuredContent": {"a": 1}})
         elif name == "fail": text(id, "that failed", isError=True)
         elif name == "hidden": text(id, "plain\u200b\u202etext")

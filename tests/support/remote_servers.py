@@ -8,15 +8,36 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import AnyHttpUrl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-def official() -> MCPServer:
-    """Return a server with a few tools, made with the SDK as its users do."""
-    server = MCPServer("remote")
+class Verifier:
+    """Takes one token, as an authorization server's would be."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return whose it is, or None."""
+        return AccessToken(token=token, client_id="it", scopes=["use"]) if token == self._token else None
+
+
+def official(token: str | None = None) -> MCPServer:
+    """Return a server with a few tools, made with the SDK as its users do; with a token, it wants OAuth."""
+    protected: dict[str, Any] = {}
+    if token is not None:
+        issuer, own = AnyHttpUrl("https://login.example"), AnyHttpUrl("http://127.0.0.1/mcp")
+        auth = AuthSettings(
+            issuer_url=issuer, resource_server_url=own, required_scopes=["use"], validate_token_resource=False
+        )
+        protected = {"auth": auth, "token_verifier": Verifier(token)}
+    server = MCPServer("remote", **protected)
 
     @server.tool()
     def echo(text: str) -> str:
@@ -60,9 +81,12 @@ class Served:
 
 
 @asynccontextmanager
-async def served(json_response: bool = False) -> AsyncIterator[Served]:  # noqa: FBT001, FBT002  a fixture's choice
+async def served(
+    json_response: bool = False,  # noqa: FBT001, FBT002  a fixture's choice
+    token: str | None = None,
+) -> AsyncIterator[Served]:
     """Serve it on the loopback until the end of the block."""
-    app = official().streamable_http_app(json_response=json_response)
+    app = official(token).streamable_http_app(json_response=json_response)
     seen = Served()
 
     async def recording(scope: Any, receive: Any, send: Any) -> None:

@@ -37,5 +37,8 @@ class AnyGateway(Protocol):
     async def passes(self, session: str, *, host_allowed: bool = True) -> list[str]:
         """List the calls by which the session gets what MCP servers have besides tools."""
 
+    async def stamps(self, session: str, *, host_allowed: bool = True) -> dict[str, str]:
+        """Return a text for each list of MCP servers that a client may keep, another one once the list may be."""
+
     async def close(self) -> None:
         """End what this caller used of it."""

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 async def answer(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
     """Answer one inquiry."""
-    if name in ("tools", "passes"):
+    if name in ("tools", "passes", "stamps"):
         host_allowed = args.get("host_allowed", True) is True
-        ask = gateway.offered if name == "tools" else gateway.passes
-        return await ask(str(args.get("session")), host_allowed=host_allowed)
+        asks: dict[str, Any] = {"tools": gateway.offered, "passes": gateway.passes, "stamps": gateway.stamps}
+        return await asks[name](str(args.get("session")), host_allowed=host_allowed)
     if name == "live":
         return sandboxes.live(gateway)
     if name == "stop":

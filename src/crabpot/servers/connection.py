@@ -20,6 +20,7 @@ from mcp_types import (
     ListToolsResult,
     PaginatedRequestParams,
     PromptListChangedNotification,
+    ResourceListChangedNotification,
     ToolListChangedNotification,
 )
 from pydantic import ValidationError
@@ -90,6 +91,8 @@ class Connection:
         self.ended: str | None = None
         # Whether it announced other tools since they were last compared.
         self.stale = False
+        # Called with what it announced: `resources`, or words that are compared.
+        self.on_change: Callable[[str], None] | None = None
         self.busy = 0
         self.used = time.monotonic()
 
@@ -139,6 +142,13 @@ class Connection:
     async def _hear(self, message: object) -> None:
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.stale = True
+            self._announce("tools")
+        elif isinstance(message, ResourceListChangedNotification):
+            self._announce("resources")
+
+    def _announce(self, what: str) -> None:
+        if self.on_change is not None:
+            self.on_change(what)
 
     def _note(self, why: str) -> None:
         self.ended = self.ended or why

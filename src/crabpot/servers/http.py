@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
     from crabpot.egress.destinations import Destination
     from crabpot.egress.outside import Outside
-    from crabpot.egress.reaching import Egress
+    from crabpot.egress.reaching import Added, Egress
 
 _GOODBYE_S = 2.0
 # A server says how soon its stream is asked for again. Not sooner than this.
 _BETWEEN_STREAMS_S = 1.0
 _GONE = 204
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
 class Broken(Exception):
@@ -112,8 +113,9 @@ class _Body(httpx2.AsyncByteStream):
 class ThroughEgress(httpx2.AsyncBaseTransport):
     """Sends requests over connections that egress decided on, with the secrets of their host added."""
 
-    def __init__(self, egress: Egress, taken: Callable[[int], None]) -> None:
+    def __init__(self, egress: Egress, taken: Callable[[int], None], source: str) -> None:
         self._egress = egress
+        self._source = source
         # Each request has a connection of its own: a rule that changed counts at once.
         self._pool = httpcore2.AsyncConnectionPool(
             network_backend=_Dialler(egress, taken), max_keepalive_connections=0, http2=False
@@ -153,7 +155,18 @@ class ThroughEgress(httpx2.AsyncBaseTransport):
         if headers.get("content-encoding", "identity") != "identity":
             await answer.aclose()
             raise Broken(f"{url.host} sent a compressed answer, which was not asked for")
+        if answer.status in (_UNAUTHORIZED, _FORBIDDEN) and request.method == "POST":
+            await answer.aclose()
+            raise Broken(self._wanted(answer.status, added))
         return httpx2.Response(status_code=answer.status, headers=headers, stream=_Body(answer.stream))
+
+    def _wanted(self, status: int, added: Added) -> str:
+        """Return what to do about a server that wants another key than it got."""
+        if added:
+            names = ", ".join(name.decode() for name, _ in added)
+            return f"it refused the key in {names} (HTTP {status}): renew what {self._source}.secrets names"
+        how = f'keep a token for it with `crabpot secrets set NAME`, and write secrets: ["NAME"] in {self._source}'
+        return f"it wants a key (HTTP {status}), and Crabpot logs in nowhere (OAuth): {how}"
 
     async def _say_goodbye(self, request: httpx2.Request) -> httpx2.Response:
         """Notify the server that the session ended, and wait for nothing that it could drag out."""

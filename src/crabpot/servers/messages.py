@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 # What the gateway listens to; whatever else a server announces is dropped unheard.
-_HEARD = frozenset({"notifications/progress", "notifications/tools/list_changed", "notifications/prompts/list_changed"})
+_CHANGES = (f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources"))
+_HEARD = frozenset({"notifications/progress", *_CHANGES})
 # What a server may say for each call that it is sent, and between two of them.
 _MOST_MESSAGES, _MOST_BYTES, _MOST_GARBAGE = 10_000, 64 << 20, 100
 _LONGEST_TAIL = 2048

@@ -11,6 +11,7 @@ from crabpot.audit.records import of_server
 from crabpot.decide.servers import acting
 from crabpot.errors import CrabpotError, SandboxUnavailable
 from crabpot.servers import offers, passing, suspicions
+from crabpot.servers.announcements import Announcements
 from crabpot.servers.backoff import Backoff
 from crabpot.servers.connection import ServerFailed, ServerRefused, ServerTimeout
 from crabpot.servers.naming import PROMPTS
@@ -21,7 +22,7 @@ from crabpot.servers.results import as_data, as_result
 from crabpot.servers.starting import Starter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from crabpot.decide.placement import Placement
     from crabpot.decide.scope import Scope
@@ -47,11 +48,14 @@ class Servers:
     desk: Asker
     pins: Pins = field(init=False)
     starter: Starter = field(init=False)
+    announcements: Announcements = field(init=False)
     _running: dict[str, Running] = field(default_factory=dict)
     _starting: dict[str, asyncio.Task[Running]] = field(default_factory=dict)
     _backoffs: dict[str, Backoff] = field(default_factory=dict)
+    _adopted: int = 0
 
     def __post_init__(self) -> None:
+        self.announcements = Announcements(self._compare)
         self.pins = Pins(self.execution.around.state)
         self.starter = Starter(
             settings=self.settings,
@@ -74,6 +78,15 @@ class Servers:
         names = [f"{name}__{method}" for name, server in servers for method in passing.methods(server)]
         return [name for name in names if may(name)]
 
+    def stamps(self, keys: Iterable[str | None]) -> dict[str, str]:
+        """Return a text for each list that a client may keep, which is another one once the list may be.
+
+        `keys` are the scope keys of the servers whose resources the client is shown.
+        """
+        words = f"{self._adopted} {self.pins.stamp()}"
+        announced = sum(self._running[key].announced for key in set(keys) if key in self._running)
+        return {"tools": words, "prompts": words, "resources": f"{words} {announced}"}
+
     async def run(
         self, name: str, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None
     ) -> ToolResult:
@@ -84,7 +97,7 @@ class Servers:
         key = placed.scope_key or call.session
         try:
             running = await self._acquire(name, agent, key)
-            if running.connection.stale:
+            if running.connection.stale or running.comparing.locked():
                 await self._compare(running)
             # Starting it, or asking it again, may have shown that it is another tool by now.
             offer = self._offer(name, call)
@@ -157,6 +170,7 @@ class Servers:
             running = await self.starter.start(name, agent, key)
             self._running[key] = running
             await self._compare(running)
+            self.announcements.follow(running)
         except (ServerFailed, ServerRefused, ServerTimeout, CrabpotError) as error:
             self._backoffs.setdefault(name, Backoff()).failed(str(error))
             self.record(of_server(name, "failed", because=str(error)))
@@ -167,8 +181,9 @@ class Servers:
 
     async def _compare(self, running: Running) -> None:
         """Withhold what is not as it was approved, in every gateway, and say so."""
-        if running.connection.stale:
-            running.tools = await self.starter.words(running)
+        async with running.comparing:
+            if running.connection.stale:
+                running.tools = await self.starter.words(running)
         pin = self.pins.find(running.name)
         if pin is None:
             return
@@ -215,6 +230,7 @@ class Servers:
     async def adopt(self, settings: Settings) -> None:
         """Start what comes by other settings; servers that they change are ended, and started by their next call."""
         before, self.settings = self.settings, settings
+        self._adopted += 1
         self.starter = replace(self.starter, settings=settings)
         changed = {one.name for one in self._running.values() if _of(one, before) != _of(one, settings)}
         for name in (*changed, *self._backoffs):
@@ -222,6 +238,7 @@ class Servers:
 
     async def close(self) -> None:
         """End every server; their sandboxes end with the fleet."""
+        await self.announcements.close()
         for task in list(self._starting.values()):
             task.cancel()
         await asyncio.gather(*self._starting.values(), return_exceptions=True)

@@ -31,6 +31,8 @@ class Remote:
 
     url: str
     egress: Egress
+    # Where it is configured, for errors.
+    source: str
     longest: int
     allowance: Allowance = field(default_factory=Allowance)
     _over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,7 +46,7 @@ class Remote:
         self, written: AsyncIterator[SessionMessage], heard: Callable[[SessionMessage], Awaitable[None]]
     ) -> str:
         """Carry messages until a request fails or the server goes too far, and return why."""
-        transport = ThroughEgress(self.egress, self._taken)
+        transport = ThroughEgress(self.egress, self._taken, self.source)
         client = httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False)
         session = streamable_http_client(self.url, http_client=client, max_sse_event_size=self.longest)
         try:

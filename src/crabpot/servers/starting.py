@@ -51,6 +51,10 @@ class Running:
     # Who calls it now, and how often it asked them or a person something.
     callers: list[Streams] = field(default_factory=list)
     asked: int = 0
+    # How often it announced other resources, and how often its words were compared since its last call.
+    announced: int = 0
+    looks: int = 0
+    comparing: asyncio.Lock = field(default_factory=asyncio.Lock)
     used: float = field(default_factory=time.time)
 
     @property
@@ -69,6 +73,7 @@ class Running:
         underway, caller = self.scope.begin(session), streams or Streams()
         self.callers.append(caller)
         self.asked = 0 if len(self.callers) == 1 else self.asked
+        self.looks = 0
         self._stand(0)
         try:
             yield underway
@@ -121,15 +126,23 @@ class Starter:
         """Ask a server for all that a client would be shown of it: its tools, and its prompts if they are passed on."""
         # Before it is asked: what it announces meanwhile is news again.
         running.connection.stale = False
-        found = await running.connection.tools() if "tools" in running.connection.offers else {}
-        if self.settings.mcp.servers[running.name].prompts and "prompts" in running.connection.offers:
-            listed = await running.connection.listed(ListPromptsRequest, ListPromptsResult, "prompts")
-            found |= {f"{PROMPTS}{one['name']}": one for one in listed}
+        try:
+            found = await running.connection.tools() if "tools" in running.connection.offers else {}
+            if self.settings.mcp.servers[running.name].prompts and "prompts" in running.connection.offers:
+                listed = await running.connection.listed(ListPromptsRequest, ListPromptsResult, "prompts")
+                found |= {f"{PROMPTS}{one['name']}": one for one in listed}
+        except BaseException:
+            # What it announced, nobody has seen yet.
+            running.connection.stale = True
+            raise
         return found
 
     def _questions(self, name: str) -> Questions:
-        server, source = self.settings.mcp.servers[name], self.settings.mcp_sources.get(name, f"mcp.servers.{name}")
-        return Questions(desk=self.desk, record=self.record, sampling=server.sampling, source=source)
+        sampling = self.settings.mcp.servers[name].sampling
+        return Questions(desk=self.desk, record=self.record, sampling=sampling, source=self._source(name))
+
+    def _source(self, name: str) -> str:
+        return self.settings.mcp_sources.get(name, f"mcp.servers.{name}")
 
     def _running(self, name: str, transport: Transport, scope: Scope, live: Live | None = None) -> Running:
         questions = self._questions(name)
@@ -163,7 +176,8 @@ class Starter:
         made = reached(name, self.settings, agent, self.execution.around, self.environ)
         scope, most = Scope(key=key, agent=made), longest(made.sandbox.limits.output)
         url = self.settings.mcp.servers[name].url or ""
-        return self._running(name, Remote(url=url, egress=self.egress(scope, None), longest=most), scope)
+        remote = Remote(url=url, egress=self.egress(scope, None), source=self._source(name), longest=most)
+        return self._running(name, remote, scope)
 
     async def end(self, running: Running, why: str) -> None:
         """End a server, and its sandbox with everything in it."""

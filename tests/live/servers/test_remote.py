@@ -34,9 +34,9 @@ SESSION = "agent:main:main"
 
 @asynccontextmanager
 async def reached(
-    tmp_path: Path, *, json_response: bool = False, url: str | None = None, **more: Any
+    tmp_path: Path, *, json_response: bool = False, url: str | None = None, token: str | None = None, **more: Any
 ) -> AsyncIterator[tuple[Gateway, Served]]:
-    async with served(json_response) as server:
+    async with served(json_response, token) as server:
         at = (url or "http://127.0.0.1:{port}/mcp").format(port=server.port)
         text = json.dumps({"mcp": {"servers": {"far": {"url": at, **more}}}})
         gateway = open_gateway(text, str(tmp_path / "state"))
@@ -90,6 +90,28 @@ async def test_the_gateway_adds_the_key_and_nobody_else_sees_it(
         assert {headers["authorization"] for _, headers in server.requests} == {"Bearer real-value"}
         await gateway.audit.durable()
         assert "real-value" not in json.dumps(AuditReader(str(tmp_path / "state")).last(200))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, r'crabpot secrets set NAME`, and write secrets: \["NAME"\] in .*mcp\.servers\.far'),
+        ("old", r"refused the key in Authorization \(HTTP 401\): renew what .*mcp\.servers\.far\.secrets names"),
+        ("the-token", None),
+    ],
+)
+async def test_a_server_behind_oauth_is_called_with_a_token_and_says_what_to_set_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, said: str | None
+) -> None:
+    monkeypatch.setenv("FAR_KEY", value or "")
+    secrets: dict[str, Any] = {} if value is None else {"secrets": ["FAR_KEY"]}
+    async with reached(tmp_path, token="the-token", **secrets) as (gateway, _):
+        if said is not None:
+            with pytest.raises(CrabpotError, match=said):
+                await approve(gateway)
+            return
+        await approve(gateway)
+        assert (await gateway.call(SESSION, "far__echo", text="x")).stdout == "x"
 
 
 async def test_a_missing_key_is_named(tmp_path: Path) -> None:

@@ -121,6 +121,10 @@ class RemoteGateway:
         """Ask by which calls the session gets what MCP servers have besides tools."""
         return list(await self.inquire("passes", session=session, host_allowed=host_allowed))
 
+    async def stamps(self, session: str, *, host_allowed: bool = True) -> dict[str, str]:
+        """Ask whether the lists of MCP servers are still the same."""
+        return dict(await self.inquire("stamps", session=session, host_allowed=host_allowed))
+
     async def inquire(self, inquiry: str, **args: Any) -> Any:
         """Make an inquiry that is not a tool call."""
         result = await self._call("", args, {"inquiry": inquiry}, Streams())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from crabpot.doors.any_gateway import AnyGateway
     from crabpot.doors.inflight import Calls
+    from crabpot.doors.mcp.changes import Changes
     from crabpot.doors.mcp.server import Caller
 
     Context = ServerRequestContext[Any, Any]
@@ -44,6 +45,7 @@ class Passing:
     gateway: AnyGateway
     calls: Calls
     caller: Callable[[Context], Caller]
+    changes: Changes | None = None
 
     def handlers(self, passed: frozenset[str]) -> dict[str, Any]:
         """Return the handlers for what is passed on; a client is told of nothing else."""
@@ -85,6 +87,8 @@ class Passing:
     async def _all(self, context: Context, method: str, what: str, address: str | None) -> list[dict[str, Any]]:
         """Ask all servers of the session at once. One that fails is left out: its error is in the audit log."""
         caller = self.caller(context)
+        if self.changes is not None:
+            await self.changes.follow(context)
         names = await self.gateway.passes(caller.session, host_allowed=caller.host_allowed)
         wanted = [name for name in names if name.partition("__")[2] == method]
         answers = await asyncio.gather(*(self._call(context, name, {}) for name in wanted), return_exceptions=True)

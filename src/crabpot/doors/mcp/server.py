@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.lowlevel.server import Server
+from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, ToolAnnotations
 from mcp_types import Tool as Offer
 
 from crabpot import __version__
 from crabpot.doors.mcp.asker import Announced, Clients, PendingQuestion
+from crabpot.doors.mcp.changes import Changes
 from crabpot.doors.mcp.long_output import fitted
 from crabpot.doors.mcp.parking import Parking
 from crabpot.doors.mcp.passing import Passing
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp.server.context import ServerRequestContext
+    from mcp.server.models import InitializationOptions
     from mcp_types import CallToolRequestParams, InputRequiredResult, PaginatedRequestParams
 
     from crabpot.doors.any_gateway import AnyGateway
@@ -72,26 +74,36 @@ class Tools:
     recorded: Callable[[], Awaitable[None]] | None = None
     # What is passed on of MCP servers besides their tools.
     passed: frozenset[str] = frozenset()
+    # Whether there are MCP servers, whose lists may change.
+    changing: bool = False
     _parking: Parking = field(default_factory=Parking)
     _clients: Clients = field(default_factory=Clients)
 
     def server(self) -> Server[Any]:
         """Return the protocol server."""
-        passing = Passing(gateway=self.gateway, calls=self.calls, caller=self.caller)
-        return Server(
+        kinds = frozenset({"tools"}) | self.passed
+        changes = Changes(gateway=self.gateway, caller=self.caller, kinds=kinds) if self.changing else None
+        passing = Passing(gateway=self.gateway, calls=self.calls, caller=self.caller, changes=changes)
+        return _Protocol(
             "crabpot",
             version=__version__,
             title="Crabpot",
             instructions=_INSTRUCTIONS.format(folder=self.folder),
             # No argument of ours is also a header; without this, the SDK would list all tools before each call.
             get_tool_input_schema=lambda _name: None,
-            on_list_tools=self._list,
+            on_list_tools=lambda context, params: self._list(context, params, changes),
+            on_subscriptions_listen=None if changes is None else changes.listen,
             on_call_tool=self._call,
             **passing.handlers(self.passed),
         )
 
-    async def _list(self, context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def _list(
+        self, context: Context, _params: PaginatedRequestParams | None, changes: Changes | None
+    ) -> ListToolsResult:
         caller = self.caller(context)
+        if changes is not None:
+            # Before it is listed: what changes meanwhile is news again.
+            await changes.follow(context)
         offered = await self.gateway.offered(caller.session, host_allowed=caller.host_allowed)
         return ListToolsResult(tools=[_offer(one, structured=caller.structured) for one in offered])
 
@@ -132,6 +144,18 @@ class Tools:
             streams=streams,
             host_allowed=caller.host_allowed,
         )
+
+
+class _Protocol(Server[Any]):
+    """The SDK's server, which promises by itself to tell of changed lists where it does."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **more: Any
+    ) -> InitializationOptions:
+        """Return what a client is told first."""
+        if notification_options is None and self.get_request_handler("subscriptions/listen") is not None:
+            notification_options = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(notification_options, *args, **more)
 
 
 def _offer(one: dict[str, Any], *, structured: bool) -> Offer:

@@ -49,7 +49,15 @@ async def talk(
     """Serve one client until its end of input; its calls end with it."""
     calls = Calls()
     passed = kinds(await gateway.passes(caller.session, host_allowed=caller.host_allowed))
-    tools = Tools(gateway=gateway, calls=calls, caller=lambda _context: caller, folder=folder, passed=passed)
+    changing = bool(await gateway.stamps(caller.session, host_allowed=caller.host_allowed))
+    tools = Tools(
+        gateway=gateway,
+        calls=calls,
+        caller=lambda _context: caller,
+        folder=folder,
+        passed=passed,
+        changing=changing,
+    )
     server = tools.server()
     # Any two objects of these shapes do. The SDK's own read in a thread that cannot be cancelled, so that SIGTERM
     # would wait for the client's next line.

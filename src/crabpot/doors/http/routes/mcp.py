@@ -40,9 +40,15 @@ class Mcp:
 
     def __init__(self, context: Context) -> None:
         servers = context.gateway.settings.mcp.servers.values()
+        changing = bool(servers)
         passed = frozenset(what for one in servers for what in ("resources", "prompts") if getattr(one, what))
         tools = Tools(
-            gateway=context.gateway, calls=context.calls, caller=_caller, recorded=context.recorded, passed=passed
+            gateway=context.gateway,
+            calls=context.calls,
+            caller=_caller,
+            recorded=context.recorded,
+            passed=passed,
+            changing=changing,
         )
         self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
         self._beginnings = Pace(per_s=_BEGINNINGS_PER_S, burst=_MOST_SESSIONS)
