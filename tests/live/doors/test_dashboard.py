@@ -113,6 +113,71 @@ async def test_the_overview_counts_what_waits_what_was_called_and_what_was_refus
         assert shown.faults == []
 
 
+FORM = {
+    "type": "object",
+    "required": ["name", "age", "tags"],
+    "properties": {
+        "name": {"type": "string", "title": "Your name", "description": HOSTILE, "default": "set by the server"},
+        "age": {"type": "integer"},
+        "weight": {"type": "number"},
+        "sure": {"type": "boolean", "default": True},
+        "left": {"type": "boolean"},
+        "size": {"type": "string", "enum": ["small", "large"]},
+        "colour": {"type": "string", "oneOf": [{"const": "#f00", "title": "red"}, {"const": "#0f0", "title": "green"}]},
+        "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}},
+        "odd": {"type": "object"},
+    },
+}
+
+
+def question(**more):
+    more = {"form": FORM, "server": "far", "question": f"Who are you? {HOSTILE}", **more}
+    return request(kind="question", argv=(), folder=None, pattern="elicitation/create", lasting=False, **more)
+
+
+async def test_the_form_of_a_question_has_a_field_of_each_type_and_sends_what_a_person_filled_in(page):
+    async with page() as (door, shown):
+        asking = asyncio.create_task(door.desk.decide(question()))
+        card = shown.locator("article")
+        answer = card.get_by_role("button", name="Answer")
+        # A card that has just moved takes no press.
+        await answer.scroll_into_view_if_needed()
+        await answer.click()
+        await shown.locator("#answered", has_text="the form needs: name, age").wait_for()
+        assert not asking.done(), "nothing that the server set was sent for a person"
+        await card.get_by_label("name", exact=True).fill("Ada")
+        await card.get_by_label("age", exact=True).fill("36")
+        await card.get_by_label("weight", exact=True).fill("0.5")
+        await card.get_by_label("sure", exact=True).select_option("no")
+        await card.get_by_label("size", exact=True).select_option("large")
+        await card.get_by_label("colour", exact=True).select_option("green")
+        for tag in ("a", "c"):
+            await card.get_by_label(f"tags: {tag}", exact=True).check()
+        await answer.scroll_into_view_if_needed()
+        await answer.click()
+        content = {"name": "Ada", "age": 36, "weight": 0.5, "sure": False, "size": "large", "colour": "#0f0"}
+        given = await asking
+        assert (given.allowed, given.content) == (True, {**content, "tags": ["a", "c"]})
+        assert await shown.title() != "owned"
+
+
+async def test_a_question_is_declined_and_its_card_goes_with_the_call_that_was_cancelled(page):
+    async with page() as (door, shown):
+        asking = asyncio.create_task(door.desk.decide(question()))
+        decline = shown.locator("article").get_by_role("button", name="Decline")
+        await decline.scroll_into_view_if_needed()
+        await decline.click()
+        given = await asking
+        assert (given.allowed, given.content) == (False, None)
+        await shown.locator("#answered", has_text="declined").wait_for()
+        asking = asyncio.create_task(door.desk.decide(question(question="Once more?")))
+        card = shown.locator("article", has_text="Once more?")
+        await card.wait_for()
+        asking.cancel()
+        await shown.locator("article.gone", has_text="Once more?").wait_for()
+        assert shown.faults == []
+
+
 @pytest.mark.parametrize(
     ("key", "allowed", "grant"), [("a", True, "once"), ("s", True, "session"), ("d", False, "once")]
 )

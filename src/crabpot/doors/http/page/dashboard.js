@@ -163,6 +163,31 @@ const CONFINED = {
   git: "git runs as you, in a repository of the gateway's own: nothing of the agent's is executed",
 };
 
+// What a field lets choose from, as `forms.choices` reads it: values, each with its title.
+function choices(said) {
+  const titled = [said.oneOf, said.anyOf].find(Array.isArray) ?? [];
+  const listed = Array.isArray(said.enum) ? said.enum.map((value) => [value, value]) : titled.map((item) => [item?.const, item?.title ?? item?.const]);
+  return listed.filter(([value]) => typeof value === "string");
+}
+
+// A field of a question's form, and what was filled in: undefined where it is left out. No server fills in anything.
+function field(name, said, needed) {
+  const label = { "aria-label": name };
+  const pick = (options) => h("select", label, h("option", { value: "" }, "…"), options.map(([value, title]) => h("option", { value }, title)));
+  const given = (input, read) => [input, () => (input.value === "" ? undefined : read(input.value))];
+  let input = h("em", {}, "of a kind that no form has: leave it out"), read = () => undefined;
+  if (said.type === "array") {
+    const boxes = choices(said.items ?? {}).map(([value, title]) => [value, h("input", { type: "checkbox", "aria-label": `${name}: ${title}` }), title]);
+    input = boxes.map(([, box, title]) => h("label", {}, box, ` ${title} `));
+    read = () => { const ticked = boxes.filter(([, box]) => box.checked).map(([value]) => value); return ticked.length || needed ? ticked : undefined; };
+  } else if (choices(said).length) [input, read] = given(pick(choices(said)), String);
+  else if (said.type === "boolean") [input, read] = given(pick([["true", "yes"], ["false", "no"]]), (value) => value === "true");
+  else if (["integer", "number"].includes(said.type)) [input, read] = given(h("input", { type: "number", step: said.type === "integer" ? "1" : "any", ...label }), Number);
+  else if (said.type === "string") [input, read] = given(h("input", { maxlength: "4096", ...label }), String);
+  const wants = [said.title, said.description, needed ? "" : "may be left out"].filter(Boolean).join(" · ");
+  return { name, read, rows: [h("dt", {}, name), h("dd", {}, input, h("span", { class: "soft" }, ` ${wants}`))] };
+}
+
 function approval(one) {
   const minutes = h("input", { type: "number", min: "1", max: "10080", value: "10", "aria-label": "minutes" });
   const reason = h("input", { class: "reason", placeholder: "reason, shown to the agent", "aria-label": "reason" });
@@ -177,13 +202,12 @@ function approval(one) {
     }
   };
   const why = () => (reason.value ? { reason: reason.value } : {});
-  const words = h("textarea", { placeholder: '{"name": "value"}', "aria-label": "the form, filled in, as JSON" });
-  const filled = () => {
-    try { return one.kind === "question" && words.value ? { content: JSON.parse(words.value) } : {}; } catch { return { content: words.value }; }
-  };
+  const asks = one.kind === "question", needed = new Set(one.form?.required ?? []);
+  const form = asks ? Object.entries(one.form?.properties ?? {}).map(([name, said]) => field(name, said ?? {}, needed.has(name))) : [];
+  const filled = () => (asks ? { content: Object.fromEntries(form.map(({ name, read }) => [name, read()]).filter(([, value]) => value !== undefined)) } : {});
   const keys = {
-    a: () => send({ allowed: true, grant: "once", ...filled(), ...why() }, "allowed once"),
-    d: () => send({ allowed: false, ...why() }, "denied"),
+    a: () => send({ allowed: true, grant: "once", ...filled(), ...why() }, asks ? "answered" : "allowed once"),
+    d: () => send({ allowed: false, ...why() }, asks ? "declined" : "denied"),
   };
   // What may execute the agent's files is allowed once at a time; the gateway would not grant more.
   if (one.lasting) {
@@ -214,15 +238,15 @@ function approval(one) {
     h("h3", {}, { connection: "Connect to", question: "An MCP server asks" }[one.kind] ?? "Run on the host"),
     h("pre", {}, one.shown),
     h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value)])),
-    one.kind === "question" ? [h("pre", {}, JSON.stringify(one.form?.properties ?? {}, null, 1)), words] : "",
+    form.length ? h("dl", { class: "form" }, form.map(({ rows }) => rows)) : "",
     one.effects.length ? h("ul", {}, one.effects.map((item) => h("li", { class: "mono" }, item))) : "",
     one.dangers.length ? h("p", { class: "bad" }, `Dangerous: ${one.dangers.join("; ")}`) : "",
     one.executes.length ? h("details", { open: true }, h("summary", { class: "warn" }, "It would run what the agent may have written"),
       h("ul", {}, one.executes.map((item) => h("li", { class: "mono" }, item)))) : "",
     h("p", {}, shrinking, left),
     h("div", { class: "answers" },
-      h("button", { class: "primary", onclick: keys.a }, "Allow once"),
-      h("button", { class: "deny", onclick: keys.d }, "Deny"), reason,
+      h("button", { class: "primary", onclick: keys.a }, asks ? "Answer" : "Allow once"),
+      h("button", { class: "deny", onclick: keys.d }, asks ? "Decline" : "Deny"), reason,
       one.lasting || lists ? h("details", { class: "menu" }, h("summary", {}, "Allow more …"),
         one.lasting ? h("button", { class: "allow", onclick: keys.s }, "Allow for this session") : "",
         one.lasting ? [h("button", { class: "allow", onclick: keys.m }, "Allow for minutes:"), minutes] : "",
