@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.agents import KEY, made_preset, model_environ, model_tls
+from tests.support.agents import KEY, made_preset, model_address, model_environ, model_tls
 from tests.support.model_server import DONE, Script, scripted
+from tests.support.pane import Pane
 from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,11 @@ HEADLESS = {
     "claude": ("-p", "do it", "--allowedTools", "Bash"),
     "codex": ("exec", "-m", "gpt-5-codex", "--skip-git-repo-check", "do it"),
     "opencode": ("run", "-m", "anthropic/claude-sonnet-4-5", "do it"),
+}
+# How each is started with a prompt at a terminal, and what is typed to leave it.
+ATTENDED = {
+    "codex": (("-m", "gpt-5-codex", "do it"), "/quit"),
+    "opencode": (("-m", "anthropic/claude-sonnet-4-5", "--prompt", "do it"), "/exit"),
 }
 # As a pattern that does not match itself. What is under /usr is the system's own.
 SEARCH = (
@@ -53,7 +60,7 @@ def test_headless_it_edits_is_refused_a_host_and_never_sees_its_key(
     name: str, crabpot: Program, project: Path, place: Path
 ) -> None:
     script = Script("echo made > made.txt; curl -sS -m 9 http://evil.example/; pwd", "sh search.sh; echo searched")
-    with scripted(script, model_tls(place)):
+    with scripted(script, model_tls(place), model_address()):
         made_preset(crabpot, name, script.port)
         at = replace(crabpot, more=model_environ(place))
         done = at("run", "--in", str(project), "--", name, *HEADLESS[name])
@@ -75,7 +82,7 @@ def test_headless_it_edits_is_refused_a_host_and_never_sees_its_key(
 
 def test_claude_at_a_terminal_edits_and_one_key_applies_it(crabpot: Program, project: Path, place: Path) -> None:
     script = Script("echo made > made.txt")
-    with scripted(script, model_tls(place)):
+    with scripted(script, model_tls(place), model_address()):
         made_preset(crabpot, "claude", script.port)
         words = ("run", "--in", str(project), "--", "claude", "--allowedTools", "Bash", "--", "do it")
         person = Terminal(replace(crabpot, more=model_environ(place)), *words, rows=40, cols=120)
@@ -91,6 +98,34 @@ def test_claude_at_a_terminal_edits_and_one_key_applies_it(crabpot: Program, pro
             person.close()
     assert (project / "made.txt").read_text() == "made\n"
     assert KEY not in person.seen
+
+
+@pytest.mark.parametrize("name", ATTENDED)
+def test_in_a_terminal_it_edits_and_one_key_applies_it(name: str, crabpot: Program, project: Path, place: Path) -> None:
+    """In tmux: both ask their terminal questions, which a bare pseudo-terminal would leave unanswered."""
+    words, leave = ATTENDED[name]
+    script = Script("echo made > made.txt")
+    with scripted(script, model_tls(place), model_address()):
+        made_preset(crabpot, name, script.port)
+        pane = Pane(replace(crabpot, more=model_environ(place)), place)
+        try:
+            pane.run("run", "--in", str(project), "--", name, *words)
+            wait_until(lambda: script.results, 300)  # OpenCode first waits for registries that it may not reach.
+            # Its last word, and not the title that another request asks for.
+            wait_until(lambda: pane.text.count(DONE) > (name == "opencode"), 60)
+            assert not (project / "made.txt").exists()
+            pane.tmux("send-keys", "-l", leave)
+            pane.shows(leave)
+            pane.tmux("send-keys", "Enter")
+            pane.shows("[k]eep")
+            pane.tmux("send-keys", "-l", "a")
+            seen = pane.shows("ended=0")
+        finally:
+            pane.end()
+    assert "+ made.txt" in seen
+    assert (project / "made.txt").read_text() == "made\n"
+    assert KEY not in seen
+    assert any(KEY in key for key in script.keys)
 
 
 def _git(*words: str) -> str:
@@ -111,7 +146,7 @@ def test_claude_at_a_terminal_asks_to_push_and_is_allowed_in_another(
         "echo made > made.txt; curl -sS -m 9 http://evil.example/",
         f"git add made.txt && {named} commit -qm made && git push origin main",
     )
-    with scripted(script, model_tls(place)):
+    with scripted(script, model_tls(place), model_address()):
         made_preset(crabpot, "claude", script.port)
         at = replace(crabpot, more=model_environ(place))
         words = ("run", "--in", str(project), "--", "claude", "--allowedTools", "Bash", "--", "do it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -14,14 +15,23 @@ if TYPE_CHECKING:
     from tests.support.program import Program
 
 KEY = "sk-real-and-never-inside"
+PROVIDERS = ("api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com")
 _AGENTS = os.environ.get("CRABPOT_AGENTS", "")
 
 
+def model_address() -> str:
+    """Return an address of this machine that is not the loopback: agents have servers of their own on theirs."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        # Nothing is sent: the kernel only says from where it would be.
+        asking.connect(("192.0.2.1", 9))
+        return str(asking.getsockname()[0])
+
+
 def model_tls(place: Path) -> ssl.SSLContext:
-    """Make the certificate of a model on the loopback, and return what serves it."""
+    """Make the certificate of a model at this machine's address, and return what serves it."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=scripted", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-subj", "/CN=scripted", "-addext", f"subjectAltName=IP:{model_address()}",
          "-keyout", str(place / "key.pem"), "-out", str(place / "cert.pem")],
         check=True, capture_output=True,
     )  # fmt: skip
@@ -33,9 +43,9 @@ def model_tls(place: Path) -> ssl.SSLContext:
 def made_preset(crabpot: Program, name: str, port: int) -> None:
     """Write our own preset again, with the scripted model in its provider's place."""
     found = Path(preset.__file__).parent / f"data/{name}.json5"
-    text = found.read_text()
-    for host in ("api.anthropic.com", "api.openai.com"):
-        text = text.replace(f'"{host}"', f'"127.0.0.1:{port}"').replace(f"http://{host}", f"http://127.0.0.1:{port}")
+    text, model = found.read_text(), f"{model_address()}:{port}"
+    for host in PROVIDERS:
+        text = text.replace(f'"{host}"', f'"{model}"').replace(f"http://{host}", f"http://{model}")
     folder = crabpot.home / ".config/crabpot/presets"
     folder.mkdir(parents=True)
     (folder / f"{name}.json5").write_text(text)
@@ -45,7 +55,7 @@ def model_environ(place: Path) -> dict[str, str]:
     """Return what a person's environment has: the agents on PATH, and the keys that stay outside."""
     assert _AGENTS, "set CRABPOT_AGENTS to the folder that npm installed the agents in; see make test-agents"
     path = f"{_AGENTS}/node_modules/.bin:{os.environ['PATH']}"
-    keys = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
+    keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)
     return {"PATH": path, "SSL_CERT_FILE": str(place / "cert.pem"), **keys}
 
 

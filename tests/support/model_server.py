@@ -83,11 +83,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer({})
 
     def do_POST(self) -> None:
-        self.script.keys.append(self.headers.get("x-api-key") or self.headers.get("authorization") or "")
+        named = ("x-api-key", "x-goog-api-key", "authorization")
+        self.script.keys.append(next(filter(None, map(self.headers.get, named)), ""))
         said = json.loads(self._body() or b"{}")
         self.script.timed()
         path = self.path.split("?")[0]
         kinds = {"/messages": self._anthropic, "/responses": self._responses, "/chat/completions": self._chat}
+        kinds |= dict.fromkeys((":streamGenerateContent", ":generateContent"), self._gemini)
         for ending, speak in kinds.items():
             if path.endswith(ending):
                 speak(said)
@@ -212,6 +214,24 @@ class _Handler(BaseHTTPRequestHandler):
             "[DONE]",
         )
 
+    def _gemini(self, said: dict[str, Any]) -> None:
+        parts = [part for one in said["contents"] for part in one.get("parts", [])]
+        results = [part for part in parts if "functionResponse" in part]
+        self.script.results += [json.dumps(one) for one in results[len(self.script.results) :]]
+        offered = [one for tool in said.get("tools", []) for one in tool.get("functionDeclarations", [])]
+        asked = self.script.next(len(results), [one.get("name") for one in offered], "run_shell_command")
+        part: dict[str, Any] = {"text": DONE}
+        if asked is not None:
+            part = {"functionCall": {"name": asked[0], "args": asked[1]}}
+        whole = {
+            "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+        }
+        if "stream" in self.path:
+            self._stream(whole)
+        else:
+            self._answer(whole)
+
     def _heard(self, message: dict[str, Any], kind: str) -> None:
         content = message.get("content")
         found = (
@@ -248,10 +268,10 @@ class _Listening(ThreadingHTTPServer):
 
 
 @contextmanager
-def scripted(script: Script, context: ssl.SSLContext | None) -> Iterator[Script]:
-    """Let a script be spoken on a port of the loopback, over TLS or plain HTTP, for as long as a block lasts."""
+def scripted(script: Script, context: ssl.SSLContext | None, address: str = "127.0.0.1") -> Iterator[Script]:
+    """Let a script be spoken on a port, over TLS or plain HTTP, for as long as a block lasts."""
     handler = type("Handler", (_Handler,), {"script": script})
-    server = _Listening(("127.0.0.1", 0), handler)
+    server = _Listening((address, 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
     script.port = server.server_address[1]

@@ -16,18 +16,23 @@ from crabpot.egress.destinations import BadDestination, read_authority
 from crabpot.egress.inspection import Disagreement, Speaks, SshCheck, TlsCheck, check_kind, speaks
 from crabpot.egress.messages import BadRequest, Body
 from crabpot.egress.reaching import Failed, Refused
-from crabpot.egress.relay import Counted, Inbox, both_ways, send
+from crabpot.egress.relay import Counted, Inbox, Silent, both_ways, send
 from crabpot.egress.tls import UNRECOGNISED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
     from crabpot.egress.destinations import Destination
     from crabpot.egress.messages import Request
     from crabpot.egress.reaching import Egress, Reached
     from crabpot.egress.relay import Stream
 
+    Up = Callable[[], Coroutine[Any, Any, None]]
+
 _GREETING_S = 120.0
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-_STATUS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
+_STATUS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 504: "Gateway Timeout"}
 
 
 class _Ended(Exception):
@@ -138,7 +143,16 @@ class _Connection:
             head = messages.write_head(request, destination, path, added)
             body = Body(request.size)
             await send(reached.server, head, self._counted)
-            await both_ways(self._stream, reached.server, partial(self._send_body, body, reached), self._counted)
+            await self._answered(destination, reached, partial(self._send_body, body, reached))
+
+    async def _answered(self, destination: Destination, reached: Reached, up: Up) -> None:
+        """Pass back a response, unless it ends in silence: before its first byte there is an answer of our own."""
+        try:
+            await both_ways(self._stream, reached.server, up, self._counted, self._egress.silent_s)
+        except Silent:
+            said = self._egress.fell_silent(destination)
+            if not self._counted.received:
+                await self._answer(504, said)
 
     async def _send_body(self, body: Body, reached: Reached) -> None:
         """Send a request's body. What comes after it is never read: each request has its own connection."""
@@ -199,7 +213,7 @@ class _Connection:
         # One request, as on every other connection.
         own = _Connection(self._egress, inside)
         with suppress(_Ended):
-            await both_ways(inside, reached.server, partial(own._http_inside, destination, reached), self._counted)
+            await own._answered(destination, reached, partial(own._http_inside, destination, reached))
         await inside.finish()
 
     async def _up(self, destination: Destination, reached: Reached) -> None:

@@ -48,6 +48,8 @@ class EgressContext:
     config: Callable[[], str | None] = lambda: None
     is_own: Callable[[Address], bool] = is_own
     trust: Callable[[], ssl.SSLContext] = system_trust
+    # Longer than any model thinks before its first word; a stream of events has a sign of life in between.
+    silent_s: float = 900.0
 
 
 class Refused(Exception):
@@ -76,6 +78,17 @@ class Egress:
         self._context = context
         self._rules, self._of = rules(scope.agent), scope.agent
         self._questions = None if context.desk is None else Questions(scope, context.desk, context.record)
+
+    @property
+    def silent_s(self) -> float:
+        """Return how long the server of a request may send nothing."""
+        return self._context.silent_s
+
+    def fell_silent(self, destination: Destination) -> str:
+        """Record that a server stopped answering a request, and return what to say about it."""
+        why = f"it sent nothing for {self.silent_s:g} s"
+        self._record(destination, "failed", why)
+        return f"the answer of {destination} was given up: {why}"
 
     async def reach(self, destination: Destination, gone: Gone | None = None) -> Reached:
         """Connect, or raise Refused or Failed; every outcome is recorded.

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _LINGER_S = 60.0
 
 
+class Silent(Exception):
+    """A server that sent nothing for as long as it may."""
+
+
 class Stream(Protocol):
     """The sandbox's side of a connection: an upcall of the wire."""
 
@@ -76,11 +80,19 @@ async def send(server: Outside, data: bytes, counted: Counted) -> None:
 
 
 async def both_ways(
-    stream: Stream, server: Outside, up: Callable[[], Coroutine[Any, Any, None]], counted: Counted
+    stream: Stream,
+    server: Outside,
+    up: Callable[[], Coroutine[Any, Any, None]],
+    counted: Counted,
+    silent_s: float | None = None,
 ) -> None:
-    """Pass all bytes down while `up` passes bytes up, until both end, or the server does and a grace period is over."""
+    """Pass all bytes down while `up` passes bytes up, until both end, or the server does and a grace period is over.
+
+    Nothing either way for `silent_s` raises Silent: its answer might never end, and hold a connection until
+    the sandbox does.
+    """
     sending = asyncio.create_task(up())
-    receiving = asyncio.create_task(_down(stream, server, counted))
+    receiving = asyncio.create_task(_down(stream, server, counted, silent_s))
     try:
         done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
         if sending in done:
@@ -95,9 +107,21 @@ async def both_ways(
         await asyncio.gather(sending, receiving, return_exceptions=True)
 
 
-async def _down(stream: Stream, server: Outside, counted: Counted) -> None:
+async def _down(stream: Stream, server: Outside, counted: Counted, silent_s: float | None) -> None:
     with suppress(ConnectionError):
-        while data := await server.receive():
+        while data := await _received(server, counted, silent_s):
             counted.received += len(data)
             await stream.write(data)
     stream.write_eof()
+
+
+async def _received(server: Outside, counted: Counted, silent_s: float | None) -> bytes:
+    while True:
+        sent = counted.sent
+        try:
+            async with asyncio.timeout(silent_s):
+                return await server.receive()
+        except TimeoutError:
+            # A server may well wait for the end of a long request.
+            if counted.sent == sent:
+                raise Silent from None

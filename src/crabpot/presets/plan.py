@@ -76,6 +76,7 @@ class Wishes:
 class Plan:
     """What will run, where, and what the person is told before it does."""
 
+    name: str
     session: str
     folder: str
     way: Way
@@ -141,6 +142,7 @@ def make(  # noqa: PLR0913  all that a run is made from
     own = () if preset is None else preset.args
     notes = [preset.notes] if preset is not None and preset.notes and preset.secrets and not keys.names else []
     return Plan(
+        name=name,
         session=session_for(wishes.folder),
         folder=wishes.folder,
         way=wishes.way,

@@ -24,9 +24,10 @@ def trusting(folder):
     return lambda: ssl.create_default_context(cafile=str(folder / "cert.pem"))
 
 
-def out(tmp_path, port, tls, authority=None, **more):
+def out(tmp_path, port, tls, authority=None, *, silent_s=900.0, **more):
     names = Names(ok_example="127.0.0.1", other_example="127.0.0.1")
-    return Out(tmp_path, network(port, tls, **more), names, trust=trusting(tmp_path), authority=authority)
+    seams = {"trust": trusting(tmp_path), "silent_s": silent_s}
+    return Out(tmp_path, network(port, tls, **more), names, authority=authority, **seams)
 
 
 class Client:
@@ -203,6 +204,76 @@ async def test_a_second_request_behind_the_first_does_not_pass(tmp_path):
         one = get("/1", f"Host: {HOST}:{server.port}")
         await Client(program, authority).request(one + get("/2", "Host: evil.example"))
         assert [head.split()[1] for head in server.heads] == [b"/1"]
+
+
+class Endless(Server):
+    """Begins an answer, or not even that, and never ends it."""
+
+    def __init__(self, *pieces):
+        super().__init__()
+        self.pieces = pieces
+        self.left = asyncio.Event()
+
+    async def _answer(self, reader, writer):
+        self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+        for piece in self.pieces:
+            writer.write(piece)
+            await writer.drain()
+        # Until the gateway hangs up.
+        await reader.read()
+        self.left.set()
+
+
+async def asked(way, port, tls, authority):
+    """Ask as a program does whose TLS begins, or ends, at the gateway; return all of the answer."""
+    if tls == "upgrade":
+        return await way.ask(get(f"http://{HOST}:{port}/"))
+    program = await tunnel(way, port)
+    return await Client(program, authority).request(get("/", f"Host: {HOST}:{port}"))
+
+
+@pytest.mark.parametrize("tls", ["upgrade", "terminate"])
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"])
+async def test_an_answer_that_never_ends_is_given_up_and_its_connection_too(tmp_path, tls, begins):
+    authority = Authority([HOST])
+    server = Endless(begins)
+    async with serving(server, certified(tmp_path, HOST)):
+        way = out(tmp_path, server.port, tls, authority, silent_s=0.3)
+        answer = await asked(way, server.port, tls, authority)
+        await asyncio.wait_for(server.left.wait(), 10)
+    if begins:
+        assert answer == begins, "what there was of it came, and then its end"
+    else:
+        assert answer.startswith(b"HTTP/1.1 504 Gateway Timeout")
+        assert f"the answer of {HOST}:{server.port} was given up: it sent nothing for 0.3 s".encode() in answer
+    assert way.records[-1]["answer"] == "failed"
+    assert SECRET not in answer.decode() + json.dumps(way.records)
+
+
+async def test_an_answer_in_drops_is_not_given_up(tmp_path):
+    class Dripping(Endless):
+        async def _answer(self, reader, writer):
+            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            for _ in range(8):
+                await asyncio.sleep(0.1)
+                writer.write(b".")
+
+    async with serving(Dripping(), certified(tmp_path, HOST)) as server:
+        way = out(tmp_path, server.port, "upgrade", silent_s=0.5)
+        answer = await way.ask(get(f"http://{HOST}:{server.port}/"))
+        assert answer.endswith(b"........")
+
+
+async def test_a_program_that_leaves_an_endless_answer_takes_its_connection_along(tmp_path):
+    server = Endless(b"HTTP/1.1 200 OK\r\n\r\n")
+    async with serving(server, certified(tmp_path, HOST)):
+        way = out(tmp_path, server.port, "upgrade")
+        program = way.connect(get(f"http://{HOST}:{server.port}/"))
+        await program.until(b"200 OK")
+        # As the wire does when the program's own end is closed.
+        way.leave()
+        await asyncio.wait_for(server.left.wait(), 10)
 
 
 def test_an_authority_vouches_for_its_hosts_alone_and_no_two_are_one(tmp_path):

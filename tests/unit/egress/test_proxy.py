@@ -72,7 +72,7 @@ class Operator:
 class Out:
     """A sandbox's way out over a configuration, with every seam in a test's hands."""
 
-    def __init__(self, tmp_path, network, names=None, desk=None, *, trust=None, authority=None):  # noqa: PLR0913
+    def __init__(self, tmp_path, network, names=None, desk=None, *, authority=None, **seams):
         self.config = tmp_path / "crabpot.json5"
         text = json.dumps({"agents": {"defaults": {"sandbox": {"network": network}}}})
         self.config.write_text(text)
@@ -88,7 +88,7 @@ class Out:
             record=self.records.append,
             desk=desk,
             config=lambda: str(self.config),
-            **({} if trust is None else {"trust": trust}),
+            **seams,
         )
         self._way = Egress(self.scope, context, authority)
         self._tasks = []
@@ -99,6 +99,11 @@ class Out:
             program.say(data)
         self._tasks.append(asyncio.create_task(serve(self._way, program)))
         return program
+
+    def leave(self):
+        """Drop every connection, as the wire does for a program that has gone."""
+        for task in self._tasks:
+            task.cancel()
 
     async def ask(self, *said):
         """Say everything, end, and return all of the answer."""

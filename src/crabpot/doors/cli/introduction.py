@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ async def lines(app: App, plan: Plan, settings: Settings) -> list[str]:
     """Return the lines, in which nothing deceives the eye."""
     where = "a private folder" if plan.way == "private" else f"{plan.folder}, {_WAYS[plan.way]}"
     allowed = plan.agent.sandbox.network.allow
-    told = [f"{os.path.basename(plan.argv[0])} in {where}", f"home {plan.home} · hosts: {', '.join(allowed) or 'none'}"]
+    told = [f"{plan.name} in {where}", f"home {plan.home} · hosts: {', '.join(allowed) or 'none'}"]
     if plan.keys:
         told.append(f"{', '.join(plan.keys)}: kept outside; inside is a dummy")
     commands = settings.agent(plans.AGENT).sandbox.host_commands
