@@ -243,16 +243,18 @@ class App:
     def sessions_seen(self) -> list[str]:
         """List the sessions that ever called. A program's own sandboxes, perhaps thousands, are left out.
 
-        So are keys that name no session: their calls were refused, and the log holds them for that reason only.
+        So are keys that name no session, whose calls were refused, and those under which MCP servers were installed.
         """
         from crabpot.audit import FILE_NAME
 
         if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
             return []
         from crabpot.audit.tables import sessions
+        from crabpot.decide.servers import is_installation
         from crabpot.decide.sessions import is_box, names_a_session
 
-        return [key for key in sessions(self.around.state) if names_a_session(key) and not is_box(key)]
+        seen = [key for key in sessions(self.around.state) if names_a_session(key) and not is_box(key)]
+        return [key for key in seen if not is_installation(key)]
 
 
 def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:

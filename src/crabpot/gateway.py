@@ -225,7 +225,12 @@ class Gateway:
             result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
             self._recorded(call, agent.id, result, placed, streamed)
             raise
-        return self._recorded(call, agent.id, result, decided or placed, streamed)
+        verdict: Verdict[Any] = decided or placed
+        if decided is None and result.error is not None and result.error.code == "denied":
+            # A server's tool that is withheld, or was never approved: its place is not the reason.
+            because = result.error.message.removeprefix(f"{name} is denied: ")
+            verdict = Verdict(answer=False, because=because, source=placed.source)
+        return self._recorded(call, agent.id, result, verdict, streamed)
 
     def _decided(
         self,

@@ -28,6 +28,11 @@ KNOWN_SECRETS = {
 _SHARED = {"session": "each session", "agent": "each agent", "shared": "all agents together"}
 
 
+def is_installation(key: str) -> bool:
+    """Return whether a scope key is of no session, but of a server that is installed or heard for its approval."""
+    return key.startswith("server:") and key.endswith((":sealing", ":approval"))
+
+
 def owner(tool: str, settings: Settings) -> str | None:
     """Return the configured server whose tool this name is, or None."""
     name, _, bare = tool.partition("__")

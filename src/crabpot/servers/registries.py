@@ -93,7 +93,7 @@ def _pip_settings(said: str) -> dict[str, str]:
             text = ast.literal_eval(value) if equals else None
         except (ValueError, SyntaxError):
             continue
-        if isinstance(text, str):
+        if isinstance(text, str) and text:
             found[name.rpartition(".")[2]] = text
     return found
 
