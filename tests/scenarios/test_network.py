@@ -116,6 +116,33 @@ def test_an_unlisted_place_is_asked_for_reached_once_agreed_to_and_written_down(
         assert [line.split()[2] for line in crabpot("audit", "tail").out.splitlines()].count("request") == 1
 
 
+def test_a_place_that_is_written_down_under_serve_is_reached_at_once_by_clients_that_stay_attached(crabpot):
+    with website() as port, crabpot.serving():
+        page = f"{CURL} -p http://localhost:{port}/"
+        configure(crabpot, {"allow": [f"127.0.0.1:{port}", f"[::1]:{port}"], "ask": True})
+        crabpot("exec", "--", "echo kept > /tmp/note")
+        # Attached before, to another sandbox of the agent's, and on its way through all of it.
+        other = ("--session", "agent:main:other", "--", f"echo begun; read -r _; {page}")
+        attached = crabpot.start("exec", *other, stdin=-1, stdout=-1, stderr=-1)
+        assert attached.stdout.readline() == b"begun\n"
+        asking = crabpot.start("exec", "--", page, stdout=-1, stderr=-1)
+        try:
+            (request,) = wait_until(lambda: crabpot("approvals", "list", "--json").json, 60)
+            assert crabpot("approvals", "allow", request["id"], "--list").code == 0
+            assert asking.communicate(timeout=60)[0] == b"the page\n"
+            again = crabpot("exec", "--", f"cat /tmp/note; {page}")
+            assert (again.code, again.out, again.err) == (0, "kept\nthe page\n", "")
+            out, err = attached.communicate(b"go on\n", timeout=60)
+            assert (attached.returncode, out, err) == (0, b"the page\n", b"")
+        finally:
+            for one in (attached, asking):
+                one.kill()
+                one.communicate()
+        records = [json.loads(line) for line in crabpot("audit", "export").out.splitlines()]
+        assert [one["kind"] for one in records].count("request") == 1
+        assert all(one["adopted"] for one in records if one["kind"] == "reload")
+
+
 def test_a_denied_place_is_not_reached(crabpot):
     with website() as port:
         configure(crabpot, {"allow": [f"127.0.0.1:{port}", f"[::1]:{port}"], "ask": True})

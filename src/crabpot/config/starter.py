@@ -25,8 +25,13 @@ TEXT = """\
         scope: "session",
 
         // none: a private folder at /workspace. ro: the same, and the agent's workspace read-only
-        // at /agent. rw: the agent's workspace itself at /workspace.
+        // at /agent. rw: the agent's workspace itself at /workspace. review: the same, but nothing
+        // of yours changes until `crabpot changes apply`.
         workspace: "none",
+
+        // null: the home is /workspace. A name: a private home of that name at /home/agent, so that
+        // .bash_history, .config and caches do not land in your project.
+        home: null,
 
         // auto takes bubblewrap, then docker: the first that can keep every promise here.
         backend: "auto",
