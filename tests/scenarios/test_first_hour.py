@@ -20,6 +20,7 @@ from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NON_MAIN = "{agents: {defaults: {sandbox: {mode: 'non-main'}}}}"
 SESSION = "agent:main:main"
@@ -254,6 +255,18 @@ def test_a_live_sandbox_says_when_it_was_used(crabpot: Program) -> None:
         (row,) = crabpot("sandboxes", "list", "--json").json
         assert row["used"] > before
         assert "used just now" in crabpot("sandboxes", "list").out
+
+
+def test_an_installation_without_the_packages_of_the_doors_runs_commands_and_names_what_a_door_needs(
+    crabpot: Program, tmp_path: Path
+) -> None:
+    for name in ("uvicorn", "fastapi", "mcp", "prometheus_client", "cryptography"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module', name={name!r})\n")
+    bare = replace(crabpot, more={"PYTHONPATH": f"{tmp_path}:{REPOSITORY / 'src'}"})
+    assert bare("exec", "--", "echo inside").out == "inside\n"
+    assert bare("explain").code == 0
+    ended = bare("serve")
+    assert (ended.code, "needs the Python package uvicorn" in ended.said()) == (1, True)
 
 
 def records(program: Program) -> list[dict[str, Any]]:

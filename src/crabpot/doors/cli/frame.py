@@ -95,6 +95,11 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     except CrabpotError as error:
         complain(str(error))
         return failed
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
+            raise
+        complain(f"this needs the Python package {error.name}, which `pip install crabpot` brings along")
+        return failed
     except OSError as error:
         # The reader of our output is gone, or its disk is full. Python would complain again when it flushes at exit.
         if sys.stdout is not None:
