@@ -12,6 +12,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from crabpot.errors import LayerError
+from crabpot.layers import trees
 from crabpot.layers.changes import applied
 from crabpot.layers.changes.change import git_mode
 from crabpot.layers.changes.reading import both, judged
@@ -51,6 +53,22 @@ class Noted(NamedTuple):
 
 def look(layer: Layer) -> None:
     """Note what changed since the last look; call it while the layer is held."""
+    if noted := _look(layer):
+        _append(layer, noted)
+
+
+def carry(source: Layer, target: Layer) -> None:
+    """Have what takes a layer's place go on with its history; what that begins with is no call's change."""
+    with suppress(FileNotFoundError):
+        trees.copy(os.path.join(source.path, _CONTENTS), os.path.join(target.path, _CONTENTS))
+    with suppress(FileNotFoundError), open(os.path.join(source.path, _LOG), encoding="ascii") as log:
+        write_whole(os.path.join(target.path, _LOG), log.read())
+    write_whole(os.path.join(target.path, _STATE), json.dumps({**_read(source), "last": {}}))
+    with suppress(LayerError, OSError):
+        _look(target)
+
+
+def _look(layer: Layer) -> list[Noted]:
     before = _read(layer)
     with both(layer) as (content, host):
         found = [one for one in judged(layer, content, host, most=MOST_PATHS) if one.kind != "folder"]
@@ -65,10 +83,9 @@ def look(layer: Layer) -> None:
                 noted.append(Noted(one.path, _changed_ns(content, one.path), was, is_))
                 known = [mark, is_]
             now["last"][one.path] = known
-    if noted:
-        _append(layer, noted)
     if now != before:
         write_whole(os.path.join(layer.path, _STATE), json.dumps(now))
+    return noted
 
 
 def bases(layer: Layer) -> dict[str, Version | None]:

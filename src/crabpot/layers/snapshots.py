@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import LayerError
-from crabpot.layers import copying, stamps, trees
+from crabpot.layers import copying, history, stamps, trees
 from crabpot.layers import layer as layers
 from crabpot.spec.naming import sandbox_name
 from crabpot.spec.spec import WORK
@@ -184,6 +184,7 @@ def restore_layer(store: LayerStore, snapshot: Snapshot, layer: Layer) -> None:
     draft = store.draft(layer.scope_key)
     with _removed_on_failure(draft):
         copy_layer(kept, draft, replace(layer, created=time.time()))
+        history.carry(layer, replace(layer, path=draft))
         store.replace(layer, draft)
 
 

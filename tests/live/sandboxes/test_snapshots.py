@@ -13,6 +13,7 @@ import pytest
 from crabpot import app
 from crabpot.audit.reading import AuditReader
 from crabpot.errors import LayerBusy, LayerError
+from crabpot.host_commands.review.replaying import story
 from crabpot.layers import stamps
 from crabpot.layers.layer import read
 from crabpot.layers.store import LayerStore
@@ -70,6 +71,29 @@ async def test_a_snapshot_is_what_was_written_by_then(tmp_path: Path, workspace:
         await kept(gateway).remove(ONE, "first")
         assert kept(gateway).all(ONE) == []
     assert recorded(tmp_path) == [("save", "first"), ("restore", "first"), ("remove", "first")]
+
+
+async def test_the_story_of_a_session_goes_on_after_a_restore_and_takes_it_for_no_calls_change(tmp_path: Path) -> None:
+    async with opened(tmp_path, "review") as gateway:
+        review = gateway.review()
+
+        async def work(command: str) -> None:
+            await out(gateway, ONE, command)
+            layer = review.layer(ONE)
+            assert layer is not None
+            # What a call changed is looked at by the time its sandbox has ended.
+            await review.holder.release(layer)
+
+        await work("echo first >> file")
+        await kept(gateway).save(ONE, "first")
+        await work("echo second >> file; echo new > new")
+        await kept(gateway).restore(ONE, "first")
+        await work("echo third > other")
+        chapters = await story(review, ONE, AuditReader(str(tmp_path / "state")).all())
+    told = [(one["changed"], one["diff"]) for one in chapters if one["kind"] == "call"]
+    assert [changed for changed, _ in told] == [["file"], ["file", "new"], ["other"]]
+    for (_, diff), line in zip(told, ("+first", "+second", "+third"), strict=True):
+        assert line in diff.splitlines()
 
 
 @pytest.mark.parametrize("workspace", ["review", "none"])

@@ -96,8 +96,6 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
         complain(str(error))
         return failed
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
-            raise
         complain(f"this needs the Python package {error.name}, which `pip install crabpot` brings along")
         return failed
     except OSError as error:
