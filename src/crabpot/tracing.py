@@ -25,6 +25,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SPOKEN = "http/protobuf"
 _KNOWN = frozenset(TOOLS)
+_SERVERS = "mcp.servers."
 
 
 def trace(gateway: Gateway, environ: Mapping[str, str]) -> None:
@@ -73,8 +74,9 @@ class Tracer:
         }
         if result.exit_code is not None:
             attributes["process.exit.code"] = result.exit_code
-        # Backends group spans by name, so names must be few.
-        name = f"execute_tool {call.tool if call.tool in _KNOWN else 'other'}"
+        # Backends group spans by name, so names must be few: our own tools, and what an operator approved of servers.
+        approved = verdict.source.startswith(_SERVERS) and result.outcome != "denied"
+        name = f"execute_tool {call.tool if approved or call.tool in _KNOWN else 'other'}"
         span = self._tracer.start_span(name, attributes=attributes, start_time=wall_ns(call.began))
         if result.error is not None:
             span.set_status(StatusCode.ERROR, result.error.code)
