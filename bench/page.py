@@ -20,7 +20,7 @@ _HEAD = """# Benchmarks
 Made from the raw results, [benchmarks.json](benchmarks.json), by `crabpot bench --results docs/benchmarks.json --docs docs`.
 `make bench` measures everything again, with every peer in an environment of its own (as root it also starts a docker engine of its
 own, and `make bench-docs` writes this page); `crabpot bench` measures the figures to hold, in about a minute,
-and `crabpot bench --only review` those of folders under review alone. The two sides of each row took
+and `crabpot bench --only review` or `--only commands` those of folders under review or of whole commands alone. The two sides of each row took
 turns in the same run; the ratios are of medians, and the times are this machine's and move with it. "crabpot to it" is Crabpot's time in units
 of that row's: 0.01 × means that Crabpot takes a hundredth.
 """
@@ -96,7 +96,7 @@ def _page(reports: Sequence[Report]) -> Iterator[str]:
         yield from _figures(report.figures)
     first = reports[0]
     yield "## Who took part\n"
-    yield from _peers(first)
+    yield from _peers(reports)
     yield "## Beside the limit and the peers\n"
     for comparison in _comparisons(reports):
         yield from _comparison(comparison)
@@ -118,10 +118,16 @@ def _figures(figures: Sequence[Figure]) -> Iterator[str]:
     yield ""
 
 
-def _peers(report: Report) -> Iterator[str]:
+def _peers(reports: Sequence[Report]) -> Iterator[str]:
+    found: dict[str, dict[str, str]] = {}
+    for report in reports:
+        for name, peer in report.peers.items():
+            # Why a backend of ours, or a door, was not measured is said by the first, which measured everything.
+            if report is reports[0] or "beyond" in peer:
+                found.setdefault(name, peer)
     yield "| who | version | what it does that Crabpot does not, and what its figures leave out |"
     yield "|---|---|---|"
-    for name, peer in report.peers.items():
+    for name, peer in found.items():
         took_part = peer.get("version") or f"could not take part: {peer.get('absent', 'unknown')}"
         if "version" in peer and "absent" in peer:
             took_part += f" (dropped out: {peer['absent']})"

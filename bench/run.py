@@ -33,6 +33,7 @@ _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
 _KUBERNETES = '{ agents: { defaults: { sandbox: { backend: "kubernetes", kubernetes: { inet: "refuse" } } } } }'
 # On a disk: /tmp may be memory.
 _PROJECTS = "/var/tmp"  # noqa: S108  for folders of a random name
+_ONE_COMMAND = ("bare bwrap", "nono", "codex", "srt")
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
 
@@ -69,10 +70,10 @@ class Run:
     curves: list[Curve] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
 
-    async def start_peers(self) -> None:
-        """Install the peers if requested, and start those that can run here."""
+    async def start_peers(self, *names: str) -> None:
+        """Install the peers if requested, all or the named ones, and start those that can run here."""
         environ = {**self.plan.environ, "CRABPOT_BENCH_BWRAP": bwrap()}
-        for peer in PEERS:
+        for peer in (peer for peer in PEERS if not names or peer.name in names):
             record = self.peers[peer.name] = {"beyond": peer.beyond}
             try:
                 if self.plan.install:
@@ -169,10 +170,22 @@ class Run:
         if shutil.which("curl"):
             progress("1 GB through the gateway")
             self.figures.append(await network.download(self.plan.open_gateway, 5 if full else 2))
-        progress("whole commands")
+        await self.commands()
+
+    async def commands(self) -> None:
+        """Measure whole commands, beside the peers that are started for each command too."""
+        self.plan.progress("whole commands")
         peers = [one for one in self.entrants("open") if one.name in ("srt", "codex")]
         with tempfile.TemporaryDirectory(prefix="crabpot-bench-") as state:
-            self.comparisons.append(await measures.command_line(state, rounds // 2, peers))
+            self.comparisons.append(await measures.command_line(state, self.plan.rounds // 2, peers))
+
+    async def one_command(self) -> None:
+        """Measure a call in a kept sandbox, beside the peers that make a sandbox for each command."""
+        await self.start_peers(*_ONE_COMMAND)
+        gateway, _ = self.gateway("{}")
+        entrants = [SPAWN, calling(gateway, "crabpot", "exec", {"command": "true"}), *self.entrants("exec")]
+        await self._contest("one-command", "`exec true`, and a sandbox for one command", entrants, self.plan.rounds)
+        await self.commands()
 
     async def review(self) -> str:
         """Measure folders under review; return the folder where such projects are made."""
@@ -238,11 +251,13 @@ async def _busy(gateway: Gateway, rounds: int) -> Comparison:
 
 async def run(plan: BenchOptions) -> Report:
     """Measure. Whatever happens, nothing is left running."""
-    stated = machine(plan.version)
+    stated = machine(plan.version) | ({"measured": f"{plan.only} alone"} if plan.only else {})
     async with AsyncExitStack() as stack:
         one = Run(plan=plan, stack=stack)
         if plan.only == "review":
             await one.review()
+        elif plan.only == "commands":
+            await one.one_command()
         else:
             await one.start_peers()
             await one.compare()

@@ -5,6 +5,7 @@ The table is printed (pytest -s); docs/agents.md has one. That each way confines
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,8 @@ def test_openclaws(served: Program, folder: Path) -> None:
         for name, mode in ((OWN, "off"), ("the plugin", "all")):
             pair = (Use("read", {"path": "a.txt"}), by_tool("true"))
             script = Script(*pair * 4)
+            # Without the turns of the run before.
+            shutil.rmtree(served.home / ".openclaw", ignore_errors=True)
             said, heard = test_openclaw.turn(served, script, folder, mode=mode)
             assert DONE in said, said
             assert heard[0] == "a"

@@ -46,6 +46,12 @@ def test_a_peer_that_could_not_take_part_is_named_with_its_reason():
     assert "| docker CLI | could not take part: no \\| engine &lt;here> | runs any image |" in text
 
 
+def test_who_took_part_in_a_later_run_alone_is_named_once():
+    both, later = ({name: {"version": name, "beyond": "more"} for name in names} for names in ("a", "ab"))
+    text = page.files([Report(machine={"user": "root"}, peers=one) for one in (both, later)])["benchmarks.md"]
+    assert [text.count(f"| {name} | {name} | more |") for name in "ab"] == [1, 1]
+
+
 def test_what_a_later_run_measured_alone_is_shown_too_and_nothing_twice():
     def run(*ids):
         sides = (Series(name="one", values=(1.0,)), Series(name="two", values=(2.0,)))
