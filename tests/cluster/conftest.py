@@ -24,10 +24,17 @@ class Cluster:
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl in the sandboxes' namespace, and return what it printed."""
-        argv = [str(self._bin), "--kubeconfig", self.kubeconfig, "--namespace", NAMESPACE, *words]
-        ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+        return self.anywhere("--namespace", NAMESPACE, *words, stdin=stdin)
+
+    def anywhere(self, *words: str, stdin: str | None = None) -> str:
+        """Do the same in no namespace, or in one that the words name."""
+        ended = subprocess.run(self.argv(*words), input=stdin, capture_output=True, text=True, timeout=120, check=False)
         assert ended.returncode == 0, f"kubectl {' '.join(words)}: {ended.stderr}"
         return ended.stdout
+
+    def argv(self, *words: str) -> list[str]:
+        """Return the words of a kubectl that is started otherwise."""
+        return [str(self._bin), "--kubeconfig", self.kubeconfig, *words]
 
     def pods(self, selector: str = "app.kubernetes.io/managed-by=crabpot") -> list[dict[str, Any]]:
         """List the pods with these labels."""

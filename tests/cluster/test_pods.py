@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.suites import open_gateway
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cluster.conftest import Cluster
 
 _KILLED = """
@@ -51,6 +52,78 @@ async def test_a_policy_that_the_network_plugin_ignores_is_refused(cluster: Clus
     assert "tcp 10.124.0.1 443" in said
     assert 'kubernetes.inet: "refuse"' in said
     assert cluster.pods("crabpot.dev/control") == []
+
+
+async def test_a_refused_policy_is_not_looked_at_again_by_the_next_call(tmp_path: Path) -> None:
+    gateway = open_gateway(configured(inet="policy"), str(tmp_path / "state"))
+    try:
+        first = await gateway.call("agent:main:first", "exec", command="true")
+        began = time.monotonic()
+        second = await gateway.call("agent:main:second", "exec", command="true")
+        assert first.error == second.error
+        # The look waits 20 s for the policy to take effect.
+        assert time.monotonic() - began < 10
+    finally:
+        await gateway.close()
+
+
+async def test_a_private_folder_on_a_claim_outlives_its_pod(cluster: Cluster, tmp_path: Path) -> None:
+    """The volume is a folder of the node, made by hand: this cluster has nobody who makes any."""
+    name = f"claimed-{os.urandom(4).hex()}"
+    folder = Path("/var/tmp") / name
+    folder.mkdir()
+    folder.chmod(0o777)
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "64Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": name,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(folder), "type": "Directory"},
+        },
+    }
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(volume))
+    text = configured(inet="refuse", storage={"size": "64m", "class": name})
+    try:
+        for command, printed in (("echo kept > file", ""), ("cat file", "kept\n")):
+            gateway = open_gateway(text, str(tmp_path / "state"))
+            try:
+                result = await gateway.call(f"agent:main:{name}", "exec", command=command)
+                assert (result.stdout, result.error) == (printed, None)
+            finally:
+                await gateway.close()
+    finally:
+        cluster.kubectl("delete", "pvc", "--wait=false", "-l", f"crabpot.dev/scope={_claimed(cluster, name)}")
+        cluster.kubectl("delete", "--wait=false", "pv", name)
+        shutil.rmtree(folder)
+
+
+def _claimed(cluster: Cluster, name: str) -> str:
+    listed = json.loads(cluster.kubectl("get", "pvc", "-o", "json"))["items"]
+    (scope,) = [one["metadata"]["labels"]["crabpot.dev/scope"] for one in listed if name in one["metadata"]["name"]]
+    return str(scope)
+
+
+async def test_a_runtime_class_is_passed_on_and_a_missing_user_namespace_is_told(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "by-hand"}, "handler": "runc"}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(made))
+    gateway = open_gateway(configured(inet="refuse", runtimeClass="by-hand"), str(tmp_path / "state"))
+    try:
+        session = f"agent:main:{os.urandom(4).hex()}"
+        assert (await gateway.call(session, "exec", command="true")).error is None
+        (pod,) = [one for one in cluster.pods() if session.rpartition(":")[2] in one["metadata"]["name"]]
+        assert pod["spec"]["runtimeClassName"] == "by-hand"
+    finally:
+        await gateway.close()
+        cluster.kubectl("delete", "runtimeclass", "by-hand")
+    # Debian's containerd makes none.
+    said = await refused(configured(inet="refuse", hostUsers=False), tmp_path / "users")
+    assert "makes no user namespace for a pod" in said
 
 
 async def test_an_image_that_cannot_be_pulled_and_a_node_that_is_not_there_are_told(tmp_path: Path) -> None:

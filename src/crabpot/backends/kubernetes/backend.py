@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 # An API server takes many at once; a node starts containers one after the other.
 _AT_ONCE = 16
 _PROBE = "probe"
+# A policy that was seen to be ignored is ignored a moment later too, and each look at it takes half a minute.
+_REFUSED_S = 60.0
 _DEVICES = tuple(f"/dev/{name}" for name in "null zero full random urandom tty ptmx pts shm mqueue".split())
 _EXTRA = "the kubernetes backend needs packages of its own: pip install 'crabpot[kubernetes]'"
 
@@ -44,6 +47,7 @@ class Kubernetes:
         self._connections: dict[tuple[str | None, str], Connection] = {}
         self._looking = asyncio.Lock()
         self._seen: dict[str, table.Findings] = {}
+        self._refused: dict[str, tuple[float, table.Findings]] = {}
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
@@ -88,6 +92,9 @@ class Kubernetes:
         async with self._looking:
             if kind.family in self._seen:
                 return self._seen[kind.family]
+            when, refused = self._refused.get(kind.family, (-_REFUSED_S, None))
+            if refused is not None and time.monotonic() - when < _REFUSED_S:
+                return refused
             try:
                 async with self._using(spec.kubernetes) as connection:
                     assert connection.facts is not None
@@ -96,8 +103,10 @@ class Kubernetes:
                         found = replace(found, **await self._look(connection, kind))
             except SandboxUnavailable as refusal:
                 return table.Findings(facts=str(refusal))
+            if found.refused:
+                self._refused[kind.family] = (time.monotonic(), found)
             if isinstance(found.report, str) or found.refused:
-                return found  # It may be mended; the next call looks again.
+                return found  # It may be mended; a call looks again, soon.
             self._seen[kind.family] = found
             return found
 

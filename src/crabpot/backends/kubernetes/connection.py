@@ -31,6 +31,8 @@ class Connection:
         self.users = 0
         self.control: Control | None = None
         self.turn = asyncio.Lock()
+        self.uids: dict[str, int] = {}
+        """Whom each pod of this gateway's runs as, by its name."""
         self._made: dict[str, asyncio.Task[None]] = {}
 
     def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
@@ -69,7 +71,12 @@ class Connection:
 
     async def remove_pod(self, name: str) -> None:
         """Remove a pod that was made, and wait until its node has ended it."""
-        path = self.path("pods", name)
+        try:
+            await self._remove(self.path("pods", name))
+        finally:
+            self.uids.pop(name, None)
+
+    async def _remove(self, path: str) -> None:
         for _ in range(3):
             try:
                 await self.cluster.delete(path, {"gracePeriodSeconds": 1})

@@ -10,6 +10,8 @@ from crabpot.errors import SandboxUnavailable
 if TYPE_CHECKING:
     from crabpot.settings import Kubernetes
 
+# The condition of a pod whose namespaces, without any container, are not there yet.
+_NO_NAMESPACES = "PodReadyToStartContainers"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 _RIGHTS = "crabpot render kubernetes prints the rights that Crabpot needs"
 
@@ -75,6 +77,20 @@ def stuck(pod: dict[str, Any]) -> str | None:
         if sentence is not None:
             return sentence.format(image=one.get("image"), message=waiting.get("message") or waiting.get("reason"))
     return None
+
+
+def without_namespace(pod: dict[str, Any]) -> str | None:
+    """Return what to say of a pod whose user namespace its node does not make, or None if it has one or wants none."""
+    wants = (pod.get("spec") or {}).get("hostUsers") is False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    made = not any(one.get("type") == _NO_NAMESPACES and one.get("status") == "False" for one in conditions)
+    if not wants or made:
+        return None
+    node = (pod.get("spec") or {}).get("nodeName")
+    return (
+        f"the node {node} makes no user namespace for a pod: it needs containerd 2.0 and runc 1.2, or CRI-O 1.25; "
+        "take kubernetes.hostUsers out, or choose other nodes (kubernetes.nodeSelector)"
+    )
 
 
 def silent(pod: dict[str, Any], waited_s: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crabpot.backends.kubernetes import bundle, naming, render
+from crabpot.backends.kubernetes import bundle, naming, pods, remedy, render
 from crabpot.settings import Kubernetes, Size, Storage, Toleration
 from crabpot.spec.spec import SandboxSpec, User
 from tests.support.pod_security import violations
@@ -140,3 +140,25 @@ def test_the_filter_without_internet_is_another_bundle() -> None:
     other = replace(spec, kubernetes=Kubernetes(inet="refuse"))
     assert bundle.make(spec).digest != bundle.make(other).digest
     assert bundle.make(spec).digest == bundle.make(replace(spec, scope_key="b", name="b")).digest
+
+
+def test_no_two_pods_of_a_gateway_share_a_user() -> None:
+    """A key can be made whose digest comes to another's uid: RLIMIT_NPROC would count both as one."""
+    spec = specified(scope_key="agent:one")
+    first = pods.user_of(spec)
+    second = pods.user_of(spec, [first.uid])
+    assert pods.user_of(spec) == first
+    assert second.uid == first.uid + 1 == second.gid
+    assert pods.user_of(spec, [first.uid, second.uid]).uid not in (first.uid, second.uid)
+    # The files of a claim are its uid's.
+    claimed = replace(spec, kubernetes=Kubernetes(storage=Storage(size=Size(1 << 30))))
+    assert pods.user_of(claimed, [first.uid]) == first
+
+
+def test_a_node_without_user_namespaces_is_told_from_one_that_is_slow() -> None:
+    waiting = {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}], "phase": "Pending"}
+    told = remedy.without_namespace({"spec": {"hostUsers": False, "nodeName": "n1"}, "status": waiting})
+    assert told is not None
+    assert "the node n1 makes no user namespace" in told
+    assert remedy.without_namespace({"spec": {"nodeName": "n1"}, "status": waiting}) is None
+    assert remedy.without_namespace({"spec": {"hostUsers": False}, "status": {"conditions": []}}) is None
