@@ -11,22 +11,26 @@ Example:
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from crabpot.doors.python.boxes import delete_sandbox, named_sandboxes
 from crabpot.doors.python.boxes import sandbox as _sandbox
 from crabpot.doors.python.gateway import Gateway as _Gateway
+from crabpot.doors.python.session import Session as _Session
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
-__all__ = ["Bridge", "delete_sandbox", "gateway", "named_sandboxes", "open_sandbox", "sandbox"]
+    from crabpot.host_tools import HostTool
+    from crabpot.model import ToolResult
+
+__all__ = ["Box", "Gateway", "Session", "delete_sandbox", "gateway", "named_sandboxes", "open_sandbox", "sandbox"]
 
 Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
 
 _starting = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -52,27 +56,62 @@ def _running() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-class Bridge:
-    """A session, box or gateway whose coroutine methods run to their end and return what they return.
+def _waiting(
+    method: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Answer]],
+) -> Callable[Concatenate[Any, Given], Answer]:
+    """Return the method of a bridge that runs a coroutine method to its end; it takes and returns the same."""
 
-    It has every method and attribute of `crabpot.Session` and `crabpot.Box`, as documented there.
-    """
+    @wraps(method)
+    def waiting(bridge: Any, /, *args: Given.args, **more: Given.kwargs) -> Answer:
+        result: Answer = run(getattr(bridge._wrapped, method.__name__)(*args, **more))  # noqa: SLF001  ours
+        return result
+
+    waiting.__doc__ = f"Do what `crabpot.{method.__qualname__}` does, and wait for its end."
+    return waiting
+
+
+class Bridge:
+    """What an object of the API does, with methods that wait."""
 
     def __init__(self, wrapped: Any) -> None:
         self._wrapped = wrapped
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a method that waits, or the attribute itself."""
-        found = getattr(self._wrapped, name)
-        if not callable(found):
-            return found
 
-        @wraps(found)
-        def waiting(*args: Any, **more: Any) -> Any:
-            made = found(*args, **more)
-            return run(made) if inspect.iscoroutine(made) else made
+class Session(Bridge):
+    """A `crabpot.Session` whose methods run to their end and return what they return."""
 
-        return waiting
+    exec = _waiting(_Session.exec)
+    read = _waiting(_Session.read)
+    read_into = _waiting(_Session.read_into)
+    write = _waiting(_Session.write)
+    stat = _waiting(_Session.stat)
+    exists = _waiting(_Session.exists)
+    ls = _waiting(_Session.ls)
+    mkdir = _waiting(_Session.mkdir)
+    remove = _waiting(_Session.remove)
+    move = _waiting(_Session.move)
+    realpath = _waiting(_Session.realpath)
+    upload = _waiting(_Session.upload)
+    download = _waiting(_Session.download)
+    snapshot = _waiting(_Session.snapshot)
+    restore = _waiting(_Session.restore)
+    port = _waiting(_Session.port)
+    close = _waiting(_Session.close)
+
+    def call(self, tool: str, **args: Any) -> ToolResult:
+        """Do what `crabpot.Session.call` does, and wait for its end."""
+        result: ToolResult = run(self._wrapped.call(tool, **args))
+        return result
+
+    @property
+    def session(self) -> str:
+        """Return the session key, as in the audit log."""
+        return str(self._wrapped.session)
+
+    @property
+    def time_ceiling(self) -> float:
+        """Return the most seconds that a call may take."""
+        return float(self._wrapped.time_ceiling)
 
     def __enter__(self) -> Self:
         """Return itself; the block's end closes it."""
@@ -83,17 +122,49 @@ class Bridge:
         self.close()
 
 
-def open_sandbox(folder: str | None = None, **settings: Any) -> Bridge:
+class Box(Session):
+    """A `crabpot.Box` whose methods run to their end and return what they return."""
+
+    @property
+    def name(self) -> str | None:
+        """Return the name by which any program finds it again, or None."""
+        return None if self._wrapped.name is None else str(self._wrapped.name)
+
+    @property
+    def state(self) -> str:
+        """Return the folder for sandboxes and the audit log."""
+        return str(self._wrapped.state)
+
+    def fork(self) -> Box:
+        """Return another box with a copy of all files that this one has written."""
+        return Box(run(self._wrapped.fork()))
+
+
+class Gateway(Bridge):
+    """A `crabpot.Gateway` whose calls run to their end."""
+
+    call = _waiting(_Gateway.call)
+
+    def register(self, name: str, tool: HostTool) -> None:
+        """Register a host tool."""
+        self._wrapped.register(name, tool)
+
+    def session(self, session: str, *, sender: str | None = None) -> Session:
+        """Return one session of this gateway."""
+        return Session(self._wrapped.session(session, sender=sender))
+
+
+def open_sandbox(folder: str | None = None, **settings: Any) -> Box:
     """Open a sandbox, as `crabpot.sandbox` does; `close` ends it."""
 
     async def opening() -> Any:
         return await _sandbox(folder, **settings)
 
-    return Bridge(run(opening()))
+    return Box(run(opening()))
 
 
 @contextmanager
-def sandbox(folder: str | None = None, **settings: Any) -> Iterator[Bridge]:
+def sandbox(folder: str | None = None, **settings: Any) -> Iterator[Box]:
     """Open a sandbox for the block, as `crabpot.sandbox` does.
 
     Args:
@@ -108,11 +179,11 @@ def sandbox(folder: str | None = None, **settings: Any) -> Iterator[Bridge]:
 
 
 @contextmanager
-def gateway(config: str | None = None, **options: Any) -> Iterator[Bridge]:
+def gateway(config: str | None = None, **options: Any) -> Iterator[Gateway]:
     """Open a gateway for the block, as `crabpot.Gateway.open` does; `call` takes a session and a tool."""
     opened = _Gateway.open(config, **options)
     made = run(opened.__aenter__())
     try:
-        yield Bridge(made)
+        yield Gateway(made)
     finally:
         run(opened.__aexit__(None, None, None))
