@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 import crabpot
 from crabpot.doors.python.results import raise_failure
+from crabpot.doors.python.shells import Shells
 from crabpot.integrations.versions import require
 
 require("inspect-ai", "0.3.200", "0.4", extra="inspect")
@@ -24,7 +25,7 @@ from inspect_ai.util import (
     SandboxUserUnsupportedError,
     sandboxenv,
 )
-from inspect_ai.util._sandbox.environment import SandboxUnavailableError
+from inspect_ai.util._sandbox.environment import SandboxConnection, SandboxUnavailableError
 
 __all__ = ["CrabpotConfig", "CrabpotSandboxEnvironment"]
 
@@ -47,6 +48,7 @@ class CrabpotSandboxEnvironment(SandboxEnvironment):
     def __init__(self, box: crabpot.Box) -> None:
         super().__init__()
         self._box = box
+        self._shells = Shells(box, box.state)
 
     @classmethod
     async def sample_init(cls, task_name: str, config: Any, metadata: dict[str, str]) -> dict[str, SandboxEnvironment]:
@@ -67,7 +69,9 @@ class CrabpotSandboxEnvironment(SandboxEnvironment):
     ) -> None:
         """End the sandboxes of a sample, and delete their files."""
         for environment in environments.values():
-            await environment.as_type(CrabpotSandboxEnvironment)._box.close()  # noqa: SLF001  our own
+            ours = environment.as_type(CrabpotSandboxEnvironment)
+            ours._shells.close()  # noqa: SLF001  our own
+            await ours._box.close()  # noqa: SLF001  as above
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -77,6 +81,11 @@ class CrabpotSandboxEnvironment(SandboxEnvironment):
     def default_polling_interval(self) -> float:
         """Return how often a background command is asked for its output, in seconds."""
         return 0.2
+
+    async def connection(self, *, user: str | None = None) -> SandboxConnection:
+        """Return the command that connects a terminal of the user who runs the evaluation."""
+        _check_user(user)
+        return SandboxConnection(type="crabpot", command=await self._shells.open())
 
     async def exec(
         self,
@@ -90,8 +99,7 @@ class CrabpotSandboxEnvironment(SandboxEnvironment):
         concurrency: bool = True,
     ) -> ExecResult[str]:
         """Run an argv. What it leaves running goes on until the sample ends."""
-        if user not in (None, _USER):
-            raise SandboxUserUnsupportedError(f"a crabpot sandbox has one user, {_USER}; {user!r} is not it")
+        _check_user(user)
         limit = None if timeout is None else min(timeout, self._box.time_ceiling)
         done = await self._box.exec(cmd, cwd=cwd, env=env, stdin=input, timeout=limit, text=True, detach=True)
         if done.truncated:
@@ -123,6 +131,11 @@ class CrabpotSandboxEnvironment(SandboxEnvironment):
             )
         content = await self._box.read(file)
         return content.decode("utf-8") if text else content
+
+
+def _check_user(user: str | None) -> None:
+    if user not in (None, _USER):
+        raise SandboxUserUnsupportedError(f"a crabpot sandbox has one user, {_USER}; {user!r} is not it")
 
 
 def _unfinished(done: crabpot.CommandResult[str]) -> ExecResult[str]:

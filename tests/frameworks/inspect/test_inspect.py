@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pty
+import select
+import shlex
+import subprocess
+import time
+
 import pytest
 from inspect_ai import Task
 from inspect_ai import eval as evaluate
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelAPI, ModelOutput, get_model, modelapi
 from inspect_ai.scorer import includes
-from inspect_ai.solver import generate, use_tools
+from inspect_ai.solver import Generate, TaskState, generate, solver, use_tools
 from inspect_ai.tool import bash, bash_session, python, text_editor
+from inspect_ai.util import (
+    ExecCompleted,
+    ExecRemoteAwaitableOptions,
+    ExecStdout,
+    SandboxEnvironmentSpec,
+    SandboxUserUnsupportedError,
+    sandbox,
+)
+from inspect_ai.util._sandbox.environment import SandboxUnavailableError
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
-from crabpot.integrations.inspect import CrabpotSandboxEnvironment
+from crabpot.integrations.inspect import CrabpotConfig, CrabpotSandboxEnvironment
 
 # Another user per call is refused, by the framework's own exception.
 NOT_OFFERED = {"test_exec_as_user": "a sandbox has one user"}
@@ -32,7 +49,8 @@ def state(tmp_path, monkeypatch):
 async def sandbox_env(request, anyio_backend):
     known = NOT_OFFERED.get(request.node.originalname)
     if known is not None:
-        request.node.add_marker(pytest.mark.xfail(reason=known, strict=True))
+        refused = pytest.mark.xfail(reason=known, strict=True, raises=SandboxUserUnsupportedError)
+        request.node.add_marker(refused)
     made = await CrabpotSandboxEnvironment.sample_init("task", None, {})
     yield made["default"]
     await CrabpotSandboxEnvironment.sample_cleanup("task", None, made, False)
@@ -87,3 +105,84 @@ def test_tools_that_inspect_puts_into_the_sandbox_run_there() -> None:
         ("bash_session", {"action": "type_submit", "input": "cat /workspace/made.txt"}),
     )
     assert "by the editor" in said[1]
+
+
+@solver
+def remote_commands(seen: dict[str, object]):
+    """Run commands that go on by themselves, as agents inside do, and connect a terminal."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        inside = sandbox()
+        seen["awaited"] = await inside.exec_remote(
+            ["sh", "-c", "cat; echo $A; exit 3"], ExecRemoteAwaitableOptions(input="in ", env={"A": "1"}), stream=False
+        )
+        process = await inside.exec_remote(["sh", "-c", "echo begun; sleep 0.5; echo done"])
+        seen["events"] = [event async for event in process]
+        endless = await inside.exec_remote(["sleep", "1000"])
+        await endless.kill()
+        seen["left"] = (await inside.exec(["pgrep", "-f", "sleep 1000"])).stdout
+        seen["connection"] = await inside.connection()
+        seen["typed"] = await asyncio.to_thread(typed_into, seen["connection"].command)
+        with pytest.raises(SandboxUserUnsupportedError):
+            await inside.connection(user="root")
+        return state
+
+    return solve
+
+
+def typed_into(command: str) -> bytes:
+    """Type into the terminal of a connection; return what it showed."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "PYTHONPATH": "src"}
+    with subprocess.Popen(shlex.split(command), stdin=theirs, stdout=theirs, env=env) as shell:
+        os.close(theirs)
+        os.write(ours, b"stty size; pwd; echo 4''2; exit\n")
+        shown = bytearray()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if not select.select([ours], [], [], 1)[0]:
+                continue
+            try:
+                shown += os.read(ours, 4096)
+            except OSError:
+                break
+        assert shell.wait(30) == 0
+    os.close(ours)
+    return bytes(shown)
+
+
+def test_commands_of_their_own_life_and_a_terminal_are_offered(tmp_path) -> None:
+    seen: dict[str, object] = {}
+    script = [ModelOutput.from_content("scripted", "42")]
+    task = Task(
+        dataset=[Sample("compute", target="42")],
+        solver=[remote_commands(seen), generate()],
+        scorer=includes(),
+        sandbox=SandboxEnvironmentSpec("crabpot", CrabpotConfig(limits={"memory": "512m"})),
+    )
+    model = get_model("scripted/model", memoize=False, script=script)
+    (log,) = evaluate(task, model=model, display="none", log_dir="memory://logs")
+    assert log.status == "success", log.error
+    awaited = seen["awaited"]
+    assert (awaited.returncode, awaited.stdout) == (3, "in 1\n")
+    assert "".join(event.data for event in seen["events"] if isinstance(event, ExecStdout)) == "begun\ndone\n"
+    assert isinstance(seen["events"][-1], ExecCompleted)
+    assert seen["left"] == ""
+    assert seen["connection"].type == "crabpot"
+    assert b"/workspace" in seen["typed"]
+    assert b"42" in seen["typed"]
+    # Nothing is left of the sample.
+    state = tmp_path / "state"
+    assert os.listdir(state / "sandboxes") == os.listdir(state / "shells") == []
+
+
+async def test_a_sandbox_that_died_is_unavailable_and_a_path_outside_is_refused(sandbox_env, anyio_backend) -> None:
+    with pytest.raises(PermissionError):
+        await sandbox_env.write_file("/etc/passwd", "x")
+    with pytest.raises(PermissionError):
+        await sandbox_env.read_file("../../root/.ssh/id_rsa")
+    odd = "odd \n 'name' \" $(id) ü \x7f"
+    await sandbox_env.write_file(odd, "kept")
+    assert await sandbox_env.read_file(odd) == "kept"
+    with pytest.raises(SandboxUnavailableError):
+        await sandbox_env.exec(["sh", "-c", "kill -9 -1; kill -9 1; sleep 60"])

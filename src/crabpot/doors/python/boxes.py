@@ -34,6 +34,7 @@ class Box(Session):
 
     Attributes:
         name: The name by which any program finds it again, or None: then its files go when it is closed.
+        state: The folder for sandboxes and the audit log.
     """
 
     def __init__(self, shared: _Shared, key: str, *, name: str | None) -> None:
@@ -41,6 +42,7 @@ class Box(Session):
         self._shared: _Shared | None = shared
         self._forks: list[Box] = []
         self.name = name
+        self.state = shared.state
 
     async def fork(self) -> Box:
         """Return another box with a copy of all files that this one has written; both then go their own ways.

@@ -15,6 +15,9 @@ from crabpot.sandboxes import private_folders
 from crabpot.state.ownership import make_own
 
 _FOLDER = "programs"
+# The sockets of shells that programs offer to their user.
+SHELLS = "shells"
+_NAME_LENGTH = 16
 _LONGEST_WAIT_S, _POLL_S = 30.0, 0.05
 
 
@@ -27,7 +30,7 @@ class Program:
         with suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         self._state = state
-        self._name = os.urandom(8).hex()
+        self._name = os.urandom(_NAME_LENGTH // 2).hex()
         self._open = 0
         self.pid = os.getpid()
         handle = os.open(os.path.join(folder, self._name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -39,6 +42,12 @@ class Program:
         """Return the session key of one more sandbox of this program."""
         self._open += 1
         return sessions.of_box(self._name + os.urandom(8).hex())
+
+    def socket_path(self) -> str:
+        """Return where a shell of this program may have its socket."""
+        with suppress(FileExistsError):
+            os.mkdir(os.path.join(self._state, SHELLS), 0o700)
+        return os.path.join(self._state, SHELLS, self._name + os.urandom(8).hex())
 
     def closed(self) -> None:
         """Note that one of its sandboxes is gone, with its files."""
@@ -91,10 +100,19 @@ def reap(state: str) -> None:
 
     for kept in private_folders.remove(state, left):
         forget_snapshots(state, kept.scope_key)
-    for name in os.listdir(os.path.join(state, _FOLDER)):
-        if not alive.get(name, _lives(state, name)):
-            with suppress(OSError):
-                os.unlink(os.path.join(state, _FOLDER, name))
+    for folder in (_FOLDER, SHELLS):
+        for name in _names(os.path.join(state, folder)):
+            program = name[:_NAME_LENGTH]
+            if not alive.get(program, _lives(state, program)):
+                with suppress(OSError):
+                    os.unlink(os.path.join(state, folder, name))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def _lives(state: str, program: str) -> bool:
