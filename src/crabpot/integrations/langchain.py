@@ -1,11 +1,14 @@
 """LangChain's deep agents: `create_deep_agent(backend=CrabpotSandbox())` works in a sandbox.
 
-Files are read, written, edited, listed and deleted by our own methods. Searches stay the framework's: it looks for
-literal text, in hidden and ignored files too, which our tools for agents do not.
+Files are read, written, edited, listed, searched and deleted by our own tools and methods, not by a shell. Searches
+leave out what .gitignore excludes, as the framework's own do where it has ripgrep.
 """
 
 from __future__ import annotations
 
+import base64
+import posixpath
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from crabpot import sync
 from crabpot.errors import CallFailed, CrabpotError
 from crabpot.integrations.versions import require
 
-require("deepagents", "0.6", "0.9", extra="langchain")
+require("deepagents", "0.7", "0.8", extra="langchain")
 
 from deepagents.backends.protocol import (
     DeleteResult,
@@ -21,18 +24,28 @@ from deepagents.backends.protocol import (
     ExecuteResponse,
     FileDownloadResponse,
     FileUploadResponse,
+    GlobResult,
+    GrepResult,
     LsResult,
+    ReadResult,
     SandboxBackendProtocol,
     WriteResult,
 )
 from deepagents.backends.sandbox import BaseSandbox
+from deepagents.backends.utils import EMPTY_CONTENT_WARNING, _get_backend_read_file_type, normalize_read_bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from crabpot.doors.python.results import FileInfo
 
 __all__ = ["CrabpotSandbox"]
 
 _TIMED_OUT, _FAILED, _DENIED = 124, 125, 126
+_WORKSPACE = "/workspace"
+# What the framework shows of one file, and what the tools find at most.
+_MOST_SHOWN, _MOST_MATCHES, _MOST_PATHS = 500 * 1024, 1000, 10_000
+_CUT = "\n\n[Output was truncated due to size limits. Read on with a larger offset or a smaller limit.]"
 _ERRORS = {
     "not_found": "file_not_found",
     "not_a_directory": "invalid_path",
@@ -117,6 +130,65 @@ class CrabpotSandbox(BaseSandbox):
             return LsResult(error=f"Error: {error}")
         return LsResult(entries=[_info(path, entry) for entry in entries])
 
+    def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+        """Return lines of a text, from `offset` (0 is the first) on, or a small file of another kind as base64."""
+        offset, limit = normalize_read_bounds(offset, limit)
+        try:
+            found = self._box.stat(file_path)
+            if found.type != "file":
+                return ReadResult(error=f"File '{file_path}': not_a_file")
+            if not found.size:
+                return ReadResult(file_data={"content": EMPTY_CONTENT_WARNING, "encoding": "utf-8"})
+            if _get_backend_read_file_type(file_path) != "text":
+                return self._preview(file_path, found.size)
+        except CrabpotError as error:
+            return ReadResult(error=f"File '{file_path}': {_code(error)}")
+        if not limit:
+            return ReadResult(file_data={"content": "", "encoding": "utf-8"}, no_lines_requested=True)
+        result = self._box.call("read", path=file_path, offset=offset + 1, limit=limit)
+        if result.error is not None and result.error.code == "invalid_arguments":
+            return self._preview(file_path, found.size)
+        if result.error is not None:
+            return ReadResult(error=f"File '{file_path}': {result.error.message}")
+        return _page(file_path, result.data or {}, offset)
+
+    def _preview(self, path: str, size: int) -> ReadResult:
+        if size > _MOST_SHOWN:
+            said = f"Binary file exceeds maximum preview size of {_MOST_SHOWN} bytes"
+            return ReadResult(error=f"File '{path}': {said}")
+        content = base64.b64encode(self._box.read(path, limit=_MOST_SHOWN)).decode("ascii")
+        return ReadResult(file_data={"content": content, "encoding": "base64"})
+
+    def grep(
+        self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
+    ) -> GrepResult:
+        """Search for literal text."""
+        most = _MOST_MATCHES if max_count is None else min(max(max_count, 1), _MOST_MATCHES)
+        args = {"pattern": re.escape(pattern), "path": path or ".", "limit": most}
+        result = self._box.call("grep", **args, **({} if glob is None else {"glob": glob}))
+        if result.error is not None:
+            return GrepResult(error=f"Path '{path or '.'}': {result.error.message}")
+        data = result.data or {}
+        matches: list[Any] = [
+            {"path": _absolute(one["path"]), "line": one["line"], "text": one["text"]} for one in data["matches"]
+        ]
+        return GrepResult(matches=matches[:max_count], truncated=data["truncated"] or max_count == 0)
+
+    def glob(self, pattern: str, path: str | None = None) -> GlobResult:
+        """Find files: a pattern without a slash by their name, in hidden folders too, another one by their path."""
+        wanted = [f"**/{pattern}", f"**/.*/**/{pattern}"] if "/" not in pattern else [pattern.lstrip("/")]
+        found: set[str] = set()
+        truncated = False
+        for one in wanted:
+            result = self._box.call("glob", pattern=one, path=path or _WORKSPACE, limit=_MOST_PATHS)
+            if result.error is not None:
+                return GlobResult(error=f"Path '{path or _WORKSPACE}': {result.error.message}")
+            data = result.data or {}
+            found.update(map(_absolute, data["paths"]))
+            truncated = truncated or data["truncated"]
+        matches: list[Any] = [{"path": one, "is_dir": False} for one in sorted(found)]
+        return GlobResult(matches=matches, truncated=truncated, truncation_reason="budget" if truncated else None)
+
     def write(self, file_path: str, content: str) -> WriteResult:
         """Create or replace a file; missing folders are made."""
         error = self._upload(file_path, content.encode())
@@ -157,12 +229,38 @@ class CrabpotSandbox(BaseSandbox):
 
     # In a thread, by the same methods: what the base class has for an event loop would go through a shell.
     als = SandboxBackendProtocol.als
+    aread = SandboxBackendProtocol.aread
+    agrep = SandboxBackendProtocol.agrep
+    aglob = SandboxBackendProtocol.aglob
     awrite = SandboxBackendProtocol.awrite
     aedit = SandboxBackendProtocol.aedit
 
 
 def _code(error: CrabpotError) -> str:
     return _ERRORS.get(error.code, str(error)) if isinstance(error, CallFailed) else str(error)
+
+
+def _absolute(path: str) -> str:
+    return posixpath.join(_WORKSPACE, path)
+
+
+def _page(path: str, data: Mapping[str, Any], offset: int) -> ReadResult:
+    """Return lines as the framework has them: without the last one's ending, and no more than it shows."""
+    text, total = str(data["content"]).replace("\r\n", "\n"), data["lines"]
+    if not text:
+        return ReadResult(error=f"File '{path}': Line offset {offset} exceeds file length ({total} lines)")
+    lines = text.removesuffix("\n").split("\n")
+    kept = text.encode()[:_MOST_SHOWN].decode("utf-8", "ignore").removesuffix("\n").split("\n")
+    whole = kept == lines and not data["truncated"]
+    # The line that was cut is read again with the next page, unless it is the only one.
+    end = offset + (len(lines) if whole else max(1, len(kept) - 1))
+    return ReadResult(
+        file_data={"content": "\n".join(kept) + ("" if whole else _CUT), "encoding": "utf-8"},
+        total_lines=total,
+        start_line=offset + 1,
+        end_line=end,
+        next_offset=end if total is None or end < total else None,
+    )
 
 
 def _info(path: str, entry: FileInfo) -> Any:
