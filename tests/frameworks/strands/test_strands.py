@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from strands import Agent
+from strands.models import Model
 from strands.sandbox.types import ExecutionResult, StreamChunk
 
 from crabpot.integrations.strands import CrabpotSandbox
@@ -37,3 +41,48 @@ async def test_commands_code_and_files_are_of_one_sandbox() -> None:
             await sandbox.execute_code("x", "cobol; id")
     finally:
         await sandbox.close()
+
+
+class Scripted(Model):
+    """Calls what it was given, one after the other, and then says that it is done."""
+
+    def __init__(self, *script: tuple[str, dict[str, str]]) -> None:
+        self._script = list(script)
+
+    def update_config(self, **_: object) -> None: ...
+
+    def get_config(self) -> dict[str, object]:
+        return {}
+
+    def structured_output(self, *_: object, **__: object):
+        raise NotImplementedError
+
+    async def stream(self, *_: object, **__: object):
+        yield {"messageStart": {"role": "assistant"}}
+        name, args = self._script.pop(0) if self._script else (None, {})
+        begun = {} if name is None else {"toolUse": {"name": name, "toolUseId": f"call-{len(self._script)}"}}
+        delta = {"text": "done"} if name is None else {"toolUse": {"input": json.dumps(args)}}
+        yield {"contentBlockStart": {"start": begun}}
+        yield {"contentBlockDelta": {"delta": delta}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn" if name is None else "tool_use"}}
+
+
+async def test_an_agent_works_in_the_sandbox_and_reads_refusals() -> None:
+    sandbox = CrabpotSandbox()
+    model = Scripted(
+        ("sandbox_file_editor", {"command": "create", "path": "/workspace/sum.py", "file_text": "print(6 * 7)"}),
+        ("sandbox_shell", {"command": "python sum.py"}),
+        ("sandbox_shell", {"command": "cat /etc/shadow"}),
+    )
+    try:
+        agent = Agent(model=model, sandbox=sandbox, callback_handler=None)
+        result = await agent.invoke_async("go")
+    finally:
+        await sandbox.close()
+    said = [
+        str(block["toolResult"]) for message in agent.messages for block in message["content"] if "toolResult" in block
+    ]
+    assert "42" in said[1]
+    assert "/etc/shadow" in said[2]
+    assert str(result).strip() == "done"
