@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from crabpot.spec import binds, grants, hardening, kubernetes, network
-from crabpot.spec.naming import HOMES, LAYERS, sandbox_name
+from crabpot.spec.naming import HOMES, LAYERS, of_e2b, sandbox_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
     refusal = None if sandbox.workspace == "none" else _workspace_refusal(agent, own, around)
     if refusal:
         raise binds.BindRefused(refusal)
-    inside = os.path.realpath(own) if shown_at_own_path(sandbox) else hardening.WORKSPACE
+    inside = workspace_inside(agent, scope_key, around)
     return SandboxSpec(
         scope_key=scope_key,
         name=name,
@@ -59,6 +59,16 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         home=None if sandbox.home is None else f"{around.state}/{HOMES}/{sandbox.home}",
         layer=f"{os.path.realpath(around.state)}/{LAYERS}/{name}" if sandbox.workspace == "review" else None,
     )
+
+
+def workspace_inside(agent: AgentSettings, scope_key: str, around: Surroundings) -> str:
+    """Return where the workspace is inside: at /workspace, but for E2B's programs, and a folder at its own path."""
+    sandbox = agent.sandbox
+    if shown_at_own_path(sandbox):
+        return os.path.realpath(binds.expand(agent.workspace, around.home))
+    # The runner behind a socket has its folders already.
+    own = of_e2b(scope_key) and sandbox.backend != "socket"
+    return hardening.E2B_HOME if own else hardening.WORKSPACE
 
 
 def _workspace_refusal(agent: AgentSettings, workspace: str, around: Surroundings) -> str | None:

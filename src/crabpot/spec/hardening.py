@@ -4,6 +4,8 @@ from __future__ import annotations
 
 WORKSPACE = "/workspace"
 AGENT_WORKSPACE = "/agent"
+# Where programs written for E2B expect their files: the workspace of sandboxes that its API created.
+E2B_HOME = "/home/user"
 # The private home, where the configuration names one.
 HOME = "/home/agent"
 RUNNER = "/crabpot"

@@ -9,6 +9,12 @@ import re
 HOMES, LAYERS = "homes", "layers"
 
 _SHOWN = 32
+_E2B = re.compile(r".*:e2b-[0-9a-f]{20}", re.DOTALL)
+
+
+def of_e2b(scope_key: str) -> bool:
+    """Return whether a sandbox was created by the E2B API, whose sessions end in its id."""
+    return _E2B.fullmatch(scope_key) is not None
 
 
 def sandbox_name(scope_key: str) -> str:

@@ -93,10 +93,10 @@ def test_files_are_written_read_listed_moved_and_watched(box) -> None:
     assert len(box.files.read("big")) == 3_000_000
     with pytest.raises(FileNotFoundException):
         box.files.read("none")
-    assert min(one.path for one in box.files.list(".", depth=2)) == "/workspace/a b"
+    assert min(one.path for one in box.files.list(".", depth=2)) == "/home/user/a b"
     assert box.files.get_info("m1").size == 1
     assert (box.files.make_dir("d/e"), box.files.make_dir("d/e")) == (True, False)
-    assert box.files.rename("m1", "d/m").path == "/workspace/d/m"
+    assert box.files.rename("m1", "d/m").path == "/home/user/d/m"
     assert (box.files.exists("m1"), box.files.exists("d/m")) == (False, True)
     box.files.remove("d")
     watcher = box.files.watch_dir(".", recursive=True)
@@ -106,6 +106,17 @@ def test_files_are_written_read_listed_moved_and_watched(box) -> None:
     watcher.stop()
     assert httpx.get(box.download_url("a b/x.txt", use_signature_expiration=60)).text == "hello"
     assert httpx.get(box.download_url("a b/x.txt").replace("x.txt", "y.txt")).status_code == 502
+
+
+def test_home_is_where_programs_for_e2b_expect_it(box) -> None:
+    assert box.commands.run("pwd; echo $HOME; whoami").stdout == "/home/user\n/home/user\nagent\n"
+    box.files.write("/home/user/dir/x.py", "print(open('/home/user/data').read())")
+    box.files.write("data", "hello")
+    assert box.commands.run("python /home/user/dir/x.py", cwd="/home/user/dir").stdout == "hello\n"
+    assert [one.path for one in box.files.list("/home/user")] == ["/home/user/data", "/home/user/dir"]
+    with Interpreter.create() as made:
+        made.run_code("open('/home/user/made', 'w').write('by code')")
+        assert made.files.read("/home/user/made") == "by code"
 
 
 def test_a_server_inside_is_reached_by_its_host(box) -> None:

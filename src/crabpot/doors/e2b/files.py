@@ -99,7 +99,7 @@ class Files:
         )
         if result.error is not None:
             raise _refusal(result)
-        where = absolute(path)
+        where = absolute(self._sandboxes.home(sandbox_of(request)), path)
         return {"name": posixpath.basename(where), "type": "file", "path": where}
 
 

@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 _TYPES = {"file": "FILE_TYPE_FILE", "directory": "FILE_TYPE_DIRECTORY", "link": "FILE_TYPE_SYMLINK"}
 _KINDS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "link": stat.S_IFLNK}
-_HOME = "/workspace"
 _USER = "agent"
 _DEEPEST, _MOST_ENTRIES = 32, 100_000
 
 
-def absolute(path: str) -> str:
-    """Return a path as the API shows it; a relative one is in the workspace."""
-    return posixpath.normpath(posixpath.join(_HOME, path))
+def absolute(home: str, path: str) -> str:
+    """Return a path as the API shows it; a relative one is in the sandbox's own folder."""
+    return posixpath.normpath(posixpath.join(home, path))
 
 
 class FilesystemRpc:
@@ -68,10 +67,11 @@ class FilesystemRpc:
 
     async def _entry(self, request: Request, path: str) -> dict[str, Any]:
         found = await self._call(request, "fs.stat", path=path, follow=False)
+        info = _info(found, absolute(self._sandboxes.home(sandbox_of(request)), path))
         if found.get("type") != "link":
-            return _info(found, path)
+            return info
         target = await self._call(request, "fs.realpath", path=path)
-        return {**_info(found, path), "symlinkTarget": str(target.get("path"))}
+        return {**info, "symlinkTarget": str(target.get("path"))}
 
     async def stat(self, request: Request, message: dict[str, Any]) -> dict[str, Any]:
         """Describe a file or folder."""
@@ -98,7 +98,7 @@ class FilesystemRpc:
         """List a folder, and with a depth those below it."""
         depth = fields.number(message, "depth", 1, most=_DEEPEST) or 1
         found: list[dict[str, Any]] = []
-        waiting = [(fields.path(message), depth)]
+        waiting = [(absolute(self._sandboxes.home(sandbox_of(request)), fields.path(message)), depth)]
         while waiting:
             folder, left = waiting.pop(0)
             try:
@@ -181,12 +181,11 @@ def _unary(
     return route
 
 
-def _info(found: dict[str, Any], path: str) -> dict[str, Any]:
+def _info(found: dict[str, Any], where: str) -> dict[str, Any]:
     """Describe an entry as the API does, by what came from inside: anything may be in it."""
     kind, size, mode, modified = (found.get(name) for name in ("type", "size", "mode", "modified"))
     bits = mode & 0o7777 if isinstance(mode, int) else 0o755 if kind == "directory" else 0o644
     when = modified if isinstance(modified, int | float) and 0 <= modified < 2**40 else 0
-    where = absolute(path)
     return {
         "name": posixpath.basename(where) or "/",
         "type": _TYPES.get(str(kind), "FILE_TYPE_UNSPECIFIED"),

@@ -75,7 +75,7 @@ class Interpreter:
         """Add a context."""
         body = await object_of(request)
         language = fields.text(body, "language", "") or None
-        made = self._kernels(request).add(language=language, cwd=fields.text(body, "cwd", "") or "/workspace")
+        made = self._kernels(request).add(language=language, cwd=fields.text(body, "cwd", "") or None)
         return as_json(made.as_json())
 
     async def remove(self, request: Request) -> Response:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from crabpot.doors.e2b.sandboxes import Sandbox, Sandboxes
 
 _MOST = 32
-# Where every command starts.
-_HOME = "/workspace"
 # A picture in base64 is one line.
 _LONGEST_LINE = 32 * 1024 * 1024
 _LANGUAGES = ("python", "python3")
@@ -69,13 +67,13 @@ class Kernels:
         self._all: dict[str, Kernel] = {}
         self._default: Kernel | None = None
 
-    def add(self, *, language: str | None, cwd: str) -> Kernel:
+    def add(self, *, language: str | None, cwd: str | None = None) -> Kernel:
         """Add a context."""
         if language not in (None, *_LANGUAGES):
             raise Refusal(400, "invalid", f"language {str(language)[:64]!a} is not offered; python is")
         if len(self._all) >= _MOST:
             raise Refusal(429, "too_many", f"more than {_MOST} contexts; remove some")
-        made = Kernel(id=secrets.token_hex(16), cwd=cwd)
+        made = Kernel(id=secrets.token_hex(16), cwd=cwd or self._sandboxes.home(self._sandbox))
         self._all[made.id] = made
         return made
 
@@ -83,7 +81,7 @@ class Kernels:
         """Return a context by its id, or the one without a name."""
         if identity is None:
             if self._default is None or self._default.id not in self._all:
-                self._default = self.add(language=language, cwd=_HOME)
+                self._default = self.add(language=language)
             elif language not in (None, *_LANGUAGES):
                 raise Refusal(400, "invalid", f"language {str(language)[:64]!a} is not offered; python is")
             return self._default
@@ -131,7 +129,7 @@ class Kernels:
             argv = ["python3", "-u", "-c", program]
             kernel.process = processes.start(
                 argv,
-                cwd=None if kernel.cwd == _HOME else kernel.cwd,
+                cwd=None if kernel.cwd == self._sandboxes.home(self._sandbox) else kernel.cwd,
                 envs={},
                 with_input=True,
                 tag=f"kernel-{kernel.id}",

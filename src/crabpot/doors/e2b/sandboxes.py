@@ -15,6 +15,7 @@ from crabpot.doors.http.context import CallRequest
 from crabpot.layers.snapshots import forget_all as forget_snapshots
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders
+from crabpot.spec.build import workspace_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,11 +138,19 @@ class Sandboxes:
             sandbox.ending.cancel()
         for close in sandbox.closers:
             close()
-        scope_key = placement.decide(sessions.parse(sandbox.session), self.agent(sandbox)).answer.scope_key
+        scope_key = self._scope_key(sandbox)
         # With another scope other sessions are in there too.
         if scope_key == sandbox.session:
             await self.context.gateway.execution.fleet.stop((Place.SANDBOX, scope_key))
             await asyncio.to_thread(_remove_files, self.context.state, scope_key)
+
+    def _scope_key(self, sandbox: Sandbox) -> str:
+        return placement.decide(sessions.parse(sandbox.session), self.agent(sandbox)).answer.scope_key or ""
+
+    def home(self, sandbox: Sandbox) -> str:
+        """Return the folder of a sandbox's files, where its commands start."""
+        around = self.context.gateway.execution.around
+        return workspace_inside(self.agent(sandbox), self._scope_key(sandbox), around)
 
     async def close(self) -> None:
         """End them all."""

@@ -250,7 +250,7 @@ async def test_files_go_in_by_form_and_as_they_are(api):
         box = await door.create()
         sent = [("file", ('a "1"', b"one")), ("file", ("d/2", b"\0\xff" * 100_000))]
         answer = await box.client.post("/files", files=sent)
-        assert [one["path"] for one in answer.json()] == ['/workspace/a "1"', "/workspace/d/2"]
+        assert [one["path"] for one in answer.json()] == ['/home/user/a "1"', "/home/user/d/2"]
         assert (await box.client.get("/files", params={"path": "d/2"})).content == b"\0\xff" * 100_000
         assert (await box.client.get("/files", params={"path": "none"})).status_code == 404
         assert (await box.client.get("/files", params={"path": "/etc/../proc/1/environ"})).status_code in (
