@@ -7,8 +7,10 @@ import os
 import pty
 import select
 import shlex
+import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from inspect_ai import Task
@@ -184,5 +186,11 @@ async def test_a_sandbox_that_died_is_unavailable_and_a_path_outside_is_refused(
     odd = "odd \n 'name' \" $(id) ü \x7f"
     await sandbox_env.write_file(odd, "kept")
     assert await sandbox_env.read_file(odd) == "kept"
+    running = asyncio.create_task(sandbox_env.exec(["sleep", "60"]))
+    await asyncio.sleep(0.5)
+    # From outside: inside nothing can.
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in children.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
     with pytest.raises(SandboxUnavailableError):
-        await sandbox_env.exec(["sh", "-c", "kill -9 -1; kill -9 1; sleep 60"])
+        await running

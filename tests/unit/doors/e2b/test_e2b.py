@@ -4,82 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx
 import pytest
 
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.e2b.connect import envelope
-from crabpot.doors.e2b.door import E2bDoor, api_key
 from crabpot.doors.http.access.principals import Role
+from tests.support.e2b import START, STREAM, messages, output
 from tests.support.waiting import until
-
-START = "/process.Process/Start"
-STREAM = {"Content-Type": "application/connect+json"}
-
-
-class Api:
-    """The door, with an API key of `agent:main:e2b:*`."""
-
-    def __init__(self, made, url):
-        self.made = made
-        self.url = url
-        self.client = self.keyed(api_key(made.made.state, "main"))
-
-    def keyed(self, key):
-        return self.made.client(base_url=self.url, headers={"X-API-Key": key})
-
-    async def create(self, **body):
-        answer = await self.client.post("/v2/sandboxes", json={"templateID": "base", "timeout": 300, **body})
-        assert answer.status_code == 201, answer.text
-        return Sandbox(self, answer.json())
-
-
-class Sandbox:
-    """A created sandbox, and the client of a program that uses it."""
-
-    def __init__(self, api, handle):
-        self.id = handle["sandboxID"]
-        self.access = handle["envdAccessToken"]
-        self.headers = {"E2b-Sandbox-Id": self.id, "X-Access-Token": self.access}
-        self.client = api.made.client(base_url=api.url, headers=self.headers)
-
-    async def rpc(self, service, **message):
-        return await self.client.post(service, json=message)
-
-    async def stream(self, service, content, **headers):
-        answer = await self.client.post(service, content=content, headers={**STREAM, **headers})
-        return messages(answer.content)
-
-    async def run(self, *argv, **more):
-        sent = {"process": {"cmd": argv[0], "args": list(argv[1:])}, **more}
-        return await self.stream(START, envelope(sent))
-
-
-def messages(data: bytes) -> list[dict[str, Any]]:
-    found = []
-    while data:
-        size = int.from_bytes(data[1:5], "big")
-        found.append(json.loads(data[5 : 5 + size]))
-        data = data[5 + size :]
-    return found
-
-
-def output(events, name="stdout"):
-    data = [one["event"]["data"].get(name, "") for one in events if "data" in one.get("event", {})]
-    return b"".join(map(base64.b64decode, data))
-
-
-@pytest.fixture
-def api(door):
-    @asynccontextmanager
-    async def make(*config):
-        async with door(*config) as made:
-            yield Api(made, await E2bDoor(made.listeners).open())
-
-    return make
 
 
 async def test_a_sandbox_lives_runs_and_ends_and_its_calls_are_recorded(api):
@@ -347,7 +280,7 @@ async def test_a_port_is_reached_by_name_and_has_no_way_to_the_api(api):
         port = int(door.url.rpartition(":")[2])
         other = httpx.AsyncClient(base_url=door.url, headers={"Host": f"8000-{'0' * 20}.localhost:{port}"})
         async with other:
-            answer = await other.get("/v2/sandboxes", headers={"X-API-Key": api_key(door.made.made.state, "main")})
+            answer = await other.get("/v2/sandboxes", headers={"X-API-Key": door.key})
             assert (answer.status_code, answer.text) == (502, "The sandbox was not found")
         wrong = await door.client.get("/v2/sandboxes", headers={"Host": "evil.example"})
         assert wrong.status_code == 421
