@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 # What changes something on the disk; the renames of ours are calls of the C library, seen by their Python function.
 _CHANGING = frozenset(
     getattr(posix, name)
-    for name in "mkdir rename replace unlink rmdir symlink chmod fchmod chown utime pwrite truncate fsync open".split()
+    for name in (
+        "mkdir rename replace unlink rmdir symlink link mknod chmod fchmod chown fchown utime setxattr write pwrite "
+        "truncate ftruncate fsync open"
+    ).split()
 )
 _OURS = "crabpot/layers/changes/exchange.py"
 

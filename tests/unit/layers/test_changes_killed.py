@@ -32,7 +32,7 @@ def _seen(one: Project) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mechanism", ["overlay", "copy"])
-def test_an_applykilled_at_any_step_is_completed_or_taken_back(
+def test_an_apply_killed_at_any_step_is_completed_or_taken_back(
     tmp_path: Path, mechanism: Literal["overlay", "copy"]
 ) -> None:
     one = _project(tmp_path, mechanism)
@@ -59,7 +59,7 @@ def test_an_applykilled_at_any_step_is_completed_or_taken_back(
     assert ends == {"completed", "taken back"}
 
 
-def test_an_undokilled_at_any_step_is_completed_or_taken_back(tmp_path: Path) -> None:
+def test_an_undo_killed_at_any_step_is_completed_or_taken_back(tmp_path: Path) -> None:
     one = _project(tmp_path, "overlay")
     before = _seen(one)
     apply(one.layer)
