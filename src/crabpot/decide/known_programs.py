@@ -85,16 +85,23 @@ class Needs:
     writes: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
     network: bool = True
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 _NONE = Needs()
 _HOMEBREW = ("/home/linuxbrew/.linuxbrew", "/opt/homebrew", "/usr/local/Homebrew", "~/.linuxbrew", "~/.cache/Homebrew")
+# Not /run/systemd/private: a guard has processes of its own, and systemctl leaves a peer that it cannot see.
+_UNITS = tuple(f"/run/systemd/{name}" for name in ("system", "units", "generator", "transient"))
 
 _NEEDS: dict[str, Needs] = {
     # Its own installation: installing there is what was agreed to.
     "brew": Needs(writes=_HOMEBREW),
     **dict.fromkeys(("docker", "docker-compose"), Needs(credentials=("docker",))),
-    "systemctl": Needs(shows=("/run/systemd", "/run/dbus/system_bus_socket", "/run/log", "/run/utmp")),
+    "systemctl": Needs(
+        shows=(*_UNITS, "/run/dbus/system_bus_socket", "/run/log", "/run/utmp"),
+        # Root's would take the private socket otherwise.
+        variables=(("SYSTEMCTL_FORCE_BUS", "1"),),
+    ),
     "journalctl": Needs(shows=("/run/log",)),
     # Git that needs a network or credentials is relayed instead (host_commands.git).
     "git": Needs(network=False),

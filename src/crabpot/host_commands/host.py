@@ -169,8 +169,8 @@ class Host:
         return replace(self.around, keys=(*self.around.keys, *dict.fromkeys(files)))
 
     async def _within(self, argv: tuple[str, ...], rule: ElevationRule, env: dict[str, str]) -> dict[str, str]:
-        """Return the environment of a guarded command: no socket that it cannot reach, and the committer for git."""
-        given = dict(env)
+        """Return the environment of a guarded command: what it needs, and no socket that it cannot reach."""
+        given = {**env, **dict(known_programs.needs(argv).variables)}
         if "ssh" not in rule.credentials:
             given.pop("SSH_AUTH_SOCK", None)
         if argv[0] == "git":

@@ -34,7 +34,7 @@ async def test_systemctl_and_journalctl_see_what_they_read_of_run_and_nothing_mo
 ) -> None:
     for name in ("systemctl", "journalctl", "other"):
         machine.script(name, "#!/bin/sh\nls /run\n")
-    made = [Path(path) for path in ("/run/systemd/journal", "/run/log/journal")]
+    made = [Path(path) for path in ("/run/systemd/system", "/run/log/journal")]
     if os.geteuid() != 0 and not all(path.exists() for path in made):
         pytest.skip("this machine has no systemd, and only root can make its folders")
     missing = [path for path in made if not path.exists()]
@@ -52,6 +52,12 @@ async def test_systemctl_and_journalctl_see_what_they_read_of_run_and_nothing_mo
     assert {"systemd", "log"} <= set(seen["systemctl"]) <= {"systemd", "log", "dbus", "utmp"}
     assert {"log"} <= set(seen["journalctl"]) <= {"log", "systemd", "resolvconf"}
     assert set(seen["other"]) <= {"systemd", "resolvconf"}, "all that may be shown is where names are looked up"
+
+
+async def test_systemctl_goes_by_the_bus_and_never_by_the_managers_own_socket(machine: Any) -> None:
+    machine.script("systemctl", '#!/bin/sh\necho "$SYSTEMCTL_FORCE_BUS"\nls /run/systemd/private\n')
+    reply = await machine.run("systemctl", "status", "x")
+    assert (reply.exit_code != 0, reply.stdout) == (True, "1\n")
 
 
 async def test_what_only_reads_is_called_dangerous_by_nobody(machine: Any) -> None:
