@@ -18,6 +18,7 @@ from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
 from crabpot.sandboxes import remarks
 from crabpot.sandboxes.running import RunningCalls
+from crabpot.scheduling.fair_loop import turn
 from crabpot.tools.descriptions import describe
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ class Gateway:
             account, attended = (agent.id, placed.answer.scope_key or session), self.elevated.attended
             with self.running.begun(call, streamed) as running, acting_for(*account), attended(streams, placed.answer):
                 streams = None if streams is None else streams.passing(running.taking)
+                # Whoever calls a thousand times at once waits for itself.
+                await turn()
                 if decided is not None:
                     result = await self.elevated.run(call, agent, placed.answer, decided, streams)
                 else:

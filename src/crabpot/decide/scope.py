@@ -26,6 +26,12 @@ class Account(NamedTuple):
 # Work for an agent is charged to that agent. None is the gateway's own work, and its operators'.
 ACTING_FOR: ContextVar[Account | None] = ContextVar("ACTING_FOR", default=None)
 
+# Who is behind the work: the name of an agent's token where one was shown, else the agent; None is the gateway itself.
+# A token for many agents is one principal, whatever ids its holder invents.
+PRINCIPAL: ContextVar[str | None] = ContextVar("PRINCIPAL", default=None)
+# Neither a token nor an agent can have this name.
+OPERATOR = "<operator>"
+
 
 # The variables that a caller of a lingering gateway brings. None: those of the gateway itself count.
 CALLER: ContextVar[Mapping[str, str] | None] = ContextVar("CALLER", default=None)
@@ -43,12 +49,25 @@ def called_with(variables: Mapping[str, str] | None) -> Iterator[None]:
 
 @contextmanager
 def acting_for(agent: str, scope_key: str) -> Iterator[None]:
-    """Charge the block, and whatever it starts, to a scope."""
+    """Charge the block, and whatever it starts, to a scope, and to its agent if no token stands for it."""
     before = ACTING_FOR.set(Account(agent, scope_key))
+    behind = PRINCIPAL.get()
+    whose = PRINCIPAL.set(f"agent {agent}" if behind is None or behind == OPERATOR else behind)
     try:
         yield
     finally:
+        PRINCIPAL.reset(whose)
         ACTING_FOR.reset(before)
+
+
+@contextmanager
+def behind_it(principal: str | None) -> Iterator[None]:
+    """Charge the block, and whatever it starts, to a principal."""
+    before = PRINCIPAL.set(principal)
+    try:
+        yield
+    finally:
+        PRINCIPAL.reset(before)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.decide.hints import near_miss
-from crabpot.decide.scope import CALLER, Account
+from crabpot.decide.scope import CALLER, PRINCIPAL, Account
 from crabpot.errors import LayerBusy, SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders, remarks
@@ -138,6 +138,7 @@ class Execution:
             # One runner serves all callers, and each command has the variables of its own.
             own = asked.args.get("env")
             asked.args["env"] = {**variables, **own} if isinstance(own, dict) else dict(variables)
+        live.wire.principal = PRINCIPAL.get()
         live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
         underway = None if live.scope is None else live.scope.begin(call.session, _ends_at(asked, agent))
         if underway is not None and call.tool == "exec" and (missed := near_miss(call.args, agent, sender=call.sender)):

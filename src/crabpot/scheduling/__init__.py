@@ -1,4 +1,4 @@
-"""Fair scheduling: shares of threads and slots that no agent can take from the others, and an event loop on demand.
+"""Fair scheduling: shares of threads, slots and the event loop that no agent can take from the others.
 
 May import: decide and below.
 Must never enter: what the work is about.

@@ -172,8 +172,8 @@ class Wire(FrameStream, Generic[Answer]):
             await call.answer
 
     def _overdue(self, call: InFlight[Answer], timeout_s: float | None) -> None:
-        if call.behind or self.loop.time() < self._still_until:
-            # Its end may wait behind output that our own side is slow to take; and a frozen sandbox ends nothing.
+        if call.behind or self.loop.time() < max(self._still_until, self.rests_until):
+            # Its end may wait behind what our own side is slow to take; and a frozen sandbox ends nothing.
             call.timer = self.loop.call_later(self.grace_s, self._overdue, call, timeout_s)
             return
         since = "it was cancelled" if timeout_s is None else f"its time limit of {timeout_s:g} s"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from crabpot.errors import SandboxLost, SandboxUnavailable
 from crabpot.runner.core.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode
+from crabpot.scheduling.fair_loop import FairLoop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +41,13 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         self.loop = asyncio.get_running_loop()
+        self._fair = self.loop if isinstance(self.loop, FairLoop) else None
         self.grace_s = grace_s
         self.keep = 0
+        # Who is charged for reading: whoever called last.
+        self.principal: str | None = None
+        # While that one has used more than its share, nothing is read, and for a while after it no answer is late.
+        self.rests_until = 0.0
         self.lost: str | None = None
         self.ready: dict[str, Any] = {}
         self.writable = asyncio.Event()
@@ -130,6 +138,23 @@ class FrameStream(asyncio.BufferedProtocol):
         return self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Take frames. On a fair loop a principal that keeps it busy is read from in its turn."""
+        if self._fair is None or self.principal is None:
+            self._take(nbytes)
+            return
+        began = time.thread_time()
+        self._take(nbytes)
+        rests = self._fair.charge(self.principal, time.thread_time() - began, self._read_on)
+        if rests and self._transport is not None:
+            self.rests_until = math.inf
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        self.rests_until = self.loop.time() + self.grace_s
+        if self.lost is None and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _take(self, nbytes: int) -> None:
         """Take frames. Nothing is read after the first violation of the protocol."""
         if self.lost is not None:
             return

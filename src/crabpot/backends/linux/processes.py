@@ -164,16 +164,18 @@ async def readable(fd: int) -> None:
     """Wait until there is something to read, or end of file."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
-    loop.add_reader(fd, _wake, future)
+
+    def wake() -> None:
+        # At once: whoever waits may have to wait for its turn, and until then this would be called over and over.
+        loop.remove_reader(fd)
+        if not future.done():
+            future.set_result(None)
+
+    loop.add_reader(fd, wake)
     try:
         await future
     finally:
         loop.remove_reader(fd)
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def send_signal(pidfd: int, number: signal.Signals) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 _SWEEP_S = 60.0
+_GIVE_WAY_S = 0.0005
+_GARBAGE_AFTER = 1000
 
 
 def serve(frame: Frame, options: Namespace) -> int:
@@ -42,6 +45,7 @@ def serve(frame: Frame, options: Namespace) -> int:
         asyncio.run(lingering.linger(frame.app(), options.lingering))
         return OK
     from crabpot.doors.http.listening import address
+    from crabpot.scheduling.fair_loop import FairLoop
 
     try:
         certificate = _certificate(options)
@@ -49,7 +53,10 @@ def serve(frame: Frame, options: Namespace) -> int:
     except CrabpotError as error:
         raise UsageError(str(error)) from None
     go_first()
-    asyncio.run(_serve(frame.app(), at))
+    # A thread that computes gives way to the loop this soon, not after five milliseconds.
+    sys.setswitchinterval(_GIVE_WAY_S)
+    with asyncio.Runner(loop_factory=FairLoop) as runner:
+        runner.run(_serve(frame.app(), at))
     return OK
 
 
@@ -118,6 +125,9 @@ async def _serve(app: App, at: Address | None) -> None:
             where += listeners.where
             e2b = E2bDoor(listeners)
             gateway.execution.warm_up(gateway.settings)
+            # Everybody waits while garbage is collected: often and little, and never through what was imported.
+            gc.freeze()
+            gc.set_threshold(_GARBAGE_AFTER)
             notify("READY=1", os.environ)
             print(f"crabpot serves on {path}, and HTTP on {' and '.join(where)}; end it with Ctrl-C", flush=True)
             for text in _dashboard(app.around.state, where):

@@ -6,10 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.scope import OPERATOR, behind_it
 from crabpot.doors.http.access.bodies import MOST_VALUES, Body, TooManyValues
 from crabpot.doors.http.access.limits import MOST_JSON, MOST_UPLOAD, TooMany
 from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
 from crabpot.doors.http.access.tokens import TokenError
+from crabpot.scheduling.fair_loop import turn
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,7 +62,8 @@ class Admission:
             principal = self._principal(scope, headers)
             scope["state"]["connections"].belongs(scope["state"]["connection"], principal.name)
             self.limits.spend(principal.name)
-            with self.limits.running(principal.name):
+            with self.limits.running(principal.name), behind_it(OPERATOR if principal.operates else principal.name):
+                await turn()
                 await self._pass(scope, receive, send, principal, headers)
         except Refusal as refusal:
             await self.entry.refused(refusal, scope)(scope, receive, send)
