@@ -1,4 +1,6 @@
-"""Limit how much an agent can write to the log: repetitions are counted, and each agent has an allowance.
+"""Limit how much a principal can write to the log: repetitions are counted, and each principal has an allowance.
+
+Whoever shows a token for many agents is one principal: each id that it invents would have an allowance of its own.
 
 What is not written on its own is counted, and the count is written: every record taken appears in the log exactly once,
 on its own, in a `repeated`, or in a record of kind `withheld`.
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-# How often a count is written, and for how many different things of one agent at a time.
+# How often a count is written, and for how many different things of one principal at a time.
 EVERY_S = 10.0
-_MOST_OF_AN_AGENT = 128
+_MOST_OF_EACH = 128
 
 _KIB, _MIB = 1024, 1024**2
 
@@ -44,9 +46,12 @@ class _Counted:
     """Records that were not written on their own since the last count was written."""
 
     due: float
+    whose: str
     record: Record
     count: int = 0
     size: int = 0
+    # Whether all of them are of one agent.
+    alike: bool = True
     since: float = 0.0
     until: float = 0.0
 
@@ -55,6 +60,7 @@ class _Counted:
         self.until = record["time"]
         self.count += 1
         self.size += size
+        self.alike = self.alike and record["agent"] == self.record["agent"]
 
     def as_json(self) -> dict[str, Any]:
         return {"count": self.count, "since": self.since, "until": self.until}
@@ -62,7 +68,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class _Bucket:
-    """How much an agent may still write of one kind."""
+    """How much a principal may still write of one kind."""
 
     left: float
     at: float
@@ -83,10 +89,10 @@ class Coalescer:
         self._repeated: dict[tuple[Any, ...], _Counted] = {}
         self._withheld: dict[tuple[str, str], _Counted] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
-        self._of_agent: Counter[str] = Counter()
+        self._of_each: Counter[str] = Counter()
         self._due = 0.0
 
-    def take(self, record: Record) -> Iterator[Record]:
+    def take(self, record: Record, token: str | None = None) -> Iterator[Record]:
         """Return what to write now: the record itself or nothing, and any counts that are due."""
         now = time.monotonic()
         if now >= self._due:
@@ -95,26 +101,27 @@ class Coalescer:
         if kind is None:
             yield record
             return
+        whose = f"agent {record['agent']}" if token is None else token
         key = _sameness(record)
         repeated = None if key is None else self._repeated.get(key)
         if repeated is not None:
             repeated.add(record)
-        elif self._may_write(record, kind, now):
-            if key is not None and self._of_agent[record["agent"]] < _MOST_OF_AN_AGENT:
-                self._of_agent[record["agent"]] += 1
-                self._repeated[key] = _Counted(now + EVERY_S, record)
+        elif self._may_write(whose, record, kind, now):
+            if key is not None and self._of_each[whose] < _MOST_OF_EACH:
+                self._of_each[whose] += 1
+                self._repeated[key] = _Counted(now + EVERY_S, whose, record)
             yield record
 
-    def _may_write(self, record: Record, kind: str, now: float) -> bool:
-        whose, rate, size = (record["agent"], kind), _RATES[kind], len(text_of(record))
-        bucket = self._buckets.get(whose)
+    def _may_write(self, whose: str, record: Record, kind: str, now: float) -> bool:
+        rate, size = _RATES[kind], len(text_of(record))
+        bucket = self._buckets.get((whose, kind))
         if bucket is None:
-            bucket = self._buckets[whose] = _Bucket(rate.burst_bytes, now)
+            bucket = self._buckets[whose, kind] = _Bucket(rate.burst_bytes, now)
         if bucket.take(size, rate, now):
             return True
-        withheld = self._withheld.get(whose)
+        withheld = self._withheld.get((whose, kind))
         if withheld is None:
-            withheld = self._withheld[whose] = _Counted(now + EVERY_S, record)
+            withheld = self._withheld[whose, kind] = _Counted(now + EVERY_S, whose, record)
         withheld.add(record, size)
         return False
 
@@ -128,13 +135,14 @@ class Coalescer:
                 counted.count, counted.due = 0, now + EVERY_S
             elif now >= counted.due:
                 del self._repeated[key]
-                self._of_agent -= Counter((counted.record["agent"],))
+                self._of_each -= Counter((counted.whose,))
             self._due = min(self._due, counted.due)
-        for (agent, kind), counted in list(self._withheld.items()):
+        for (whose, kind), counted in list(self._withheld.items()):
             if everything or now >= counted.due:
-                about = {"kind": "withheld", "agent": agent, "of": kind, "bytes": counted.size, **counted.as_json()}
-                yield {**about, "time": round(time.time(), 3)}
-                del self._withheld[agent, kind]
+                agent = {"agent": counted.record["agent"]} if counted.alike else {}
+                about = {"kind": "withheld", **agent, "principal": whose, "of": kind}
+                yield {**about, "bytes": counted.size, **counted.as_json(), "time": round(time.time(), 3)}
+                del self._withheld[whose, kind]
             else:
                 self._due = min(self._due, counted.due)
         self._forget(now)

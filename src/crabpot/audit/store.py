@@ -15,6 +15,7 @@ from crabpot.audit.chain import append
 from crabpot.audit.coalescing import EVERY_S, Coalescer
 from crabpot.audit.retention import Retention
 from crabpot.audit.tables import SCHEMA
+from crabpot.decide.scope import OPERATOR, PRINCIPAL
 from crabpot.errors import CrabpotError
 from crabpot.settings import Audit
 from crabpot.state.ownership import make_own
@@ -64,9 +65,10 @@ class AuditLog:
     def record(self, record: Record) -> None:
         """Add a record with the current time. What an agent does again and again is counted instead."""
         record["time"] = round(time.time(), 3)
+        token = PRINCIPAL.get()
         # Before the queue, which would grow as fast as an agent can be refused.
         with self._turn:
-            for one in self._coalescer.take(record):
+            for one in self._coalescer.take(record, None if token == OPERATOR else token):
                 self._queue.put(one)
 
     def _record_counts(self, *, everything: bool = False) -> None:

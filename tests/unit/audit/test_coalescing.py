@@ -12,6 +12,7 @@ from crabpot.audit.coalescing import Coalescer
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.records import of_connection
 from crabpot.audit.store import AuditLog
+from crabpot.decide.scope import behind_it
 from crabpot.doors.cli.commands.audit import _line
 
 WHY = "it is not listed (agents.defaults.sandbox.network.allow)"
@@ -73,6 +74,20 @@ async def test_one_agents_flood_withholds_nothing_of_anothers(log, state):
             log.record(refusal(f"h{number}.example:443", agent="other", session="agent:other:main"))
     log.close()
     assert sum(one["agent"] == "other" for one in all_of(state)) == 25
+
+
+async def test_a_token_that_invents_agents_has_one_allowance(log, state):
+    with behind_it("wildcard"):
+        for number in range(25_000):
+            agent = f"a{number}"
+            log.record(refusal(agent=agent, session=f"agent:{agent}:main"))
+    log.record(refusal("other.example:443"))
+    log.close()
+    records = all_of(state)
+    assert taken(records) == 25_001
+    assert sum(len(text_of(one)) for one in records) < 8 * 1024**2
+    assert {one["principal"] for one in records if one["kind"] == "withheld"} == {"wildcard"}
+    assert any(one.get("destination") == "other.example:443" for one in records)
 
 
 async def test_what_touches_the_host_is_written_behind_any_flood(log, state):
@@ -138,14 +153,14 @@ def test_counts_are_written_at_intervals_also_while_nothing_else_happens(state, 
     log.record(refusal())
     log.close()
     assert "repeated" not in all_of(state)[-1]
-    assert log._coalescer._of_agent.total() == 1
+    assert log._coalescer._of_each.total() == 1
 
 
 def test_what_is_remembered_is_bounded():
     coalescer = Coalescer()
     for number in range(10_000):
         list(coalescer.take({**refusal(f"h{number}.example:1"), "time": 1.0}))
-    assert len(coalescer._repeated) == coalescing._MOST_OF_AN_AGENT
+    assert len(coalescer._repeated) == coalescing._MOST_OF_EACH
 
 
 async def test_a_person_reads_how_many_and_from_when_to_when(log, state):

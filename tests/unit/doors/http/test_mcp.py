@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from contextlib import asynccontextmanager, suppress
 
 import httpx2
@@ -16,6 +17,7 @@ from mcp_types import ElicitResult
 
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.http.access.principals import Role
+from crabpot.doors.http.routes import mcp
 from tests.support.waiting import until
 
 S = "agent:main:main"
@@ -119,6 +121,44 @@ async def test_a_protocol_session_belongs_to_the_token_that_began_it(door):
         assert (await second.post("/mcp", json=ask, headers=held)).status_code == 404
         assert (await second.delete("/mcp", headers=held)).status_code == 404
         assert (await first.post("/mcp", json=ask, headers=held)).status_code == 200
+
+
+async def test_a_session_that_was_deleted_counts_no_more(door, monkeypatch):
+    monkeypatch.setattr(mcp, "_MOST_SESSIONS", 3)
+    async with door() as made:
+        client = made.client(made.tokens.add("bot", Role.AGENT, sessions=("agent:ops:1",)))
+
+        async def begin() -> dict[str, str]:
+            begun = await client.post("/mcp", json=HELLO, headers=ACCEPT)
+            return {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+
+        ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        oldest = await begin()
+        for _ in range(3):
+            assert (await client.delete("/mcp", headers=await begin())).status_code == 200
+        assert (await client.post("/mcp", json=ask, headers=oldest)).status_code == 200
+        for _ in range(3):
+            await begin()
+        assert (await client.post("/mcp", json=ask, headers=oldest)).status_code == 404
+
+
+async def test_a_token_that_begins_and_deletes_sessions_keeps_none_and_is_kept_waiting(door, monkeypatch):
+    monkeypatch.setattr(mcp, "_MOST_SESSIONS", 3)
+    async with door() as made:
+        busy = made.client(made.tokens.add("busy", Role.AGENT, sessions=("agent:ops:1",)))
+        other = made.client(made.tokens.add("other", Role.AGENT, sessions=("agent:ops:2",)))
+        ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        begun = await other.post("/mcp", json=HELLO, headers=ACCEPT)
+        others = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        times = mcp._MOST_SESSIONS + 8
+        began = time.monotonic()
+        for _ in range(times):
+            begun = await busy.post("/mcp", json=HELLO, headers=ACCEPT)
+            ended = await busy.delete("/mcp", headers={**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]})
+            assert ended.status_code == 200
+        # A session that is deleted counts no more, but to have begun it does.
+        assert time.monotonic() - began > 4 / mcp._BEGINNINGS_PER_S
+        assert (await other.post("/mcp", json=ask, headers=others)).status_code == 200
 
 
 async def test_a_client_that_cancels_or_vanishes_ends_its_call(door, mode):

@@ -103,7 +103,8 @@ def _of_gateway(record: dict[str, Any]) -> str | None:
         return f"configuration {record['config'][:12]} {adopted}"
     if record["kind"] == "withheld":
         what = f"{_counted(record)} of kind {record['of']} not written one by one, {record['bytes']} bytes"
-        return f"{what}  [agent {record['agent']}]"
+        # One that was written before principals were told apart has none.
+        return f"{what}  [{record.get('principal') or 'agent ' + record['agent']}]"
     return None
 
 

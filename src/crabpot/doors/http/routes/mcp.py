@@ -33,6 +33,7 @@ _MOST_SESSIONS = 64
 # To begin one costs more than a call does; a client begins one, and whoever begins many is kept waiting.
 _BEGINNINGS_PER_S = 5.0
 _HELD = b"mcp-session-id"
+_FAILED = 400
 
 
 class Mcp:
@@ -69,6 +70,9 @@ class Mcp:
 
         async def heard(message: Message) -> None:
             nonlocal begun
+            if message["type"] == "http.response.start" and scope["method"] == "DELETE" and message["status"] < _FAILED:
+                # What its client has ended counts no more, whatever else is still answered in it.
+                held.pop(within or "", None)
             if message["type"] == "http.response.start" and within is None:
                 begun = _held_by(message["headers"])
                 if begun is not None:
