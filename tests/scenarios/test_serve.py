@@ -285,3 +285,12 @@ def test_what_answers_everybody_goes_before_what_agents_run(placed):
         inside = placed("exec", "--", "awk '{print $19}' /proc/self/stat")
         assert os.getpriority(os.PRIO_PROCESS, serving.pid) == -10
     assert inside.out == "0\n"
+
+
+def test_a_command_on_the_host_goes_with_all_others_though_its_guard_was_made_before_them(crabpot):
+    crabpot.configure('{tools: {elevated: {enabled: true, patterns: ["cut *"], requireApproval: false}}}')
+    with crabpot.serving():
+        # The command's own, and that of the runner in the guard, which starts all there is in it.
+        for process in ("self", "1", "2"):
+            ran = crabpot("exec", "--", f"cut -d ' ' -f 19 /proc/{process}/stat")
+            assert (ran.code, ran.out) == (0, "0\n"), ran.said()

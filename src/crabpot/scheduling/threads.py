@@ -48,6 +48,24 @@ def go_first() -> None:
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST_NICE)
 
 
+def goes_first() -> bool:
+    """Return whether this thread runs before what agents run."""
+    return os.getpriority(os.PRIO_PROCESS, 0) == _FIRST_NICE and bool(os.sched_getscheduler(0) & os.SCHED_RESET_ON_FORK)
+
+
+def take_along(pid: int) -> None:
+    """Let a child go as this thread does, with what it starts, until `leave_behind`; nothing if this one does not."""
+    if goes_first():
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, _FIRST_NICE)
+
+
+def leave_behind(pid: int) -> None:
+    """Let a process and its group run as any other from now on; OSError if it cannot be done."""
+    if goes_first():
+        os.setpriority(os.PRIO_PGRP, os.getpgid(pid), 0)
+
+
 @dataclass(slots=True, eq=False)
 class _Job:
     whose: Account | None

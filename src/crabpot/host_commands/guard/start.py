@@ -19,6 +19,7 @@ from crabpot.backends.linux.held_files import Fds
 from crabpot.errors import HostRefused
 from crabpot.host_commands.guard import filter as calls
 from crabpot.host_commands.guard.view import KEPT_BY_ROOT, Descriptors, View, arguments, hidden_files, writable
+from crabpot.scheduling.threads import leave_behind, take_along
 from crabpot.settings import TRUSTED_PATH
 from crabpot.wire.channel import Channel
 
@@ -127,6 +128,8 @@ class Guarded(HostRunner):
             # The pid may have been reused since it was reported; a child of our own process is ours.
             if owner.parent(pid) != self.pid:
                 return ["it ended"]
+            # What runs in it is as any other program of the host.
+            leave_behind(pid)
             with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
                 said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
         except (OSError, ValueError, KeyError):
@@ -183,6 +186,8 @@ def start(view: View, bwrap: Bwrap, *, folder: str, output_limit: int, environ: 
             if isinstance(error, OSError):
                 raise HostRefused("denied", f"no guard can be made: {bwrap.path}: {error.strerror}") from None
             raise
+        # Making a guard takes a dozen programs, and each would wait for what agents keep busy.
+        take_along(process.pid)
         kept.close(saying)
         kept.close(informing)
     heard = _Heard(errors=said, report=information, fds=kept)
