@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -119,8 +120,9 @@ class ElevatedCommands:
         from crabpot.host_commands import run  # noqa: PLC0415  as `host`
 
         sink = None if streams is None else streams.sink
+        folder = os.path.realpath(plan.folder.path)
         # Relayed git works with the sandbox's git, and reads nothing of the folder.
-        async with self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(plan.folder.path)):
+        async with self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(folder)):
             return await run.run(
                 plan,
                 timeout_s=timeout_s,

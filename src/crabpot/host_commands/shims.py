@@ -114,12 +114,13 @@ class HostCommands:
         if caller is None:
             raise HostRefused("conflict", "the sandbox that asked is ending")
         link.started = True
+        folder = os.path.realpath(plan.folder.path)
 
         def stands_still(live: Live) -> bool:
             # A command of another user cannot be stopped, so its caller could not take turns with it.
             # Relayed git works with the caller's git, and reads nothing of the folder.
             moves = plan.relay is not None or (live is caller and plan.hop is not None)
-            return live.can_reach(plan.folder.path) and not moves
+            return not moves and live.can_reach(folder)
 
         async with fleet.frozen(stands_still):
             return await elevated.run(
@@ -134,7 +135,7 @@ class HostCommands:
 
 def _alternation(caller: Live, plan: Plan, link: _Link) -> Alternation | None:
     """Return the alternation of the waiting sandbox with its command, if it could change the folder."""
-    if plan.hop is not None or plan.relay is not None or not caller.can_reach(plan.folder.path):
+    if plan.hop is not None or plan.relay is not None or not caller.can_reach(os.path.realpath(plan.folder.path)):
         return None
     return Alternation(caller, lambda: check(plan), waits=lambda: link.behind > 0)
 

@@ -134,7 +134,7 @@ class Fleet:
         try:
             async with freeze:
                 # One that is ending may still run what it was sent.
-                await asyncio.gather(*map(freeze.take, [*self._live.values(), *self._ending.values()]))
+                await freeze.take_all([*self._live.values(), *self._ending.values()])
                 yield
         finally:
             self._freezes.remove(freeze)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 from crabpot.errors import SandboxLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class Freezable(Protocol):
@@ -44,11 +44,22 @@ class Freeze(Generic[One]):
         """Return whether this freeze has dealt with it."""
         return one in self._seen
 
+    async def take_all(self, ones: Iterable[One]) -> None:
+        """Freeze those of them that this freeze is about."""
+        # No task for each of the others: a hostile agent's hundred sandboxes would delay everybody's host commands.
+        await asyncio.gather(*(self._stop(one) for one in ones if self._concerns(one)))
+
     async def take(self, one: One) -> None:
-        """Freeze a sandbox if this freeze is about it. One that cannot be frozen is ended: it must not move either."""
+        """Freeze a sandbox if this freeze is about it."""
+        if self._concerns(one):
+            await self._stop(one)
+
+    def _concerns(self, one: One) -> bool:
         self._seen.append(one)
-        if not self._which(one):
-            return
+        return self._which(one)
+
+    async def _stop(self, one: One) -> None:
+        """Freeze one. If it cannot be frozen, it is ended: it must not move either."""
         if not one.lost:
             self._frozen.append(one)
             try:

@@ -118,6 +118,8 @@ class Live:
     used: float = field(default_factory=time.time)
     # When its last call ended.
     rested: float = field(default_factory=time.time)
+    # What it can write on the host, without links: the mounts in it stay where they led when it opened.
+    _roots: tuple[str, ...] | None = None
     _freezes: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -164,15 +166,19 @@ class Live:
             self.left_running = not reply.success or any(one.get("running") is not False for one in known)
 
     def can_reach(self, folder: str) -> bool:
-        """Return whether it can change something in a folder of the host, or above it: a program looks there too."""
-        spec = self.wanted.spec
-        wanted = os.path.realpath(folder)
-        roots = [os.path.realpath(root) for root in (() if spec is None else spec.writes)]
-        return any(os.path.commonpath([root, wanted]) in (root, wanted) for root in roots)
+        """Return whether it can change something in a folder of the host, or above it: a program looks there too.
+
+        The folder's path has no links: every sandbox is asked about the same one.
+        """
+        if self._roots is None:
+            spec = self.wanted.spec
+            self._roots = () if spec is None else tuple(map(os.path.realpath, spec.writes))
+        return any(os.path.commonpath([root, folder]) in (root, folder) for root in self._roots)
 
     def assign(self, wanted: Wanted) -> None:
         """Make a spare the sandbox of a scope; its age counts from now."""
         self.wanted = wanted
+        self._roots = None
         self.started = self.used = time.time()
 
     async def freeze(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from crabpot.errors import SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes.fleet import Fleet
+from crabpot.sandboxes.freezing import Freeze
 from crabpot.sandboxes.live import Wanted
 from crabpot.sandboxes.opening import connect
 from crabpot.settings import AgentSettings
@@ -144,6 +145,32 @@ async def test_no_answer_is_late_while_its_sandbox_stands_still():
     go_on.set()
     assert (await call).success
     await fleet.close()
+
+
+class Still:
+    """What can be frozen, and how many tasks there were when it was."""
+
+    lost = False
+    tasks = 0
+
+    async def freeze(self) -> None:
+        self.tasks = len(asyncio.all_tasks())
+
+    async def thaw(self) -> None: ...
+
+    async def end(self) -> None: ...
+
+
+async def test_a_freeze_takes_no_time_for_the_hundred_sandboxes_that_it_is_not_about():
+    all_of_them = [Still() for _ in range(100)]
+    wanted = all_of_them[70]
+    before = len(asyncio.all_tasks())
+    async with Freeze[Still](lambda one: one is wanted, lambda _one, _why: None) as freeze:
+        await freeze.take_all(all_of_them)
+        assert [one for one in all_of_them if one.tasks] == [wanted]
+        # What gathers and what shields it.
+        assert wanted.tasks <= before + 2
+        assert all(one in freeze for one in all_of_them)
 
 
 @pytest.mark.parametrize(
