@@ -9,6 +9,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import LayerBusy, SandboxUnavailable
@@ -187,9 +188,11 @@ def _write_once(note: str, written: bytes) -> None:
 def listed(state: str) -> Iterator[Kept]:
     """Yield the folders that are kept, by name."""
     for path in _entries(state, _NOTE):
-        kept = _read(path)
-        if kept is not None:
-            yield kept
+        with suppress(FileNotFoundError):
+            seen = os.lstat(path)
+            kept = _seen(path, seen.st_ino, seen.st_ctime_ns)
+            if kept is not None:
+                yield kept
 
 
 def _entries(state: str, ending: str) -> list[str]:
@@ -198,6 +201,13 @@ def _entries(state: str, ending: str) -> list[str]:
         return [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if entry.endswith(ending)]
     except FileNotFoundError:
         return []
+
+
+# A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
+@lru_cache(maxsize=1024)
+def _seen(path: str, _inode: int, _changed_ns: int) -> Kept | None:
+    """Return what a note says, read once for as long as nobody changes it: whatever does also changes its ctime."""
+    return _read(path)
 
 
 def _read(path: str) -> Kept | None:
