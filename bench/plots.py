@@ -90,8 +90,8 @@ def lines(curve: Curve) -> str:
     return _svg(_HEIGHT, parts)
 
 
-def over_time(what: str, points: Sequence[tuple[float, float]], marked: tuple[float, float, str]) -> str:
-    """Draw a value over seconds, with one interval marked and named."""
+def over_time(what: str, points: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float, str]]) -> str:
+    """Draw a value over seconds, with intervals marked and named."""
     right, last = _WIDTH - 24, points[-1][0]
     top = _round_up(max(value for _, value in points) * 1.08)
 
@@ -101,13 +101,13 @@ def over_time(what: str, points: Sequence[tuple[float, float]], marked: tuple[fl
     def down(value: float) -> float:
         return _HEIGHT - 56 - (_HEIGHT - 56 - _TOP) * value / top
 
-    began, ended, name = marked
     parts = [_title(what)]
-    parts.append(
-        f'<rect x="{across(began):.1f}" y="{_TOP}" width="{across(ended) - across(began):.1f}" '
-        f'height="{_HEIGHT - 56 - _TOP}" fill="{_COLOURS[0]}" fill-opacity=".12"/>'
-    )
-    parts.append(_label((across(began) + across(ended)) / 2, _TOP + 16, name))
+    for began, ended, name in marked:
+        parts.append(
+            f'<rect x="{across(began):.1f}" y="{_TOP}" width="{across(ended) - across(began):.1f}" '
+            f'height="{_HEIGHT - 56 - _TOP}" fill="{_COLOURS[0]}" fill-opacity=".12"/>'
+        )
+        parts.append(_label((across(began) + across(ended)) / 2, _TOP + 16, name))
     for step in range(5):
         value = top * step / 4
         parts.append(f'<path class="g" d="M{_MARGIN} {down(value):.1f}H{right}"/>')

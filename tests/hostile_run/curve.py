@@ -11,9 +11,10 @@ import sys
 import tempfile
 
 from bench.plots import over_time
-from tests.hostile_run.run import ASK, CALL, PAGE, REACH, Report, run
+from tests.hostile_run.run import ASK, CALL, HOSTILE, PAGE, QUIET, REACH, Report, run
 
 _MIB = 1024**2
+_PROBES = (CALL, REACH, ASK, PAGE)
 _FILES = {
     "resolv.conf": "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n",
     "hosts": "127.0.0.1 localhost\n127.0.0.9 listed.example\n",
@@ -24,8 +25,9 @@ _FILES = {
 def main() -> int:
     """Run it; the first argument `inside` says that the namespaces are there."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quiet", type=float, default=10.0, metavar="S", help="seconds in quiet, before and after")
-    parser.add_argument("--hostile", type=float, default=40.0, metavar="S", help="seconds beside the hostile agent")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each phase is measured")
+    parser.add_argument("--quiet", type=float, default=10.0, metavar="S", help="seconds in quiet, each time")
+    parser.add_argument("--hostile", type=float, default=20.0, metavar="S", help="seconds beside both, each time")
     parser.add_argument("--docs", metavar="DIR", help="write hostile-run.svg and hostile-run.json there")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -36,7 +38,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="crabpot-hostile-") as folder:
         os.chmod(folder, 0o711)
         _prepare(folder)
-        report = asyncio.run(run(folder, quiet_s=options.quiet, hostile_s=options.hostile))
+        report = asyncio.run(run(folder, rounds=options.rounds, quiet_s=options.quiet, hostile_s=options.hostile))
     figures = summary(report)
     print(json.dumps(figures, indent=2))
     if options.docs:
@@ -58,14 +60,15 @@ def summary(report: Report) -> dict[str, object]:
     """Return the figures of a run."""
     return {
         "medians_ms": {
-            phase.name: {what: round(phase.series(what).median * 1000, 2) for what in (CALL, REACH, ASK, PAGE)}
-            for phase in report.phases
+            phase: {what: round(report.waits(what, phase).median * 1000, 2) for what in _PROBES}
+            for phase in (QUIET, HOSTILE)
         },
-        "times": {what: round(report.ratio(what), 2) for what in (CALL, REACH, ASK, PAGE)},
-        "counts": {phase.name: {what: len(waits) for what, waits in phase.waits.items()} for phase in report.phases},
+        "times": {what: round(report.ratio(what), 2) for what in _PROBES},
+        "times_of_each_round": {what: [round(one, 2) for one in report.ratios(what)] for what in _PROBES},
+        "counts": {what: len(report.waits(what, HOSTILE).values) for what in _PROBES},
         "longest_ms": {
-            phase.name: {what: round(max(waits) * 1000, 1) for what, waits in phase.waits.items()}
-            for phase in report.phases
+            phase: {what: round(max(report.waits(what, phase).values) * 1000, 1) for what in _PROBES}
+            for phase in (QUIET, HOSTILE)
         },
         "peak_mib": round(report.peak_bytes / _MIB, 1),
         "first_mib": round(report.memory[0][1] / _MIB, 1),
@@ -76,11 +79,11 @@ def summary(report: Report) -> dict[str, object]:
 
 
 def picture(report: Report) -> str:
-    """Draw the gateway's memory over time, with the stretch in which the hostile agent was at work."""
+    """Draw the gateway's memory over time, with the stretches in which the hostile ones were at work."""
     return over_time(
         "Memory of the gateway (resident, MiB) while one agent and one token do their worst",
         [(at, size / _MIB) for at, size in report.memory],
-        (report.phases[1].began_s, report.phases[1].ended_s, report.phases[1].name),
+        [(one.began_s, one.ended_s, one.name) for one in report.phases if one.name == HOSTILE],
     )
 
 

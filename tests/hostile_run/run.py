@@ -7,13 +7,13 @@ where a name server hears every question and answers none.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,17 +23,18 @@ from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.local.client import connect
 from tests.hostile_run.agent import AGENT, TOKENS_AGENT
+from tests.hostile_run.probes import HOST, Probes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from crabpot.doors.local.client import RemoteGateway
-
-HONEST = "agent:honest:main"
 CALL, REACH, ASK, PAGE = "a call", "a listed host, by name", "an approval", "the dashboard's API"
 _SAMPLE_S, _START_S = 0.25, 60.0
-_HOST = "listed.example"
-_FETCH = f"curl -sS -m 60 -p http://{_HOST}:%d/"
+# Models and people take longer between two calls or two answers.
+_PAUSE_S = 0.2
+QUIET, HOSTILE = "quiet", "beside both"
+# What is still on its way when the hostile ones hang up.
+_SETTLE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -66,10 +67,19 @@ class Report:
         """The most that the gateway held."""
         return max(size for _, size in self.memory)
 
+    def waits(self, what: str, name: str) -> Series:
+        """Return what was measured of one thing in all phases of one name."""
+        found = [wait for phase in self.phases if phase.name == name for wait in phase.waits[what]]
+        return Series(name=f"{what}, {name}", values=tuple(found))
+
     def ratio(self, what: str) -> float:
-        """Return how much longer one thing took beside the hostile agent than in quiet, by medians."""
-        quiet, hostile = (self.phases[index].series(what).median for index in (0, 1))
-        return hostile / quiet
+        """Return how much longer one thing took beside the hostile ones than in quiet, by medians of all rounds."""
+        return self.waits(what, HOSTILE).median / self.waits(what, QUIET).median
+
+    def ratios(self, what: str) -> list[float]:
+        """Return the same for each round: a quiet phase and the hostile one after it."""
+        medians = [phase.series(what).median for phase in self.phases]
+        return [hostile / quiet for quiet, hostile in zip(medians[::2], medians[1::2], strict=False)]
 
 
 def configuration(port: int) -> dict[str, Any]:
@@ -85,7 +95,7 @@ def configuration(port: int) -> dict[str, Any]:
             "defaults": {"sandbox": {"backend": "bubblewrap"}},
             "entries": {
                 "honest": {
-                    "sandbox": {"network": {"allow": [f"{_HOST}:{port}", f"127.0.0.9:{port}"]}},
+                    "sandbox": {"network": {"allow": [f"{HOST}:{port}", f"127.0.0.9:{port}"]}},
                     "tools": {"elevated": elevated},
                 },
                 AGENT: {"sandbox": hostile, "tools": {"elevated": elevated}},
@@ -95,14 +105,14 @@ def configuration(port: int) -> dict[str, Any]:
     }
 
 
-async def run(folder: str, *, quiet_s: float, hostile_s: float) -> Report:
-    """Measure in quiet, then beside the hostile agent, then in quiet again."""
+async def run(folder: str, *, rounds: int, quiet_s: float, hostile_s: float) -> Report:
+    """Measure in quiet and beside the hostile ones, in turn: a machine that others use is not the same for long."""
     deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     deaf.bind(("127.0.0.1", 53))
     web = await asyncio.start_server(_hello, "127.0.0.9", 0)
     port = web.sockets[0].getsockname()[1]
     report, began = Report(), time.monotonic()
-    async with _served(folder, configuration(port)) as (pid, probes):
+    async with _served(folder, configuration(port)) as (pid, probes), probes.watching():
         sampling = asyncio.create_task(_sample(pid, began, report.memory))
         wanted = {CALL: probes.call, REACH: lambda: probes.reach(port), ASK: probes.ask, PAGE: probes.page}
         for probe in wanted.values():
@@ -114,10 +124,13 @@ async def run(folder: str, *, quiet_s: float, hostile_s: float) -> Report:
             await asyncio.gather(*(_measure(what, probe, phase, lasts_s) for what, probe in wanted.items()))
             phase.ended_s = time.monotonic() - began
 
-        await measure("quiet", quiet_s)
-        async with _hostile(f"{folder}/state", probes, report):
-            await measure("beside a hostile agent", hostile_s)
-        await measure("quiet again", quiet_s)
+        for _ in range(rounds):
+            await measure(QUIET, quiet_s)
+            async with _hostile(f"{folder}/state", probes, report):
+                await measure(HOSTILE, hostile_s)
+            await probes.clear()
+            await asyncio.sleep(_SETTLE_S)
+        await measure(QUIET, quiet_s)
         sampling.cancel()
     state = f"{folder}/state"
     report.log_bytes = sum(os.path.getsize(f"{state}/{name}") for name in os.listdir(state) if "audit.db" in name)
@@ -127,14 +140,14 @@ async def run(folder: str, *, quiet_s: float, hostile_s: float) -> Report:
 
 
 async def _measure(what: str, probe: Callable[[], Awaitable[None]], phase: Phase, lasts_s: float) -> None:
-    """Do one thing over and over, with a pause as long as a person or a model would make at least."""
+    """Do one thing over and over, with a pause."""
     waits = phase.waits.setdefault(what, [])
     end = time.monotonic() + lasts_s
     while time.monotonic() < end or not waits:
         began = time.monotonic()
         await probe()
         waits.append(time.monotonic() - began)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def _hello(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,23 +165,24 @@ async def _sample(pid: int, began: float, memory: list[tuple[float, int]]) -> No
 
 
 @asynccontextmanager
-async def _hostile(state: str, probes: _Probes, report: Report) -> AsyncIterator[None]:
+async def _hostile(state: str, probes: Probes, report: Report) -> AsyncIterator[None]:
     """Have the hostile agent at work for as long as a block lasts."""
     pipe = asyncio.subprocess.PIPE
     # What drives the agent is a program of the host's, whose use of the processor is nobody's to limit here.
     command = ("nice", "-n", "19", sys.executable, "-m", "tests.hostile_run.agent", state)
-    token = Tokens(state).add("visitor", Role.AGENT, sessions=(f"agent:{TOKENS_AGENT}:*",))
+    token = Tokens(state).add(f"visitor-{len(report.phases)}", Role.AGENT, sessions=(f"agent:{TOKENS_AGENT}:*",))
     running = await asyncio.create_subprocess_exec(*command, str(probes.port), token, stdin=pipe, stdout=pipe)
     assert running.stdout is not None
     await running.stdout.readline()
     yield
     said, _ = await running.communicate(b"\n")
     told = json.loads(said)
-    report.made, report.refused, report.at_doors = told["made"], told["refused"], told["at_doors"]
+    for counts, more in ((report.made, "made"), (report.refused, "refused"), (report.at_doors, "at_doors")):
+        counts.update(Counter(counts) + Counter(told[more]))
 
 
 @asynccontextmanager
-async def _served(folder: str, config: dict[str, Any]) -> AsyncIterator[tuple[int, _Probes]]:
+async def _served(folder: str, config: dict[str, Any]) -> AsyncIterator[tuple[int, Probes]]:
     state = f"{folder}/state"
     with open(f"{folder}/crabpot.json5", "w", encoding="utf-8") as file:
         json.dump(config, file)
@@ -180,52 +194,7 @@ async def _served(folder: str, config: dict[str, Any]) -> AsyncIterator[tuple[in
             said = (await asyncio.to_thread(serving.stdout.readline)).decode()
             client = await connect(state, timeout_s=_START_S)
             assert client is not None, said
-            yield serving.pid, _Probes(client, int(said.rsplit(":", 1)[1].split(";")[0]), token)
+            yield serving.pid, Probes(client, int(said.rsplit(":", 1)[1].split(";")[0]), token)
             await client.close()
         finally:
             serving.terminate()
-
-
-@dataclass(frozen=True, slots=True)
-class _Probes:
-    """What the honest agent and the operator do."""
-
-    client: RemoteGateway
-    port: int
-    token: str
-
-    async def call(self) -> None:
-        result = await self.client.call(HONEST, "exec", {"command": ":"})
-        assert result.success, result
-
-    async def reach(self, port: int) -> None:
-        result = await self.client.call(HONEST, "exec", {"command": _FETCH % port})
-        assert result.stdout == "hello", result
-
-    async def ask(self) -> None:
-        asking = asyncio.create_task(self.client.call("agent:honest:asks", "exec", {"command": "uname -s"}))
-        while not asking.done():
-            waiting = json.loads(await self._request("GET", "/v1/approvals"))["requests"]
-            for one in waiting:
-                if one["agent"] == "honest":
-                    await self._request("POST", f"/v1/approvals/{one['id']}", {"allowed": True})
-        assert (await asking).stdout == "Linux\n", asking.result()
-
-    async def page(self) -> None:
-        for path in ("/v1/approvals", "/v1/sandboxes", "/v1/audit?limit=20"):
-            await self._request("GET", path)
-
-    async def _request(self, method: str, path: str, body: Any = None) -> bytes:
-        return await asyncio.to_thread(self._requested, method, path, body)
-
-    def _requested(self, method: str, path: str, body: Any) -> bytes:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_S)
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        try:
-            link.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = link.getresponse()
-            said = answer.read()
-            assert answer.status in (200, 409), (answer.status, said)
-            return said
-        finally:
-            link.close()
