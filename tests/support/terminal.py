@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -29,6 +30,8 @@ class Terminal:
             termios.tcsetwinsize(0, (rows, cols))
             os.execve(program.argv[0], [*program.argv, *arguments], {**program.environ, "TERM": "xterm-color"})
         self.seen = ""
+        # A character may be cut in two by what is read at once.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
 
     def resize(self, rows: int, cols: int) -> None:
@@ -50,7 +53,7 @@ class Terminal:
             data = os.read(self.fd, 65536)
         except OSError:
             return False
-        self.seen += data.decode(errors="replace")
+        self.seen += self._decoder.decode(data)
         return bool(data)
 
     def end(self) -> int:
