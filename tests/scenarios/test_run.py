@@ -234,6 +234,21 @@ def test_without_configuration_a_push_waits_for_a_person_and_the_rest_of_git_doe
     assert _git("log", "--format=%s", "main", at=remote) == "theirs\n"
 
 
+def test_commits_are_told_at_the_end_and_arrive_as_a_branch(crabpot: Program, project: Path, remote: Path) -> None:
+    done = crabpot("run", "--in", str(project), "--", "shell", "-c", f"cd {project}; {_COMMITS} true")
+    assert "1 commit on main" in done.err
+    assert "the changes are kept" in done.err, "though no file changed"
+    session = done.err.split("--session ")[1].split()[0]
+    assert "1 commit on main" in crabpot("changes", "list", "--session", session).out
+    refused = crabpot("run", "--in", str(project), "--", "shell", "-c", "true")
+    assert "an earlier run left changes" in refused.err, "the next run does not lose them"
+    applied = crabpot("changes", "apply", "--session", session)
+    assert applied.code == 0, applied.err
+    branch = _git("branch", "--list", "crabpot/*", "--format=%(refname:short)", at=project).strip()
+    assert _git("log", "--format=%s", branch, at=project) == "theirs\n"
+    assert remote.exists()
+
+
 def test_a_push_that_was_denied_is_told_at_the_end_with_the_reason(
     crabpot: Program, project: Path, remote: Path
 ) -> None:

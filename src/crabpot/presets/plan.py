@@ -175,6 +175,12 @@ def settings_for(plan: Plan, settings: Settings) -> Settings:
     return replace(settings, entries={**settings.entries, AGENT: agent})
 
 
+def reopened(folder: str) -> AgentSettings:
+    """Return the settings that open the layer of an ended run again: its folder, no program and no network."""
+    sandbox = Sandbox(mode="all", workspace="review", workspace_at="same", limits=_limits())
+    return AgentSettings(id=AGENT, workspace=folder, sandbox=sandbox, tools=Tools(elevated=Elevated(enabled=False)))
+
+
 def folder_problem(folder: str, around: Surroundings) -> str | None:
     """Return why an agent cannot be put in a folder, in the words of somebody who typed `crabpot run`."""
     if folder == "/" or folder in around.homes():

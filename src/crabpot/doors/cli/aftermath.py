@@ -35,7 +35,7 @@ def last_record(state: str) -> int:
     return int(found[0]["number"]) if found else 0
 
 
-def report(plan: Plan, state: str, since: int) -> bool:
+def report(plan: Plan, state: str, since: int, commits: list[dict[str, Any]]) -> bool:
     """Report on stderr what a run left; return whether there is something to decide."""
     for text in dict.fromkeys(_refusals(plan, state, since)):
         complain(text)
@@ -43,11 +43,14 @@ def report(plan: Plan, state: str, since: int) -> bool:
         return False
     layer = LayerStore(state).find(plan.session)
     found = [] if layer is None else [one for one in changes(layer) if one.kind != "folder"]
-    if not found:
+    if not found and not commits:
         complain("nothing changed")
         return False
-    for text in _listed(found):
+    for text in _listed(found) if found else ():
         complain(text)
+    for one in commits:
+        told = f"{counted(one['count'], 'commit')} on {one['branch']}: what is applied brings it as a branch of its own"
+        complain(visible(told))
     return True
 
 

@@ -16,6 +16,7 @@ from crabpot.host_commands.git.prepared import GitContext
 from crabpot.host_commands.review import commits, person
 from crabpot.host_commands.review.diffing import HostGit
 from crabpot.layers.changes.tree import opened
+from crabpot.presets import plan
 
 if TYPE_CHECKING:
     from crabpot.layers.layer import Layer
@@ -62,7 +63,7 @@ class OwnSandboxes:
 
     async def _inside(self, layer: Layer) -> GitContext | None:
         """Return git inside the sandbox of a layer, opened if need be; None if there is nothing to ask it."""
-        agent, placed = placed_as(self.settings, layer.session)
+        agent, placed = _reviewed(self.settings, layer)
         if placed.scope_key != layer.scope_key or agent.sandbox.workspace != "review":
             return None
         if not await asyncio.to_thread(_may_have_commits, layer):
@@ -90,6 +91,15 @@ def placed_as(settings: Settings, session: str) -> tuple[AgentSettings, placemen
     key = sessions.parse(session, default_agent=settings.default_agent)
     agent = settings.agent(key.agent)
     return agent, placement.decide(key, agent).answer
+
+
+def _reviewed(settings: Settings, layer: Layer) -> tuple[AgentSettings, placement.Placement]:
+    """Return who may open a layer; the settings of a run ended with it, and no file has them."""
+    agent, placed = placed_as(settings, layer.session)
+    if agent.id != plan.AGENT or agent.sandbox.workspace == "review":
+        return agent, placed
+    agent = plan.reopened(layer.folder)
+    return agent, placement.decide(sessions.parse(layer.session), agent).answer
 
 
 def host_git(state: str, agent: AgentSettings, layer: Layer) -> HostGit:

@@ -22,6 +22,7 @@ from crabpot.doors.cli.terminal.prompt import Notice
 from crabpot.doors.local.server import serve_beside
 from crabpot.errors import CrabpotError, LayerBusy, LayerError
 from crabpot.host_commands.git import identity
+from crabpot.host_commands.review.holding import OwnSandboxes
 from crabpot.layers.content import is_empty
 from crabpot.layers.store import LayerStore
 from crabpot.presets import plan as plans
@@ -55,8 +56,9 @@ def run(frame: Frame, options: Namespace) -> int:
         raise UsageError("--continue goes on with changes under review; it does not go with --direct or --private")
     attended = _attended()
     since = aftermath.last_record(app.around.state)
-    code = finished(_run(app, plan, attended=attended))
-    if not aftermath.report(plan, app.around.state, since):
+    commits: list[dict[str, Any]] = []
+    code = finished(_run(app, plan, commits, attended=attended))
+    if not aftermath.report(plan, app.around.state, since, commits):
         return code
     if attended:
         from crabpot.doors.cli.main import invoke  # noqa: PLC0415  it imports this module by name
@@ -125,7 +127,7 @@ def _check_layer(state: str, plan: Plan, *, goes_on: bool) -> None:
     raise LayerError(f"an earlier run left changes in {plan.folder}: go on with --continue, or decide: {what}")
 
 
-async def _run(app: App, plan: Plan, *, attended: bool) -> int:
+async def _run(app: App, plan: Plan, commits: list[dict[str, Any]], *, attended: bool) -> int:
     settings = plans.settings_for(plan, app.settings())
     agent = settings.entries[plans.AGENT]
     who = await _identity(app)
@@ -141,11 +143,23 @@ async def _run(app: App, plan: Plan, *, attended: bool) -> int:
             for text in (*await introduction.lines(app, plan, settings), *await _ports(gateway, plan)):
                 note(text)
             async with serve_beside(gateway, app.around.state, partial(_inquire, gateway)):
-                return await _attach(gateway, plan, attended=attended)
+                code = await _attach(gateway, plan, attended=attended)
+                commits += await _commits(gateway, plan)
+                return code
         finally:
             detach()
     finally:
         await gateway.close()
+
+
+async def _commits(gateway: Gateway, plan: Plan) -> list[dict[str, Any]]:
+    """Return what the agent committed, while there is a sandbox whose git can tell."""
+    layer = LayerStore(gateway.execution.around.state).find(plan.session) if plan.way == "review" else None
+    if layer is None:
+        return []
+    with contextlib.suppress(CrabpotError):
+        return await OwnSandboxes(settings=gateway.settings, execution=gateway.execution).commits(layer)
+    return []
 
 
 async def _inquire(gateway: Gateway, name: str, args: dict[str, Any]) -> Any:
