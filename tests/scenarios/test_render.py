@@ -292,3 +292,11 @@ def test_units_can_be_read_by_the_whole_machine_and_are_written_where_said(crabp
     assert ended.code == 0, ended.err
     modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "units").iterdir()}
     assert modes == {"crabpot.service": 0o644, "crabpot.socket": 0o644}
+
+
+def test_units_with_a_port_say_it_and_a_port_for_strangers_is_refused(crabpot):
+    ended = crabpot("render", "systemd", "--system", "--listen", "127.0.0.1:8787")
+    assert "serve --listen 127.0.0.1:8787\n" in ended.out
+    assert "enable --now crabpot.socket crabpot.service" in ended.out
+    refused = crabpot("render", "systemd", "--system", "--listen", "0.0.0.0:8787")
+    assert (refused.code, "0.0.0.0 is not the loopback" in refused.err) == (2, True)

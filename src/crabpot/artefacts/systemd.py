@@ -93,6 +93,8 @@ class Service:
     argv: tuple[str, ...]
     state: str
     account: str = ACCOUNT
+    listens: bool = False
+    """Whether it has a port too: no call to a port starts it, so it starts with the machine."""
 
 
 def units(service: Service) -> dict[str, str]:
@@ -142,5 +144,6 @@ def steps(service: Service, folder: str | None) -> str:
         useradd = f"sudo useradd --system --create-home --home-dir {HOME} --shell /usr/sbin/nologin {name}"
         own = f"sudo install -d -m 700 -o {name} -g {name} {service.state}"
         first = [] if name == "root" else [useradd, own]
-    lines = [*first, f"put both into {place}", f"{ctl} daemon-reload", f"{ctl} enable --now {SOCKET}"]
+    started = f"{SOCKET} {SERVICE}" if service.listens else SOCKET
+    lines = [*first, f"put both into {place}", f"{ctl} daemon-reload", f"{ctl} enable --now {started}"]
     return "".join(f"#   {line}\n" for line in lines)

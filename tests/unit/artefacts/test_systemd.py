@@ -38,6 +38,14 @@ def test_the_machines_service_has_an_account_of_its_own_unless_it_is_roots() -> 
     assert "useradd" not in steps(root, None)
 
 
+def test_a_gateway_with_a_port_starts_with_the_machine() -> None:
+    quiet = Service(kind="system", argv=ARGV, state="/s")
+    listening = Service(kind="system", argv=(*ARGV, "--listen", "127.0.0.1:8787"), state="/s", listens=True)
+    assert steps(quiet, None).endswith("enable --now crabpot.socket\n")
+    assert steps(listening, None).endswith("enable --now crabpot.socket crabpot.service\n")
+    assert units(listening)[SERVICE].count("--listen 127.0.0.1:8787") == 1
+
+
 def test_systemd_replaces_nothing_in_a_path() -> None:
     odd = Service(kind="user", argv=("/a b/py%n", "$HOME", 'q"q'), state="/s%h")
     made = units(odd)

@@ -46,6 +46,8 @@ def _rendering(commands: Adder) -> None:
     kinds.add_argument("--system", dest="kind", action="store_const", const="system", help=text)
     text = "with --system: the account that it runs as (crabpot); root drops each sandbox to another user"
     one.add_argument("--account", metavar="NAME", help=text)
+    text = "also serve HTTP and the dashboard there, for programs with a token"
+    one.add_argument("--listen", metavar="ADDRESS:PORT", help=text)
     one.add_argument("--out", metavar="DIR", help="the folder to write them to")
     text = "a gateway in a cluster: namespaces, quota, rights, network policies and its deployment"
     one = add(artefacts, "kubernetes", "render:as_kubernetes", text)

@@ -20,6 +20,7 @@ from crabpot.config.edit import write_atomically
 from crabpot.decide.placement import scope_key
 from crabpot.decide.sessions import parse as parse_session
 from crabpot.doors.cli.frame import OK, UsageError, note
+from crabpot.errors import CrabpotError
 from crabpot.spec import hardening
 from crabpot.spec.build import build, is_docker_word
 from crabpot.spec.spec import User
@@ -99,8 +100,21 @@ def _service(frame: Frame, options: Namespace) -> systemd.Service:
     # A system account's state lies where systemd keeps such, unless it was named.
     state = os.path.realpath(app.around.state) if frame.state or not own else systemd.STATE
     config = () if app.config is None else ("--config", os.path.realpath(app.config))
-    argv = (sys.executable, "-P", "-m", "crabpot", *config, "--state", state, "serve")
-    return systemd.Service(kind=options.kind, argv=argv, state=state, account=options.account or systemd.ACCOUNT)
+    argv = (sys.executable, "-P", "-m", "crabpot", *config, "--state", state, "serve", *_port(options.listen))
+    account = options.account or systemd.ACCOUNT
+    return systemd.Service(kind=options.kind, argv=argv, state=state, account=account, listens=bool(options.listen))
+
+
+def _port(listen: str | None) -> tuple[str, ...]:
+    if listen is None:
+        return ()
+    from crabpot.doors.http.listening import address  # noqa: PLC0415  slow to import
+
+    try:
+        address(listen)
+    except CrabpotError as error:
+        raise UsageError(str(error)) from None
+    return ("--listen", listen)
 
 
 def as_runner_dockerfile(frame: Frame, options: Namespace) -> int:
