@@ -166,6 +166,36 @@ def test_an_undo_leaves_what_changed_since(tmp_path: Path, mechanism: Mechanism)
     assert not (one.folder / "new").exists()
 
 
+def test_one_path_of_an_apply_is_undone_and_the_others_later(tmp_path: Path, mechanism: Mechanism) -> None:
+    one = _project(tmp_path, mechanism)
+    before = {path: (facts[0], facts[4]) for path, facts in picture(one.folder).items()}
+    one.agent(_WORK)
+    listed = _listed(one)
+    apply(one.layer)
+    back = ("old", "old/in", "old/in/two", "src/a.py")
+    with pytest.raises(LayerError, match="nowhere: the last apply changed nothing there"):
+        undo(one.layer, ["nowhere"])
+    assert undo(one.layer, ["src/a.py", "old/in/two"]).applied == back
+    assert (one.folder / "src/a.py").read_text() == "a\n"
+    assert [path.name for path in (one.folder / "old").iterdir()] == ["in"]
+    assert not (one.folder / "gone.txt").exists()
+    assert set(_listed(one)) == set(back)
+    assert set(undo(one.layer).applied) == set(listed) - set(back)
+    assert {path: (facts[0], facts[4]) for path, facts in picture(one.folder).items()} == before
+    assert _listed(one) == listed
+
+
+def test_what_an_undo_leaves_can_be_undone_once_it_is_as_it_was_applied(tmp_path: Path, mechanism: Mechanism) -> None:
+    one = _project(tmp_path, mechanism)
+    one.agent("echo agent > src/a.py; mkdir d; echo x > d/x")
+    apply(one.layer)
+    (one.folder / "d/mine").write_text("person\n")
+    assert _left(undo(one.layer)) == {"d": "refused"}
+    (one.folder / "d/mine").unlink()
+    assert undo(one.layer).applied == ("d",)
+    assert not (one.folder / "d").exists()
+
+
 def test_types_may_change_in_both_directions(tmp_path: Path, mechanism: Mechanism) -> None:
     one = _project(tmp_path, mechanism)
     before = {path: (facts[0], facts[4]) for path, facts in picture(one.folder).items()}

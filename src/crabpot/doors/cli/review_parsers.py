@@ -29,5 +29,4 @@ def describe(commands: Adder) -> None:
             text = "also what the host would execute" if name == "apply" else "only what the host would execute"
             one.add_argument("--gated", action="store_true", help=text)
         one.add_argument("--json", action="store_true", help="print JSON")
-        if name != "undo":
-            one.add_argument("paths", nargs="*", metavar="PATH", help="only these, and what lies beneath them")
+        one.add_argument("paths", nargs="*", metavar="PATH", help="only these, and what lies beneath them")

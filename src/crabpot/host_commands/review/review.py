@@ -101,12 +101,12 @@ class Review:
             done = await asyncio.to_thread(applying.apply, layer, paths, gated=gated)
         return self._did(layer, "apply", done.as_json(branches))
 
-    async def undo(self, layer: Layer) -> dict[str, Any]:
-        """Undo the last apply; return the same shape."""
-        await self._intend(layer, "undo", ())
+    async def undo(self, layer: Layer, paths: Collection[str] = ()) -> dict[str, Any]:
+        """Undo the last apply, or some paths of it; return the same shape."""
+        await self._intend(layer, "undo", paths)
         await self.holder.release(layer)
         with self.store.hold(layer):
-            done = await asyncio.to_thread(applying.undo, layer)
+            done = await asyncio.to_thread(applying.undo, layer, paths)
         return self._did(layer, "undo", done.as_json())
 
     async def discard(self, layer: Layer, paths: Collection[str] = ()) -> dict[str, Any]:

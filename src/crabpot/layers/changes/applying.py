@@ -51,14 +51,14 @@ def apply(layer: Layer, paths: Collection[str] = (), *, gated: bool = False) -> 
         return _result(done, left)
 
 
-def undo(layer: Layer) -> Applied:
-    """Undo the last apply where nothing changed since; call it while the layer is held and not mounted."""
+def undo(layer: Layer, paths: Collection[str] = ()) -> Applied:
+    """Undo the last apply, or some paths of it, where nothing changed since; the layer is held and not mounted."""
     recovery.recover(layer)
     last = undoing.last(layer)
     if last is None:
         raise LayerError("nothing was applied that could be undone")
     with both(layer) as (_, host), opened(undoing.saved(layer, last["id"])) as saved:
-        planned, left = undoing.plan(last, host)
+        planned, left = undoing.plan(undoing.chosen(last, paths), host)
         journal = Journal(id=_new_id(), kind="undo", state="staging", more={"undoes": last["id"]})
         sources = {step.path: str(number) for step, number in planned}
         done = _run(layer, journal, [step for step, _ in planned], saved, host, sources)

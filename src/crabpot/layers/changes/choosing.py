@@ -36,9 +36,9 @@ def limited(found: Sequence[Change], paths: Collection[str]) -> list[Change]:
     if not paths:
         return list(found)
     wanted = {path.strip("/") for path in paths}
-    chosen = [one for one in found if any(_is_within(one.path, path) for path in wanted)]
+    chosen = [one for one in found if any(is_within(one.path, path) for path in wanted)]
     for path in wanted:
-        if not any(_is_within(one.path, path) for one in chosen):
+        if not any(is_within(one.path, path) for one in chosen):
             raise LayerError(f"{path}: nothing changed there; `crabpot changes list` shows what did")
     return chosen
 
@@ -48,13 +48,16 @@ def choose(found: Sequence[Change], paths: Collection[str], *, gated: bool) -> t
     by_path = {one.path: one for one in found}
     wanted = {one.path: one for one in limited(found, paths)}
     for path in list(wanted):
-        for above in _above(path):
-            one = by_path.get(above)
+        for folder in above(path):
+            one = by_path.get(folder)
             if one is not None and one.new is not None and wanted[path].new is not None:
-                wanted.setdefault(above, one)
+                wanted.setdefault(folder, one)
     left = {path: stays for path, one in wanted.items() if (stays := _stays(one, gated=gated)) is not None}
     for path, one in sorted(wanted.items()):
-        blocked = next((left[above] for above in _above(path) if above in left and _needs(by_path[above], one)), None)
+        blocked = next(
+            (left[one_above] for one_above in above(path) if one_above in left and _needs(by_path[one_above], one)),
+            None,
+        )
         if blocked is not None and path not in left:
             left[path] = Left(path=path, why=blocked.why, reason=f"{blocked.path} stays: {blocked.reason}")
     for path, one in wanted.items():
@@ -87,10 +90,12 @@ def _keeps_folder(one: Change) -> bool:
     )
 
 
-def _is_within(path: str, folder: str) -> bool:
+def is_within(path: str, folder: str) -> bool:
+    """Return whether a path is at or beneath a folder."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def _above(path: str) -> list[str]:
+def above(path: str) -> list[str]:
+    """Return the folders above a path, the outermost first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]

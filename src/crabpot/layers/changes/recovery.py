@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from crabpot.errors import LayerError
 from crabpot.layers.changes import applied, engine, settling, staging, steps, undoing
 from crabpot.layers.changes.tree import Tree, opened
-from crabpot.state.removal import remove_tree
 
 if TYPE_CHECKING:
     from crabpot.layers.changes.steps import Journal
@@ -63,7 +62,7 @@ def finish(layer: Layer, journal: Journal, host: Tree) -> None:
         manifest = undoing.last(layer)
         if manifest is not None and manifest["id"] == journal.more["undoes"]:
             settling.unsettle(layer, manifest, set(went), host)
-            remove_tree(undoing.saved(layer, manifest["id"]))
+            undoing.forget(layer, manifest, set(went))
     applied.add(layer, {path: applied.stamp(host.stat(path)) for path in went})
     staging.remove(host, journal)
     steps.remove(layer)

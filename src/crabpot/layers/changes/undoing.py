@@ -9,16 +9,17 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from crabpot.errors import LayerError
 from crabpot.layers.changes import applied
 from crabpot.layers.changes.change import PERMISSIONS, identity
-from crabpot.layers.changes.choosing import Left
+from crabpot.layers.changes.choosing import Left, above, is_within
 from crabpot.layers.changes.steps import Step
 from crabpot.state.files import write_whole
 from crabpot.state.removal import remove_tree
 from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from crabpot.layers.changes.steps import Journal, Kind
     from crabpot.layers.changes.tree import Tree
@@ -127,11 +128,35 @@ def _inode(folder: int, name: str) -> int | None:
         return None
 
 
-def plan(manifest: dict[str, Any], host: Tree) -> tuple[list[tuple[Step, int]], list[Left]]:
+def forget(layer: Layer, manifest: dict[str, Any], reverted: Collection[str]) -> None:
+    """Keep what was not put back for another undo, and drop the rest."""
+    rows = [row for row in manifest["steps"] if row["path"] not in reverted]
+    if rows:
+        write_whole(os.path.join(saved(layer, manifest["id"]), _MANIFEST), json.dumps({**manifest, "steps": rows}))
+    else:
+        remove_tree(saved(layer, manifest["id"]))
+
+
+def chosen(manifest: dict[str, Any], paths: Collection[str]) -> list[dict[str, Any]]:
+    """Return the rows at or beneath some paths, or all; a folder that went comes back with what was in it."""
+    rows: list[dict[str, Any]] = manifest["steps"]
+    if not paths:
+        return rows
+    wanted = {path.strip("/") for path in paths}
+    found = {row["path"] for row in rows if any(is_within(row["path"], path) for path in wanted)}
+    for path in wanted:
+        if not any(is_within(one, path) for one in found):
+            raise LayerError(f"{path}: the last apply changed nothing there")
+    gone = {row["path"] for row in rows if row["kind"] == "remove"}
+    found |= {folder for path in found for folder in above(path) if folder in gone}
+    return [row for row in rows if row["path"] in found]
+
+
+def plan(rows: Sequence[dict[str, Any]], host: Tree) -> tuple[list[tuple[Step, int]], list[Left]]:
     """Return the steps that revert an apply, each with the number of what was saved, and what changed since."""
     planned: list[tuple[Step, int]] = []
     left: list[Left] = []
-    for row in reversed(manifest["steps"]):
+    for row in reversed(rows):
         facts = host.stat(row["path"])
         if not _is_ours(row, facts):
             left.append(Left(path=row["path"], why="conflict", reason=_CHANGED))

@@ -193,7 +193,7 @@ async def _apply(review: Review, layer: Layer, options: Namespace) -> int:
 
 
 async def _undo(review: Review, layer: Layer, options: Namespace) -> int:
-    return _done(await review.undo(layer), options, "put back")
+    return _done(await review.undo(layer, options.paths), options, "put back")
 
 
 def _done(done: dict[str, Any], options: Namespace, verb: str) -> int:

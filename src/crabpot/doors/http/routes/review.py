@@ -52,7 +52,7 @@ def add_routes(router: APIRouter, context: Context) -> None:
         ("GET", "/v1/sessions/{key}/replay", reviewing.replay, "Tell a session as a story", None),
         ("GET", f"{changes}/diff", reviewing.diff, "Compare the changes with the host's folder", None),
         ("POST", f"{changes}/apply", reviewing.apply, "Apply changes", _body(paths=_PATHS, gated=gated)),
-        ("POST", f"{changes}/undo", reviewing.undo, "Undo the last apply", _body()),
+        ("POST", f"{changes}/undo", reviewing.undo, "Undo the last apply", _body(paths=_PATHS)),
         ("POST", f"{changes}/discard", reviewing.discard, "Forget changes", _body(paths=_PATHS)),
     ]
     for method, path, endpoint, name, body in rows:
@@ -133,9 +133,10 @@ class _Reviewing:
         return await _done(review, key, lambda by, layer: by.apply(layer, paths, gated=gated))
 
     async def undo(self, request: Request, key: Key) -> Response:
-        """Undo the last apply."""
-        review, _ = self._review(request), await _asked(request)
-        return await _done(review, key, lambda by, layer: by.undo(layer))
+        """Undo the last apply, or some paths of it."""
+        review, body = self._review(request), await _asked(request, "paths")
+        paths = _paths(body)
+        return await _done(review, key, lambda by, layer: by.undo(layer, paths))
 
     async def discard(self, request: Request, key: Key) -> Response:
         """Forget changes, at some paths or all of them."""
