@@ -14,7 +14,7 @@ CrabpotError                 says what was refused, by which rule or file, and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class CrabpotError(Exception):
@@ -24,8 +24,7 @@ class CrabpotError(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with a configuration, and where."""
 
     message: str

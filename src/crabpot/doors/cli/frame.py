@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.errors import ConfigError, CrabpotError, SessionError
 
@@ -30,9 +29,8 @@ class UsageError(CrabpotError):
     """An invalid command line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """The options of every command."""
+class Frame(NamedTuple):
+    """The options of every command; no dataclass, which is slow to import, for --help."""
 
     config: str | None
     state: str | None

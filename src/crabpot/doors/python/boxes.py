@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -252,7 +252,7 @@ def _as_arguments(error: ConfigError) -> ConfigError:
     """Return the error with the program's own argument names: there is no file, and no line in it."""
     return ConfigError(
         *(
-            replace(problem, file=_NAME, line=None, path=problem.path.removeprefix(_SETTINGS))
+            problem._replace(file=_NAME, line=None, path=problem.path.removeprefix(_SETTINGS))
             for problem in error.problems
         )
     )
