@@ -163,8 +163,7 @@ class Run:
             progress("searching beside ripgrep")
             sizes_searched = (1000, 100_000) if full else (1000,)
             self.comparisons += await search.search(lambda text: self.gateway(text)[0], folder, sizes_searched, rounds)
-        progress("an MCP server, bare and in a sandbox")
-        self.comparisons += await servers.servers(lambda text: self.gateway(text)[0], rounds)
+        await self.servers()
         progress("100 MB in and out")
         self.figures += await measures.large_file(gateway, 100 * 1024**2, 7 if full else 3)
         if shutil.which("curl"):
@@ -186,6 +185,11 @@ class Run:
         entrants = [SPAWN, calling(gateway, "crabpot", "exec", {"command": "true"}), *self.entrants("exec")]
         await self._contest("one-command", "`exec true`, and a sandbox for one command", entrants, self.plan.rounds)
         await self.commands()
+
+    async def servers(self) -> None:
+        """Measure an MCP server."""
+        self.plan.progress("an MCP server, bare and in a sandbox")
+        self.comparisons += await servers.servers(lambda text: self.gateway(text)[0], self.plan.rounds)
 
     async def review(self) -> str:
         """Measure folders under review; return the folder where such projects are made."""
@@ -258,6 +262,8 @@ async def run(plan: BenchOptions) -> Report:
             await one.review()
         elif plan.only == "commands":
             await one.one_command()
+        elif plan.only == "servers":
+            await one.servers()
         else:
             await one.start_peers()
             await one.compare()

@@ -72,6 +72,17 @@ class Pins:
         except TypeError:
             raise CrabpotError(f"{self._folder}/{name}.json is damaged: approve the server {name} again") from None
 
+    def version(self, name: str) -> tuple[object, ...]:
+        """Return what is different once anything of a server was approved or withheld: its files are replaced whole."""
+        return tuple(map(self._identity, (f"{name}.json", f"{name}.withheld.json")))
+
+    def _identity(self, file: str) -> tuple[int, int, int] | None:
+        try:
+            facts = os.stat(os.path.join(self._folder, file))
+        except FileNotFoundError:
+            return None
+        return facts.st_ino, facts.st_mtime_ns, facts.st_size
+
     def stamp(self) -> str:
         """Return what is another text once anything was approved or withheld."""
         try:

@@ -15,7 +15,7 @@ from crabpot.servers.announcements import Announcements
 from crabpot.servers.backoff import Backoff
 from crabpot.servers.connection import ServerFailed, ServerRefused, ServerTimeout
 from crabpot.servers.naming import PROMPTS
-from crabpot.servers.offers import Offer
+from crabpot.servers.offers import Offer, Offers
 from crabpot.servers.passing import BadArguments, Passed
 from crabpot.servers.pins import Pins
 from crabpot.servers.results import as_data, as_result
@@ -53,6 +53,7 @@ class Servers:
     _starting: dict[str, asyncio.Task[Running]] = field(default_factory=dict)
     _backoffs: dict[str, Backoff] = field(default_factory=dict)
     _adopted: int = 0
+    _offers: dict[str, tuple[Settings, tuple[object, ...], Offers]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.announcements = Announcements(self._compare)
@@ -69,7 +70,7 @@ class Servers:
 
     def offered(self, may: Callable[[str], bool]) -> list[dict[str, Any]]:
         """Describe the tools of all servers that are approved, and that `may` allows by their name."""
-        found = (offers.of(name, self.settings, self.pins) for name in self.settings.mcp.servers)
+        found = map(self._offers_of, self.settings.mcp.servers)
         return [one.as_json() for each in found for name, one in each.offered.items() if may(name)]
 
     def passes(self, may: Callable[[str], bool]) -> list[str]:
@@ -115,8 +116,16 @@ class Servers:
         except CrabpotError as error:
             return call.failed("sandbox_unavailable", str(error))
 
+    def _offers_of(self, name: str) -> Offers:
+        """Return what a server offers; judged again only when its settings or what was approved are others."""
+        version = self.pins.version(name)
+        known = self._offers.get(name)
+        if known is None or known[0] is not self.settings or known[1] != version:
+            known = self._offers[name] = (self.settings, version, offers.of(name, self.settings, self.pins))
+        return known[2]
+
     def _offer(self, name: str, call: ToolCall) -> Offer | Passed | str:
-        found = offers.of(name, self.settings, self.pins)
+        found = self._offers_of(name)
         method = call.tool.removeprefix(f"{name}__")
         if method in passing.METHODS and found.because is None:
             if method in passing.methods(self.settings.mcp.servers[name]):

@@ -124,8 +124,8 @@ def _proving(commands: Adder) -> None:
 def _measuring(commands: Adder) -> None:
     one = add(commands, "bench", "bench:bench", "run the benchmark on this machine; figures are ratios within one run")
     one.add_argument("--full", action="store_true", help="everything: every tool and door, 500 sandboxes, 64 callers")
-    text = "measure folders under review, or whole commands beside bwrap, nono, codex and srt, and nothing else"
-    one.add_argument("--only", choices=("review", "commands"), help=text)
+    text = "measure folders under review, whole commands beside bwrap, nono, codex and srt, or an MCP server, alone"
+    one.add_argument("--only", choices=("review", "commands", "servers"), help=text)
     one.add_argument("--peers", action="store_true", help="install the peers first, each into its own environment")
     one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
     one.add_argument("--guard", action="store_true", help="fail only where a figure is missed by far")
