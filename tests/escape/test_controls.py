@@ -39,14 +39,20 @@ CONFINED = "Seccomp:\t0" not in Path("/proc/self/status").read_text(encoding="as
 pytestmark = pytest.mark.skipif(CONFINED, reason="these tests are themselves confined by a system call filter")
 
 
-async def attack(wall: Wall) -> dict[str, dict[str, str]]:
+async def attack(wall: Wall, *names: str) -> dict[str, dict[str, str]]:
     async with without(wall) as target:
-        return {claim.name: (await carry_out(claim, target)).as_json() for claim in chosen(wall.falls.split())}
+        return {claim.name: (await carry_out(claim, target)).as_json() for claim in chosen(names)}
 
 
 @cache
 def findings(name: str) -> dict[str, dict[str, str]]:
-    return asyncio.run(attack(next(wall for wall in WALLS if wall.name == name)))
+    wall = next(wall for wall in WALLS if wall.name == name)
+    return asyncio.run(attack(wall, *wall.falls.split()))
+
+
+def finding(wall: Wall, name: str) -> dict[str, str]:
+    """Return what came of an attack; a test that is tried again attacks again."""
+    return findings(wall.name).pop(name, None) or asyncio.run(attack(wall, name))[name]
 
 
 @cache
@@ -64,7 +70,7 @@ def test_a_claim_falls_without_its_wall(wall: Wall, name: str) -> None:
         pytest.skip("only root can make a sandbox whose root is the host's")
     if not os.path.exists(NEEDED.get(name, "/")):
         pytest.skip(f"this kernel was built without {NEEDED[name]}, so there is nothing to gain")
-    found = findings(wall.name)[name]
+    found = finding(wall, name)
     assert found["state"] in ("broken", "degraded"), found["came_back"]
 
 
