@@ -56,11 +56,21 @@ async def verify(
     for claim in chosen(only):
         if begins is not None:
             begins(claim)
-        finding = await carry_out(claim, target)
+        finding = await to_its_end(claim, target)
         findings.append(finding)
         if progress is not None:
             progress(finding)
     return findings
+
+
+async def to_its_end(claim: Claim, target: Target) -> Finding:
+    """Carry out an attack, and once more if it failed where the machine had become slower than its clocks knew."""
+    finding = await carry_out(claim, target)
+    before = target.pace
+    if not isinstance(finding.result, NotCarriedOut):
+        return finding
+    await target.measure()
+    return finding if target.pace <= before else await carry_out(claim, target)
 
 
 async def carry_out(claim: Claim, target: Target) -> Finding:

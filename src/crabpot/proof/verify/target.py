@@ -86,14 +86,14 @@ class Target:
         self.pace = 1.0
 
     async def measure(self) -> None:
-        """Find out how fast this machine is, by how long an interpreter takes to start inside; once it is warm."""
+        """Find out how slow this machine is, by how long an interpreter takes to start inside; once it is warm."""
         took = _USUAL_S
         for _ in range(2):
             began = time.monotonic()
-            if not (await self.shell("exec python3 -I -c pass", timeout_s=_TIMEOUT_S)).success:
+            if not (await self.shell("exec python3 -I -c pass", timeout_s=self.paced(_TIMEOUT_S))).success:
                 return
             took = time.monotonic() - began
-        self.pace = min(max(took / _USUAL_S, 1.0), _SLOWEST)
+        self.pace = min(max(took / _USUAL_S, self.pace), _SLOWEST)
         if self._other is not None:
             self._other.pace = self.pace
 

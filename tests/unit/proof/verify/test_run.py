@@ -10,7 +10,7 @@ import pytest
 from crabpot.errors import CrabpotError
 from crabpot.proof.verify.catalogue import CLAIMS, chosen
 from crabpot.proof.verify.claims import Claim, Finding, Group, NotCarriedOut, Outcome, few
-from crabpot.proof.verify.run import carry_out
+from crabpot.proof.verify.run import carry_out, to_its_end
 
 
 class Announcing:
@@ -29,6 +29,31 @@ def finding(attack, clause: str | None = None, open_on: tuple[str, ...] = ()) ->
     claim = Claim(name="cannot_do_it", group="g", attack=attack, excused_by=clause, open_on=open_on)
     target: Any = Announcing()
     return asyncio.run(carry_out(claim, target))
+
+
+class Slowing(Announcing):
+    """A target on a machine that became slower after its clocks were set."""
+
+    def __init__(self, paces: list[float]) -> None:
+        self.paces = paces
+        self.attacked: list[float] = []
+
+    async def measure(self) -> None:
+        self.pace = self.paces.pop(0)
+
+
+def findings_at(paces: list[float], outcome) -> tuple[Finding, list[float]]:
+    """Return what comes of an attack that ends only on clocks for a machine three times slower, and when it was made."""
+    target: Any = Slowing(paces)
+
+    async def attack(_target) -> Outcome:
+        target.attacked.append(target.pace)
+        if target.pace < 3:
+            raise NotCarriedOut("the time limit was reached")
+        return await outcome(target)
+
+    claim = Claim(name="cannot_do_it", group="g", attack=attack)
+    return asyncio.run(to_its_end(claim, target)), target.attacked
 
 
 async def held(_target) -> Outcome:
@@ -68,6 +93,19 @@ def test_a_weakness_of_another_clause_excuses_nothing() -> None:
 def test_an_attack_that_could_not_be_made_is_an_error_even_where_a_weakness_is_announced(attack) -> None:
     found = finding(attack, "limits.disk")
     assert (found.state, found.failed) == ("error", True)
+
+
+@pytest.mark.parametrize("outcome", [held, broken])
+def test_an_attack_that_a_slower_machine_cut_short_is_made_again_on_its_clocks(outcome) -> None:
+    found, attacked = findings_at([4.0], outcome)
+    assert (found.state, attacked) == (outcome.__name__, [1.0, 4.0])
+
+
+@pytest.mark.parametrize("pace", [1.0, 2.0])
+def test_what_is_cut_short_on_clocks_that_are_right_stays_an_error(pace: float) -> None:
+    found, attacked = findings_at([pace], held)
+    assert (found.state, found.failed) == ("error", True)
+    assert attacked == ([1.0] if pace == 1.0 else [1.0, 2.0])
 
 
 def test_a_claim_reads_as_its_functions_name() -> None:

@@ -27,7 +27,7 @@ async def cannot_send_a_listed_place_a_request_for_another_host(target: Target) 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b""
         try:
-            async with asyncio.timeout(_WAIT_S):
+            async with asyncio.timeout(_WAIT_S * target.pace):
                 while not any(one in said for one in (_HONEST, _OTHER)) and (data := await reader.read(_LONGEST)):
                     said += data
         except (TimeoutError, OSError):

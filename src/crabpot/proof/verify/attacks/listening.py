@@ -33,11 +33,11 @@ async def _listening(target: Target, root: str) -> AsyncIterator[Ask]:
     words = ("--socket", path, "--root", root, "--allow", "git", "mv")
     process = await asyncio.create_subprocess_exec(*target.listener(), *words, stderr=asyncio.subprocess.DEVNULL)
     try:
-        reader, writer = await _connected(path, process)
+        reader, writer = await _connected(path, process, _START_S * target.pace)
 
         async def ask(tool: str, args: Any) -> dict[str, Any]:
             writer.write(json.dumps({"id": tool, "tool": tool, "args": args, "cwd": root}).encode() + b"\n")
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_ANSWER_S * target.pace):
                 found: dict[str, Any] = json.loads(await reader.readline())
             return found
 
@@ -52,10 +52,10 @@ async def _listening(target: Target, root: str) -> AsyncIterator[Ask]:
 
 
 async def _connected(
-    path: str, process: asyncio.subprocess.Process
+    path: str, process: asyncio.subprocess.Process, wait_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect as soon as the runner listens; the last failure if it ends before that, or takes too long."""
-    deadline = time.monotonic() + _START_S
+    deadline = time.monotonic() + wait_s
     while True:
         try:
             return await asyncio.open_unix_connection(path)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 claim = Group("gateway under a hostile runner")
 
+# A call's limit, its grace and the end of its sandbox.
+_ENDS_S = 12.0
+
 
 @claim.about("sandbox", threats=("hostile-runner", "shared-uid"))
 async def harms_only_itself_by_killing_the_runner(target: Target) -> Outcome:
@@ -38,14 +41,13 @@ async def cannot_hold_the_gateway_by_stopping_the_runner(target: Target) -> Outc
     neighbour, again = await target.other.answers(), await target.answers()
     ended = stopped.error.code if stopped.error else f"exit code {stopped.exit_code}"
     return Outcome(
-        held=took < 12.0 and stopped.error is not None and neighbour and again,  # noqa: PLR2004  limit, grace and end
+        held=took < _ENDS_S * target.pace and stopped.error is not None and neighbour and again,
         tried="stopped the runner in a call with a time limit of 1 s",
         came_back=f"{ended} after {took:.1f} s; neighbour {'answers' if neighbour else 'IS GONE'}, "
         f"next call {'answered' if again else 'FAILED'}",
     )
 
 
-_ENDS_S = 12.0
 _MAY_GROW = 96 * 1024**2
 
 
@@ -64,7 +66,8 @@ async def _each(target: Target, scripts: dict[str, str], *, timeout_s: float = 5
         took = loop.time() - began
         code = result.error.code if result.error else "an answer"
         answers.setdefault(code, []).append(what)
-        if code != "sandbox_lost" or took > _ENDS_S or not neighbour or target.bait.secret in str(result.data):
+        slow = took > _ENDS_S * target.pace
+        if code != "sandbox_lost" or slow or not neighbour or target.bait.secret in str(result.data):
             wrong.append(f"{what}: {code} after {took:.1f} s, neighbour {'answers' if neighbour else 'IS SILENT'}")
     grown = witness.memory_bytes() - before
     again = await target.answers()
