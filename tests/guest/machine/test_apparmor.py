@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -100,17 +102,11 @@ def test_the_profile_that_crabpot_prints_lets_bwrap_make_sandboxes_again(confine
     try:
         load("--remove", Path("/etc/apparmor.d/crabpot-test-bwrap"))
         load("--replace", ours)
-        label = subprocess.run(
-            [
-                "sh",
-                "-c",
-                "sleep 20 | /usr/bin/bwrap --args 0 & sleep 5; cat /proc/$(pgrep -n bwrap)/attr/apparmor/current",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-        assert label.startswith("crabpot-bwrap"), label
+        # It waits for the rest of its words.
+        with subprocess.Popen(["/usr/bin/bwrap", "--args", "0"], stdin=subprocess.PIPE) as waiting:
+            label = Path(f"/proc/{waiting.pid}/attr/apparmor/current")
+            wait_until(lambda: label.read_text().startswith("crabpot-bwrap"), SLOW_S)
+            waiting.kill()
         done = crabpot("exec", "--", "echo hello", wheel=False)
         assert done.stdout == "hello\n", done.stderr
     finally:
