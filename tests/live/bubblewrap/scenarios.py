@@ -539,10 +539,10 @@ async def attack_programs(state: str) -> Any:
 async def choose_program(state: str, kind: str) -> Any:
     """Survey a machine whose only bwrap is setuid, broken, or none."""
     os.makedirs(state, mode=0o700, exist_ok=True)
-    tried: list[str] = []
+    tried: list[tuple[str, bool]] = []
 
     async def tries(candidate: candidates.Candidate, program: Program) -> str | None:
-        tried.append(f"{program.mounting}-{program.seals}")
+        tried.append((f"{program.mounting}-{program.seals}", program.groupless))
         return "bwrap: No permissions to create new namespace"
 
     program = Path(state, "bwrap")
