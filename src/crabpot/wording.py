@@ -25,3 +25,9 @@ def closest(word: str, known: Iterable[str]) -> str:
     lowered = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return f'; did you mean "{lowered[near[0]]}"?' if near else ""
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return `; use one of …`, for a word that no name is close to."""
+    listed = ", ".join(names)
+    return f"; use one of {listed}" if listed else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -143,6 +144,11 @@ def test_a_first_setting_makes_the_file(crabpot: Any) -> None:
         ("agents.entries.ops.tools.deny", '[\n  "cron",\n  "tts",\n  "exec"\n]\n'),
         ("agents.list[1]", '{\n  "id": "dev"\n}\n'),
         ("runner.commands[0]", "git\n"),
+        ("agents.defaults.sandbox.limits.memory", "2g\n"),
+        ("agents.defaults.sandbox.limits.timeLimit", "60\n"),
+        ("gateway.linger", "10m\n"),
+        ("audit.rotate", "100000\n"),
+        ("mcp.servers", "{}\n"),
     ],
 )
 def test_get_prints_what_is_written_or_what_holds_by_default(path: str, out: str, crabpot: Any) -> None:
@@ -154,6 +160,15 @@ def test_get_prints_what_is_written_or_what_holds_by_default(path: str, out: str
 def test_get_of_a_written_null_prints_what_holds(crabpot: Any) -> None:
     crabpot.configure("{agents: {defaults: {sandbox: {mode: null}}}}")
     assert crabpot("config", "get", "agents.defaults.sandbox.mode").out == "all\n"
+
+
+def test_get_of_an_mcp_server_fills_in_what_holds_by_default(crabpot: Any) -> None:
+    crabpot.configure('{mcp: {servers: {fs: {command: ["npx", "fs"], env: {MY_KEY: "a"}}}}}')
+    got = json.loads(crabpot("config", "get", "mcp.servers.fs").out)
+    assert got["command"] == ["npx", "fs"]
+    assert got["env"] == {"MY_KEY": "a"}
+    assert got["sandbox"]["network"] == "none"
+    assert got["sandbox"]["limits"]["memory"] == "2g"
 
 
 def test_get_of_nothing_says_what_is_near(crabpot: Any) -> None:

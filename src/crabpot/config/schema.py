@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 from crabpot.config.document import Array, Object, Value, is_null, join, kind
 from crabpot.settings import DEFAULT_WORKSPACE, Audit, Duration, Gateway, Mcp, Runner, Sandbox, Size, Tools, camel
-from crabpot.wording import closest
+from crabpot.wording import closest, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,8 @@ def _read_class(schema: Any, value: Value, complain: Complain) -> Any:
     known, given = _known(schema), {}
     for member in value.members:
         if member.key not in known:
-            complain(member.value, join(value.path, member.key), f"unknown key{closest(member.key, known)}")
+            hint = closest(member.key, known) or one_of(key for key in known if value.get(key) is None)
+            complain(member.value, join(value.path, member.key), f"unknown key{hint}")
         elif not is_null(member.value):
             name, type_, _ = known[member.key]
             given[name] = _read(type_, member.value, complain)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.decide.tools import ALIASES, GROUPS, IMPLIED_DENIALS, OPERATIONS, PROFILES, TOOLS
 from crabpot.model import Verdict
-from crabpot.wording import closest
+from crabpot.wording import closest, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ def problem_with(rule: str, extra: Iterable[str] = ()) -> str | None:
     if not name:
         return "an empty name"
     if name.startswith("group:"):
-        return None if name in GROUPS else f'unknown group "{rule}"{closest(name, GROUPS)}'
+        return None if name in GROUPS else f'unknown group "{rule}"{closest(name, GROUPS) or one_of(GROUPS)}'
     if "*" in name or name in known or _is_mcp(name):
         return None
     near = closest(name, [*known, *GROUPS]) or "; if a program registers it, list it in tools.extra"
@@ -51,7 +51,8 @@ def problem_with_extra(name: str) -> str | None:
 
 def problem_with_profile(profile: str) -> str | None:
     """Return why this is not a profile, or None."""
-    return None if profile in PROFILES else f'unknown profile "{profile}"{closest(profile, PROFILES)}'
+    near = closest(profile, PROFILES) or one_of(PROFILES)
+    return None if profile in PROFILES else f'unknown profile "{profile}"{near}'
 
 
 def decide(tool: str, agent: AgentSettings, *, sandboxed: bool) -> Verdict[bool]:

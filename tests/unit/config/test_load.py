@@ -190,6 +190,11 @@ def test_the_runner_socket_of_the_environment_is_for_those_that_chose_no_backend
 TOOL_PROBLEMS = [
     ("{tools: {profile: 'codng'}}", "tools.profile", 'unknown profile "codng"; did you mean "coding"?'),
     ("{tools: {profile: ''}}", "tools.profile", "unknown profile"),
+    (
+        "{tools: {profile: 'zzz'}}",
+        "tools.profile",
+        'unknown profile "zzz"; use one of full, coding, messaging, minimal',
+    ),
     ("{tools: {profile: 'Full'}}", "tools.profile", 'did you mean "full"?'),
     ("{tools: {allow: []}}", "tools.allow", "an empty allow"),
     ("{tools: {sandbox: {allow: []}}}", "tools.sandbox.allow", "an empty allow"),

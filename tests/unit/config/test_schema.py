@@ -54,6 +54,13 @@ def test_a_misspelt_key_is_refused_with_what_was_meant(
     assert refused(text) == f'{around.config}:1: {path}: unknown key; did you mean "{meant}"?'
 
 
+def test_a_key_that_resembles_none_is_refused_with_those_that_there_are(
+    refused: Callable[[str], str], around: Surroundings
+) -> None:
+    assert refused("{runner: {zzz: 1}}") == f"{around.config}:1: runner.zzz: unknown key; use one of commands"
+    assert refused(sandbox("network: {allow: ['a.b'], zzz: 1}")).endswith("unknown key; use one of raw, ask, inject")
+
+
 @pytest.mark.parametrize(
     "key",
     ["privileged", "capAdd", "cap_add", "noNewPrivileges", "securityOpt", "pid", "ipc", "devices", "user", "args"],

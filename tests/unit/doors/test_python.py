@@ -175,7 +175,6 @@ async def test_a_setting_that_there_is_not_is_an_error(tmp_path):
     with pytest.raises(crabpot.ConfigError) as told:
         async with crabpot.sandbox(state=str(tmp_path / "state"), limits={"memry": "1g"}, colour="red"):
             pass
-    assert str(told.value).splitlines() == [
-        'crabpot.sandbox(): limits.memry: unknown key; did you mean "memory"?',
-        "crabpot.sandbox(): colour: unknown key",
-    ]
+    memory, colour = str(told.value).splitlines()
+    assert memory == 'crabpot.sandbox(): limits.memry: unknown key; did you mean "memory"?'
+    assert colour.startswith("crabpot.sandbox(): colour: unknown key; use one of ")

@@ -13,7 +13,7 @@ from crabpot.config.reading import parse
 from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.doors.cli.invocation import pasted
 from crabpot.errors import ConfigError, CrabpotError
-from crabpot.settings import TRUSTED_PATH, camel
+from crabpot.settings import TRUSTED_PATH, Duration, Size, camel
 from crabpot.wording import closest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
-    from crabpot.settings import AgentSettings, Settings
+    from crabpot.settings import AgentSettings, McpServer, Sandbox, Settings
 
 
 def init(frame: Frame, _options: Namespace) -> int:
@@ -81,28 +81,44 @@ def _tree(settings: Settings) -> dict[str, Any]:
             "entries": {name: _agent(agent) for name, agent in settings.entries.items()},
         },
         "tools": defaults["tools"],
-        "gateway": _camelled(asdict(settings.gateway)),
-        "runner": _camelled(asdict(settings.runner)),
+        "mcp": {"servers": {name: _server(server) for name, server in settings.mcp.servers.items()}},
+        **{key: _camelled(asdict(getattr(settings, key))) for key in ("gateway", "runner", "audit")},
     }
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    made: dict[str, Any] = _camelled(asdict(server))
+    return made | {"env": dict(server.env), "sandbox": _sandbox(server.sandbox)}
 
 
 def _agent(agent: AgentSettings) -> dict[str, Any]:
     tools = agent.tools
-    made: dict[str, Any] = _camelled({key: asdict(getattr(agent, key)) for key in ("sandbox", "tools")})
-    made["sandbox"]["env"] = dict(agent.sandbox.env)
-    made["tools"]["profile"] = tools.profile or ("full" if tools.allow is None else None)
-    made["tools"]["elevated"]["path"] = tools.elevated.path or TRUSTED_PATH
-    network = made["sandbox"]["network"]
-    name = network.pop("name")
+    made: dict[str, Any] = _camelled(asdict(tools))
+    made["profile"] = tools.profile or ("full" if tools.allow is None else None)
+    made["elevated"]["path"] = tools.elevated.path or TRUSTED_PATH
+    return {"workspace": agent.workspace, "sandbox": _sandbox(agent.sandbox), "tools": made}
+
+
+def _sandbox(sandbox: Sandbox) -> dict[str, Any]:
+    made: dict[str, Any] = _camelled(asdict(sandbox))
+    # Their keys are a person's own, and no names of settings.
+    made["env"] = dict(sandbox.env)
+    made["kubernetes"]["nodeSelector"] = dict(sandbox.kubernetes.node_selector)
+    name = made["network"].pop("name")
     if name != "allow":
-        made["sandbox"]["network"] = name
-    return {"workspace": agent.workspace, **made}
+        made["network"] = name
+    return made
 
 
 def _camelled(value: Any) -> Any:
+    """Return a value as a person would write it: keys in the configuration's spelling, sizes and times with units."""
     if isinstance(value, dict):
         return {camel(key): _camelled(item) for key, item in value.items()}
-    return [_camelled(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_camelled(item) for item in value]
+    if isinstance(value, Size | Duration):
+        return value.written() if value else 0
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _print(value: Any) -> None:
