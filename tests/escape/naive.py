@@ -178,7 +178,7 @@ class NaiveTarget(Target):
             capture_output=True,
             stdin=subprocess.DEVNULL,
             check=False,
-            timeout=20,
+            timeout=60,
         )
         ended = await running
         return ToolResult(id="naive", success=ended.returncode == 0, place=Place.HOST, exit_code=ended.returncode)

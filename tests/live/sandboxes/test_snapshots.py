@@ -89,6 +89,7 @@ async def test_the_story_of_a_session_goes_on_after_a_restore_and_takes_it_for_n
         await work("echo second >> file; echo new > new")
         await kept(gateway).restore(ONE, "first")
         await work("echo third > other")
+        await gateway.audit.durable()
         chapters = await story(review, ONE, AuditReader(str(tmp_path / "state")).all())
     told = [(one["changed"], one["diff"]) for one in chapters if one["kind"] == "call"]
     assert [changed for changed, _ in told] == [["file"], ["file", "new"], ["other"]]

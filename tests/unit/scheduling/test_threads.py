@@ -11,6 +11,7 @@ import pytest
 from crabpot.decide.scope import acting_for
 from crabpot.scheduling.fairness import Allowance
 from crabpot.scheduling.threads import FairThreads
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -108,7 +109,8 @@ async def test_all_is_done_and_failures_come_back(threads):
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 // 0)
     assert done == [2**number for number in range(500)]
-    assert not threads._line.inside
+    # A thread returns its place after it has handed over the answer.
+    await until(lambda: not threads._line.inside)
     assert not threads._line.waiting
 
 

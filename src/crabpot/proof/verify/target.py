@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
 
 _TIMEOUT_S = 20.0
+# What prepares an attack is many small programs, and says nothing about limits.
+_PREPARING_S = 60.0
 # An interpreter inside starts in less on most machines; one that is emulated takes ten times as long.
 _USUAL_S, _SLOWEST = 0.2, 20.0
 _LINE_S, _LINE_POLL_S = 10.0, 0.05
@@ -204,6 +206,7 @@ class Target:
 
     async def must_run(self, command: str, **args: Any) -> str:
         """Run shell text that prepares an attack, and return what it printed; if it fails there is no attack."""
+        args.setdefault("timeout_s", self.paced(_PREPARING_S))
         # Not by a shim: what prepares an attack on git is made by the sandbox's own.
         result = await self.shell(f"PATH=${{PATH#{hardening.SHIMS}:}}; {command}", **args)
         if not result.success:

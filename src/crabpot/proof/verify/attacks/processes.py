@@ -184,10 +184,9 @@ async def finds_only_the_promised_environment(target: Target) -> Outcome:
 async def leaves_nothing_running_when_a_call_ends(target: Target) -> Outcome:
     """A grandchild in a session of its own, forked twice, is no longer anybody's child."""
     marker = f"left-{target.bait.token}"
-    command = (
-        f"(setsid sh -c 'trap \"\" TERM HUP; (sleep 600; :) & sleep 600; :' {marker} >/dev/null 2>&1 &) ; echo started"
-    )
-    await target.must_run(command)
+    # The call ends only once it stands: between two programs the host would see no command line of it.
+    stands = 'trap "" TERM HUP; echo stands; exec >/dev/null 2>&1; (sleep 600; :) & sleep 600; :'
+    await target.must_run(f"x=$( (setsid sh -c '{stands}' {marker} &) ); echo $x")
     gone = await witness.within(5.0, lambda: not witness.processes_with(marker))
     return Outcome(
         held=gone,
@@ -200,8 +199,10 @@ async def leaves_nothing_running_when_a_call_ends(target: Target) -> Outcome:
 async def leaves_nothing_running_when_the_sandbox_ends(target: Target) -> Outcome:
     """A background process outlives its call, and must not outlive its sandbox."""
     marker = f"stays-{target.bait.token}"
-    await target.start(f"setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' {marker}")
-    seen = await witness.within(5.0, lambda: bool(witness.processes_with(marker)))
+    # Only the last program has the marker in its words: whoever sees it knows that it has its own session.
+    loops = 'trap "" TERM HUP; exec sh -c "while :; do sleep 1; done" $0-$1'
+    await target.start(f"setsid sh -c '{loops}' stays {target.bait.token}")
+    seen = await witness.within(target.paced(5.0), lambda: bool(witness.processes_with(marker)))
     if not seen:
         raise NotCarriedOut("the background process was never seen from the host")
     await target.stop()
