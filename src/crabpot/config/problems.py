@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crabpot.decide import policy
-from crabpot.spec import build
+from crabpot.spec.naming import is_variable_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,5 +59,5 @@ def _of_elevated(elevated: Elevated) -> Iterator[tuple[str, str]]:
         if not folder.startswith("/"):
             yield "tools.elevated.path", f'"{folder}" must be an absolute folder, as in "/usr/bin:/bin"'
     for index, name in enumerate(elevated.pass_env):
-        if not build.is_variable_name(name):
+        if not is_variable_name(name):
             yield f"tools.elevated.passEnv[{index}]", f"{name!r} cannot be the name of a variable"

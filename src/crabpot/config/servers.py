@@ -14,6 +14,7 @@ from crabpot.config.schema import read
 from crabpot.decide.servers import KNOWN_SECRETS, acting, place_of, place_of_url, secrets_of
 from crabpot.settings import Mcp, McpServer, Settings
 from crabpot.spec import build
+from crabpot.spec.naming import is_variable_name
 from crabpot.spec.network import HTTPS_PORT, canonical_place, problem_with_header
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _secret_problems(server: McpServer) -> Iterator[tuple[str, str]]:
 
 
 def _problem_with_secret(secret: ServerSecret) -> str | None:
-    if not build.is_variable_name(secret.env):
+    if not is_variable_name(secret.env):
         return f"{secret.env!r} cannot be the name of a variable"
     try:
         canonical_place(secret.host)

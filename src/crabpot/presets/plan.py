@@ -25,6 +25,7 @@ from crabpot.settings import (
     Tools,
 )
 from crabpot.spec import binds, build, hardening
+from crabpot.spec.naming import is_variable_name
 from crabpot.spec.network import HTTPS_PORT, canonical_place, split_place
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _add(made: _Keys, secret: Secret, around: Surroundings, environ: Mapping[str
 
 def _passed(names: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
     for name in names:
-        if not build.is_variable_name(name):
+        if not is_variable_name(name):
             raise CrabpotError(f"--env {name}: that cannot be the name of a variable")
         if name not in environ:
             raise CrabpotError(f"--env {name}: there is no such variable in your environment")

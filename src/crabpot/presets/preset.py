@@ -12,7 +12,7 @@ from crabpot.config.document import SyntaxProblem, line_of
 from crabpot.config.reading import parse
 from crabpot.config.schema import read
 from crabpot.errors import ConfigError, Problem
-from crabpot.spec.build import is_variable_name
+from crabpot.spec.naming import is_variable_name
 from crabpot.spec.network import canonical_place, problem_with_header
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import CrabpotError
 from crabpot.settings import ValueFrom
-from crabpot.spec.build import is_variable_name
+from crabpot.spec.naming import is_variable_name
 from crabpot.state.ownership import make_own
 
 if TYPE_CHECKING:

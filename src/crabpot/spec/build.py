@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from crabpot.spec import binds, grants, hardening, kubernetes, network
-from crabpot.spec.naming import HOMES, LAYERS, of_e2b, sandbox_name
+from crabpot.spec.naming import HOMES, LAYERS, is_docker_word, is_package_name, is_variable_name, of_e2b, sandbox_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from crabpot.settings import AgentSettings, Docker, Limits, Sandbox
     from crabpot.spec.binds import Surroundings
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}(?::[0-9]{1,5})?", re.ASCII)
-_DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
-_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}", re.ASCII)
 _HOME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _HIGHEST_PORT = 65535
 _HIGHEST_ID = 2**32 - 2
@@ -169,11 +166,6 @@ def parse_user(text: str) -> User:
     return User(uid=uid, gid=gid)
 
 
-def is_variable_name(name: str) -> bool:
-    """Return whether this can name an environment variable."""
-    return _ENV_NAME.fullmatch(name) is not None
-
-
 def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with an agent's sandbox settings, as (merged path, message)."""
     sandbox = agent.sandbox
@@ -276,16 +268,6 @@ def _lifetime_problems(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     for key, value in (("idleHours", sandbox.prune.idle_hours), ("maxAgeDays", sandbox.prune.max_age_days)):
         if value <= 0:
             yield f"sandbox.prune.{key}", "must be above zero: a sandbox would be gone before its first call"
-
-
-def is_package_name(text: str) -> bool:
-    """Return whether this is a valid Debian package name; nothing in such a name means anything to a shell."""
-    return _PACKAGE.fullmatch(text) is not None
-
-
-def is_docker_word(text: str) -> bool:
-    """Return whether docker takes this for the name of an image or of a profile, and never for an option."""
-    return _DOCKER_WORD.fullmatch(text) is not None
 
 
 def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The name of a sandbox: what people, files and containers call it."""
+"""The name of a sandbox, and what may name a variable, a package or an image: no name is ever read as an option."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ HOMES, LAYERS = "homes", "layers"
 
 _SHOWN = 32
 _E2B = re.compile(r".*:e2b-[0-9a-f]{20}", re.DOTALL)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_DOCKER_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}", re.ASCII)
 
 
 def of_e2b(scope_key: str) -> bool:
@@ -22,3 +25,18 @@ def sandbox_name(scope_key: str) -> str:
     shown = re.sub(r"[^a-z0-9._-]", "-", scope_key[:_SHOWN])
     digest = hashlib.sha256(scope_key.encode("utf-8", "surrogatepass")).hexdigest()
     return f"crabpot-{shown}-{digest[:8]}"
+
+
+def is_variable_name(name: str) -> bool:
+    """Return whether this can name an environment variable."""
+    return _ENV_NAME.fullmatch(name) is not None
+
+
+def is_package_name(text: str) -> bool:
+    """Return whether this is a valid Debian package name; nothing in such a name means anything to a shell."""
+    return _PACKAGE.fullmatch(text) is not None
+
+
+def is_docker_word(text: str) -> bool:
+    """Return whether docker takes this for the name of an image or of a profile, and never for an option."""
+    return _DOCKER_WORD.fullmatch(text) is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crabpot.images import dockerfile, packages
 from crabpot.images.recipe import Recipe
 from crabpot.settings import Docker, PackageGroup
-from crabpot.spec.build import is_package_name
+from crabpot.spec.naming import is_package_name
 from crabpot.spec.spec import User
 
 USER = User(uid=1000, gid=1001)

@@ -10,7 +10,8 @@ import pytest
 
 from crabpot.settings import AgentSettings, Kubernetes, Sandbox, Size, Storage, Toleration, WorkspaceAccess
 from crabpot.spec.binds import BindRefused, Surroundings
-from crabpot.spec.build import build, environment, is_variable_name, parse_user, problems
+from crabpot.spec.build import build, environment, parse_user, problems
+from crabpot.spec.naming import is_variable_name
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from crabpot.errors import CrabpotError
 from crabpot.images import building, dockerfile, listing, packages
 from crabpot.images.recipe import Recipe
 from crabpot.spec import binds, network
-from crabpot.spec.build import is_docker_word, is_package_name, parse_user
+from crabpot.spec.build import parse_user
+from crabpot.spec.naming import is_docker_word, is_package_name
 from crabpot.spec.spec import User
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from crabpot.decide.sessions import parse as parse_session
 from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.errors import CrabpotError
 from crabpot.spec import hardening
-from crabpot.spec.build import build, is_docker_word
+from crabpot.spec.build import build
+from crabpot.spec.naming import is_docker_word
 from crabpot.spec.spec import User
 from crabpot.state import ownership
 
