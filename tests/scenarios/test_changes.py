@@ -310,3 +310,17 @@ def test_a_session_is_replayed_with_what_each_call_changed(person: Person) -> No
     # What was applied since is still told.
     assert "    +three" in lines
     assert "no record" in person("audit", "replay", "agent:main:nobody", code=1)
+
+
+def test_where_several_sessions_changed_a_folder_a_command_says_whose_changes_it_means(person: Person) -> None:
+    if person.backend != "bubblewrap":
+        pytest.skip("the same choice, whichever backend made the layer")
+    person.agent("echo x > new.txt")
+    assert "also over it" not in person("changes", "list", code=None)
+    person("fork", _SESSION, "agent:main:two")
+    person("exec", "--session", "agent:main:two", "--", "echo y > other.txt")
+    assert f"this is agent:main:two, which used the folder last; also over it: {_SESSION}" in person(
+        "changes", "list", code=None
+    )
+    assert "also over it" not in person("changes", "discard", "--session", "agent:main:two", code=None)
+    assert [one["path"] for one in person.told("changes", "list")["files"]] == ["new.txt"]

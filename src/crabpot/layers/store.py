@@ -48,9 +48,12 @@ class LayerStore:
 
     def find_by_folder(self, path: str) -> Layer | None:
         """Return the layer over a folder that was used last."""
+        return next(iter(self.over(path)), None)
+
+    def over(self, path: str) -> list[Layer]:
+        """Return the layers over a folder, the one that was used last before the others."""
         wanted = os.path.realpath(path)
-        over = [layer for layer in self.all() if layer.folder == wanted]
-        return max(over, key=used, default=None)
+        return sorted((layer for layer in self.all() if layer.folder == wanted), key=used, reverse=True)
 
     def all(self) -> list[Layer]:
         """Return every layer whose record can be read, by name."""

@@ -68,12 +68,24 @@ async def _with_layer(frame: Frame, options: Namespace, body: Body) -> int:
         layer = review.layer(options.session, os.getcwd())
         if layer is None:
             return await _nothing(gateway, options)
+        if options.session is None:
+            _name_others(review, layer)
         options.paths = [_beneath(layer, path) for path in getattr(options, "paths", ())]
         return await body(review, layer, options)
     finally:
         if remote is not None:
             await remote.close()
         await gateway.close()
+
+
+def _name_others(review: Review, layer: Layer) -> None:
+    """Say whose changes these are where several sessions have some over the current folder."""
+    others = [one.session for one in review.store.over(os.getcwd()) if one.path != layer.path]
+    if others and layer.folder == os.path.realpath(os.getcwd()):
+        also = ", ".join(map(visible, others))
+        note(
+            f"this is {visible(layer.session)}, which used the folder last; also over it: {also} (choose by --session)"
+        )
 
 
 async def _nothing(gateway: Gateway, options: Namespace) -> int:
