@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from crabpot.config.places import find_config, find_keys, find_state
+from crabpot.config.places import find_config, find_homes, find_keys, find_sockets, find_state
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.network import describe
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 # Says it for one shell or one job of a CI, over `gateway.linger`.
 LINGER = "CRABPOT_LINGER"
-_FIRST_PERSON, _NOBODY = 1000, 65534
 
 # Each part is imported when it is wired: a command pays only for what it uses.
 # ruff: noqa: PLC0415
@@ -241,10 +239,7 @@ class App:
         return replace(self, around=replace(self.around, state=state))
 
     def sessions_seen(self) -> list[str]:
-        """List the sessions that ever called. A program's own sandboxes, perhaps thousands, are left out.
-
-        So are keys that name no session, whose calls were refused, and those under which MCP servers were installed.
-        """
+        """List the sessions that ever called: no program's own sandboxes, refused keys or installations."""
         from crabpot.audit import FILE_NAME
 
         if not os.path.exists(os.path.join(self.around.state, FILE_NAME)):
@@ -265,8 +260,8 @@ def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) 
         home=home,
         state=find_state(state, environ, home),
         config=file or "",
-        runtime_sockets=_runtime_sockets(environ),
-        other_homes=_other_homes(home),
+        runtime_sockets=find_sockets(environ),
+        other_homes=find_homes(home),
         code=(os.path.dirname(os.path.abspath(__file__)), sys.prefix),
         keys=find_keys(environ, home),
     )
@@ -301,15 +296,3 @@ def _allow_many_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _other_homes(home: str) -> tuple[str, ...]:
-    """List the homes other than $HOME: the account's own, and everybody's where the gateway runs as root."""
-    accounts = pwd.getpwall() if os.geteuid() == 0 else [one for one in pwd.getpwall() if one.pw_uid == os.geteuid()]
-    people = [one.pw_dir for one in accounts if one.pw_uid == os.geteuid() or _FIRST_PERSON <= one.pw_uid < _NOBODY]
-    return tuple(dict.fromkeys(folder for folder in people if folder.startswith("/") and folder not in ("/", home)))
-
-
-def _runtime_sockets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    hosts = [environ.get(name, "") for name in ("DOCKER_HOST", "CONTAINER_HOST")]
-    return tuple(host.removeprefix("unix://") for host in hosts if host.startswith("unix:///"))

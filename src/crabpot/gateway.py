@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from crabpot import host_tools
 from crabpot.audit.records import of_call, of_intent
 from crabpot.audit.store import AuditUnavailable
-from crabpot.decide import elevation, hints, placement, policy, servers, sessions
-from crabpot.decide.elevation import Decision
+from crabpot.decide import elevation, hints, policy, servers, sessions, verdicts
 from crabpot.decide.scope import acting_for
-from crabpot.decide.tools import BUILT_IN, OPERATIONS
+from crabpot.decide.tools import BUILT_IN
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
 from crabpot.sandboxes import remarks
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
     from crabpot.decide.placement import Placement
+    from crabpot.decide.verdicts import Verdicts
     from crabpot.host_commands.elevated import ElevatedCommands
     from crabpot.host_commands.review.review import Review
     from crabpot.host_tools import HostTool
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _MOST_CACHED, _LONGEST_CACHED = 4096, 256
 # An agent may call whatever it invents, and the name is in the answer, in the log and in traces.
 _LONGEST_NAME = 256
-_OURS = BUILT_IN | OPERATIONS.keys()
 
 
 class Gateway:
@@ -194,7 +193,7 @@ class Gateway:
             3 sandbox
             denied
         """
-        name = policy.canonical(tool)
+        name = tool if tool in verdicts.OURS else policy.canonical(tool)
         # Longer than any tool's, and so denied, whatever was cut off.
         name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         call_id = f"{self._name}-{next(self._numbers)}"
@@ -212,7 +211,7 @@ class Gateway:
 
         if streams is not None and streams.remark is not None:
             self._remark(session, placed, streams.remark)
-        decided = _elevation(call, agent, placed.answer)
+        decided = elevation.of_call(call, agent, placed.answer)
         try:
             account, attended = (agent.id, placed.answer.scope_key or session), self.elevated.attended
             with self.running.begun(call, streamed) as running, acting_for(*account), attended(streams, placed.answer):
@@ -235,39 +234,18 @@ class Gateway:
             verdict = Verdict(answer=False, because=because, source=placed.source)
         return self._recorded(call, agent.id, result, verdict, streamed)
 
-    def _decided(
-        self,
-        session: str,
-        tool: str,
-        host_allowed: bool,  # noqa: FBT001  a cache key is positional
-    ) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
+    def _decided(self, session: str, tool: str, host_allowed: bool) -> Verdicts:  # noqa: FBT001  a cache key is positional
         decide = self._cached if len(session) <= _LONGEST_CACHED else self._decide
         return decide(session, tool, host_allowed)
 
-    def _decide(
-        self,
-        session: str,
-        tool: str,
-        host_allowed: bool,  # noqa: FBT001  a cache key is positional
-    ) -> tuple[AgentSettings, Verdict[Placement], Verdict[bool]]:
-        key = sessions.parse(session, default_agent=self.settings.default_agent)
-        agent = self.settings.agent(key.agent)
-        placed = placement.decide(key, agent)
-        allowed = policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
-        server = servers.owner(tool, self.settings)
-        if server is not None:
-            placed = servers.place(server, key, agent, self.settings)
-        elif tool and tool not in _OURS:
-            placed = placement.of_host_tool(allowed.source)
-        elif allowed.answer and not host_allowed and placed.answer.where is Place.HOST:
-            allowed = placement.kept_off_host(placed)
-        return agent, placed, allowed
+    def _decide(self, session: str, tool: str, host_allowed: bool) -> Verdicts:  # noqa: FBT001  as above
+        return verdicts.decide(self.settings, session, tool, host_allowed=host_allowed)
 
     async def _run(
         self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None
     ) -> ToolResult:
-        built_in = call.tool in _OURS
-        server = servers.owner(call.tool, self.settings)
+        built_in = call.tool in verdicts.OURS
+        server = None if built_in else servers.owner(call.tool, self.settings)
         try:
             if server is not None and self.servers is not None:
                 return await self.servers.run(server, call, agent, placed.answer, streams)
@@ -311,11 +289,3 @@ class Gateway:
             self.audit.close()
         for farewell in self._farewells:
             await farewell()
-
-
-def _elevation(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[elevation.Elevation] | None:
-    """Return the decision to run a command on the host, or None: nearly everything stays where it was placed."""
-    if call.tool != "exec" or placed.where is not Place.SANDBOX:
-        return None
-    decided = elevation.decide(call.args, agent, sender=call.sender)
-    return None if decided.answer.decision is Decision.SANDBOXED else decided

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The costs that are held. A change that raises one on purpose writes the new number here.
-IN_THE_GATEWAY = {"exec": 4633, "read": 4747, "write": 4654, "ls": 4659}
+IN_THE_GATEWAY = {"exec": 4505, "read": 4747, "write": 4654, "ls": 4659}
 IN_THE_RUNNER = {"exec": 2711, "read": 1609, "write": 1778, "ls": 1578}
 SYSTEM_CALLS = {"exec": 166, "read": 12}
 WAKEUPS = 2

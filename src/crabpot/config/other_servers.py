@@ -50,7 +50,7 @@ def read(text: str, *, toml: bool) -> Imported:
 
 
 def _name_projects(root: Any, made: Imported) -> None:
-    """Say which servers Claude has for one project alone: here they would be every agent's."""
+    """Note the servers that Claude has for one project alone: here they would be every agent's."""
     projects = root.get("projects") if isinstance(root, dict) else None
     for folder, said in projects.items() if isinstance(projects, dict) else ():
         servers = said.get("mcpServers") if isinstance(said, dict) else None

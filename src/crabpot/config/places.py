@@ -1,8 +1,9 @@
-"""Locate the configuration and the state folder. The working directory is never searched: an agent may own it."""
+"""Locate the configuration, the state folder and what no sandbox may see. The working directory is never searched."""
 
 from __future__ import annotations
 
 import os
+import pwd
 from typing import TYPE_CHECKING
 
 from crabpot.spec.binds import expand, is_under, normal
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME = "crabpot.json5"
+_FIRST_PERSON, _NOBODY = 1000, 65534
 
 # Variables by which programs find their credentials, and what of that place holds them.
 _CREDENTIALS: dict[str, tuple[str, ...]] = {
@@ -67,6 +69,19 @@ def find_keys(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
         if path.startswith("/") and path != os.devnull
     ]
     return tuple(dict.fromkeys(path for path in named if path not in ("/", home) and not is_under(home, path)))
+
+
+def find_homes(home: str) -> tuple[str, ...]:
+    """List the homes other than $HOME: the account's own, and everybody's where the gateway runs as root."""
+    accounts = pwd.getpwall() if os.geteuid() == 0 else [one for one in pwd.getpwall() if one.pw_uid == os.geteuid()]
+    people = [one.pw_dir for one in accounts if one.pw_uid == os.geteuid() or _FIRST_PERSON <= one.pw_uid < _NOBODY]
+    return tuple(dict.fromkeys(folder for folder in people if folder.startswith("/") and folder not in ("/", home)))
+
+
+def find_sockets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """List the sockets of container runtimes that variables name."""
+    hosts = [environ.get(name, "") for name in ("DOCKER_HOST", "CONTAINER_HOST")]
+    return tuple(host.removeprefix("unix://") for host in hosts if host.startswith("unix:///"))
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> str:

@@ -7,16 +7,18 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import commands, patterns
-from crabpot.model import Verdict
+from crabpot.model import Place, Verdict
 from crabpot.settings import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from crabpot.decide.placement import Placement
+    from crabpot.model import ToolCall
     from crabpot.settings import AgentSettings, Confine
 
 # With its own environment, input or terminal, a command is more than the words that a person is shown.
-_NEVER_WITH = ("env", "stdin", "tty")
+NEVER_WITH = ("env", "stdin", "tty")
 
 
 class Decision(IntEnum):
@@ -67,6 +69,12 @@ def rules(agent: AgentSettings) -> Iterator[ElevationRule]:
     yield from (_host_command(agent, index) for index in range(len(agent.sandbox.host_commands)))
 
 
+def is_open(agent: AgentSettings) -> bool:
+    """Return whether any rule is enabled, without making them all: most agents have none."""
+    elevated = agent.tools.elevated
+    return bool(agent.sandbox.host_commands or (elevated.enabled and elevated.patterns))
+
+
 def _written(agent: AgentSettings) -> Iterator[ElevationRule]:
     elevated = agent.tools.elevated
     for index, written in enumerate(elevated.patterns):
@@ -102,7 +110,7 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
         closed = agent.tools.elevated.patterns and not agent.tools.elevated.enabled
         source = agent.source("tools.elevated.enabled")
         return _stays("elevated is not enabled" if closed else "no elevated pattern is configured", source)
-    given = [name for name in _NEVER_WITH if args.get(name) not in (None, False)]
+    given = [name for name in NEVER_WITH if args.get(name) not in (None, False)]
     if given:
         return _stays(f"a call with {' and '.join(given)} is never elevated", "exec arguments")
     if isinstance(args.get("command"), list):
@@ -117,6 +125,14 @@ def decide(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None)
     if not command.plain_name:
         return _stays("the command's name is quoted or escaped", "command", command.argv)
     return _matched(rule, command.argv, agent, sender)
+
+
+def of_call(call: ToolCall, agent: AgentSettings, placed: Placement) -> Verdict[Elevation] | None:
+    """Return the decision to run a command on the host, or None: nearly everything stays where it was placed."""
+    if call.tool != "exec" or placed.where is not Place.SANDBOX or not is_open(agent):
+        return None
+    decided = decide(call.args, agent, sender=call.sender)
+    return None if decided.answer.decision is Decision.SANDBOXED else decided
 
 
 def decide_host_command(argv: tuple[str, ...], agent: AgentSettings) -> Verdict[Elevation]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What is quoted or escaped is passed over; what is left of the operators ends a part.
 _PIECES = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<end>&&|\|\||[;&|\n()])""", re.DOTALL)
+# A text without any of these is one part, exactly as it is, whatever is quoted in it.
+_OPERATOR = re.compile(r"[;&|\n()]|\A\s|\s\Z")
 _LONGEST = 16 * 1024
 _MOST = 64
 
@@ -40,11 +42,16 @@ def offered(agent: AgentSettings) -> str:
 
 def near_miss(args: Mapping[str, Any], agent: AgentSettings, *, sender: str | None) -> str | None:
     """Return how a part of a command that stayed inside could have run on the host, or None."""
-    if not any(rule.enabled for rule in elevation.rules(agent)):
+    if not elevation.is_open(agent):
+        return None
+    command = args.get("command")
+    alone = not any(args.get(name) not in (None, False) for name in elevation.NEVER_WITH)
+    if alone and isinstance(command, str) and not _OPERATOR.search(command):
+        # One command and nothing else: that it stays was decided about all of it.
         return None
     # A shim takes its command to the host from anywhere in a text: that one did not stay.
     shims = {f"{name} *" for name in agent.sandbox.host_commands}
-    for part in _parts(args.get("command")):
+    for part in _parts(command):
         found = elevation.decide({"command": part}, agent, sender=sender).answer
         if found.decision is not Decision.SANDBOXED and found.pattern not in shims:
             return (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpot.decide.elevation import Decision, decide, decide_host_command, rules
+from crabpot.decide.elevation import Decision, decide, decide_host_command, is_open, rules
 from crabpot.settings import AgentSettings, Elevated, Sandbox, Tools
 
 if TYPE_CHECKING:
@@ -165,3 +165,15 @@ def test_a_listed_subcommand_is_asked_for_and_nothing_else_of_that_program() -> 
     assert (asked.answer.decision, asked.answer.pattern) == (Decision.NEEDS_APPROVAL, "git push *")
     for argv in (("git",), ("git", "status"), ("git", "-c", "x=y", "push"), ("git push",), ("git", "pushed"), ()):
         assert decide_host_command(argv, pushes).answer.decision is Decision.SANDBOXED, argv
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("patterns", [(), ("make *",)])
+@pytest.mark.parametrize("shims", [(), ("tool",)])
+def test_a_way_out_is_open_just_where_a_rule_is_enabled(
+    enabled: bool,  # noqa: FBT001  a parameter
+    patterns: tuple[str, ...],
+    shims: tuple[str, ...],
+) -> None:
+    made = agent(*shims, enabled=enabled, patterns=patterns)
+    assert is_open(made) is any(rule.enabled for rule in rules(made))

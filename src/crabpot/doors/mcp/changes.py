@@ -1,4 +1,4 @@
-"""Tell MCP clients that a list changed: what a server announced, an operator approved, or a configuration said."""
+"""Notify MCP clients that a list changed: what a server announced, an operator approved, or a configuration said."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Changes:
     _streams: Counter[str] = field(default_factory=Counter)
 
     async def listen(self, context: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        """Tell a client of changes in the response to its request, for as long as it listens."""
+        """Notify a client of changes in the response to its request, for as long as it listens."""
         caller = self.caller(context)
         if self._streams[caller.name] >= _MOST_STREAMS:
             raise MCPError(INVALID_REQUEST, f"{caller.name} listens to {_MOST_STREAMS} streams already")
@@ -106,7 +106,7 @@ class Changes:
             self._streams[caller.name] -= 1
 
     async def follow(self, context: Context) -> None:
-        """Tell a client of changes from now on, once for each connection and session."""
+        """Notify a client of changes from now on, once for each connection and session."""
         # The SDK has no public way from a request to its connection, whose end must end this.
         connection = getattr(context.session, "_connection", None)
         if connection is None or context.session.protocol_version in MODERN_PROTOCOL_VERSIONS:
