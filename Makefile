@@ -40,7 +40,7 @@ test: setup ## every test that this machine can run, with coverage (then: .venv/
 test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
 	scripts/test-pythons
 
-test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, half an hour or more; as root
+test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, an hour or more; as root
 	scripts/test-vm
 
 test-cluster: setup ## the suites on real pods of a one-node cluster that is built and started for them; as root, not part of `make test`
