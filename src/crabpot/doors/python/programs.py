@@ -66,7 +66,8 @@ class Program:
 
         code = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
         subprocess.Popen(
-            [sys.executable, "-m", "crabpot.doors.python.programs", self._state, self._name],
+            # -P: an agent may have put a module of our name into the current folder.
+            [sys.executable, "-P", "-m", "crabpot.doors.python.programs", self._state, self._name],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH"))))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -45,7 +45,7 @@ class Shells:
             bound = _by_folder(self._path, socket.socket.bind)
             os.chmod(self._path, 0o600)
             self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=_MOST)
-        return shlex.join([sys.executable, "-m", "crabpot.doors.python.shells", self._path])
+        return shlex.join([sys.executable, "-P", "-m", "crabpot.doors.python.shells", self._path])
 
     def close(self) -> None:
         """Take no more terminals. Those that are connected end with the box."""

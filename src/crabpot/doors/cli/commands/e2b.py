@@ -26,6 +26,8 @@ _READY_S, _POLL_S = 60.0, 0.1
 def e2b(frame: Frame, options: Namespace) -> int:
     """Print the environment that leads the SDKs to a gateway, which is started if none runs."""
     app = frame.app()
+    # What does not load is said here: the gateway is started without a word.
+    app.settings()
     url, key = asyncio.run(_opened(app, frame, options.agent))
     values = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key}
     if options.print_env:
@@ -61,7 +63,9 @@ async def _started(state: str, frame: Frame) -> RemoteGateway:
     """Start `crabpot serve`, which goes on without this program, and takes over from one that lingers."""
     place = [] if frame.config is None else ["--config", os.path.abspath(frame.config)]
     server = subprocess.Popen(
-        [sys.executable, "-m", "crabpot", *place, "--state", state, "serve"],
+        # -P, and not here: an agent may have put a module of our name into the current folder.
+        [sys.executable, "-P", "-m", "crabpot", *place, "--state", os.path.abspath(state), "serve"],
+        cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
