@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from crabpot.config.places import find_config, find_homes, find_keys, find_sockets, find_state
+from crabpot.frozen import dataclass
 from crabpot.spec.binds import Surroundings
 from crabpot.spec.network import describe
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import check, commands, elevation, patterns, placement, policy, servers, sessions
 from crabpot.decide.elevation import Decision
 from crabpot.decide.known_programs import leaves_review
 from crabpot.errors import HostRefused
+from crabpot.frozen import dataclass
 from crabpot.host_commands.git.operation import read as read_git
 from crabpot.model import Place
 from crabpot.spec import build

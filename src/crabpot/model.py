@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from crabpot.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

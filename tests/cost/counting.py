@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GATEWAY_PROGRAM = str(Path(__file__).with_name("counted_gateway.py"))
 RUNNER_PROGRAM = str(Path(__file__).with_name("traced_runner.py"))
+START_PROGRAM = str(Path(__file__).with_name("counted_start.py"))
 SEARCH_PROGRAM = str(Path(__file__).with_name("counted_search.py"))
 _PATIENCE_S = 120
 # How often threads wait for each other, and how many records the log's own thread writes at once, is chance. SQLite asks
@@ -74,6 +75,14 @@ def modules_of(argv: Sequence[str], environ: dict[str, str] | None = None) -> se
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return imports_told(done.stderr)
+
+
+def compiled_by(argv: Sequence[str], environ: dict[str, str]) -> int:
+    """Run a Python program of one's own file, and return how many texts it compiles."""
+    program = next(number for number, word in enumerate(argv) if word.endswith(".py"))
+    counted = [*argv[:program], START_PROGRAM, *argv[program:]]
+    done = subprocess.run(counted, env=environ, capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
+    return int(done.stderr.rpartition("compiled: ")[2])
 
 
 def telling_imports(argv: Sequence[str]) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from crabpot.frozen import dataclass
 from crabpot.runner.core import landlock
 from crabpot.spec import hardening, network
 

@@ -7,8 +7,9 @@ alone, and a duplicate key is refused instead of the last one winning.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from crabpot.frozen import dataclass
 
 Scalar: TypeAlias = str | int | float | bool | None
 

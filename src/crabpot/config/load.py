@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from crabpot.config import problems
@@ -16,6 +16,7 @@ from crabpot.config.schema import File, read
 from crabpot.decide import servers
 from crabpot.decide.sessions import is_agent_id
 from crabpot.errors import ConfigError, Problem
+from crabpot.frozen import dataclass
 from crabpot.settings import (
     DEFAULT_WORKSPACE,
     AgentSettings,

@@ -6,12 +6,13 @@ import than the rest of `crabpot explain` to run (docs/decisions/0002).
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from crabpot.config.document import Array, Object, Value, is_null, join, kind
+from crabpot.frozen import dataclass
 from crabpot.settings import DEFAULT_WORKSPACE, Audit, Duration, Gateway, Mcp, Runner, Sandbox, Size, Tools, camel
 from crabpot.wording import closest, one_of
 

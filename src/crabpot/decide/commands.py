@@ -6,7 +6,7 @@ expansions, redirections, comments, assignments) makes the text "not one simple 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from crabpot.frozen import dataclass
 
 # Unquoted, each of these means something to some shell. `~` also expands after `=` and `:`.
 _OPERATORS = frozenset(";&|<>()")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from crabpot.decide import commands, patterns
+from crabpot.frozen import dataclass
 from crabpot.model import Place, Verdict
 from crabpot.settings import Pattern
 

@@ -8,7 +8,7 @@ A pattern is a path of one or more parts that matches at any depth, with all tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from crabpot.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

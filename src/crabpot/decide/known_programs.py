@@ -6,7 +6,7 @@ here with what it needs. One that is not listed gets nothing more, and is always
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from crabpot.frozen import dataclass
 
 SHELLS_AND_INTERPRETERS = frozenset(
     "sh bash dash zsh ksh fish csh tcsh busybox python python2 python3 perl ruby node nodejs deno bun php lua awk "

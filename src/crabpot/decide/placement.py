@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.frozen import dataclass
 from crabpot.model import Place, Verdict
 
 if TYPE_CHECKING:

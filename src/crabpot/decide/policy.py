@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crabpot.decide.tools import ALIASES, GROUPS, IMPLIED_DENIALS, OPERATIONS, PROFILES, TOOLS
+from crabpot.frozen import dataclass
 from crabpot.model import Verdict
 from crabpot.wording import closest, one_of
 

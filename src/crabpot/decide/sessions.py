@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from crabpot.errors import SessionError
+from crabpot.frozen import dataclass
 
 MAIN = "main"
 

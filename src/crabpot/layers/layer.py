@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from crabpot.errors import LayerError
+from crabpot.frozen import dataclass
 from crabpot.spec.spec import COPY, UPPER
 from crabpot.state.files import write_whole
 from crabpot.state.untrusted import read_regular

@@ -1,15 +1,16 @@
 """The merged configuration as frozen data, with every default in one place.
 
-May import: nothing of ours. A field's name is the configuration's key in snake case, which `crabpot.config` reads.
+May import: `frozen`. A field's name is the configuration's key in snake case, which `crabpot.config` reads.
 Must never enter: files, processes, decisions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  the reader of text resolves the annotations at run time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from crabpot.frozen import dataclass
 from crabpot.settings.sandbox import (
     Backend,
     Docker,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  the reader of text resolves the annotations at run time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from crabpot.frozen import dataclass
 from crabpot.settings.units import GIB, MIB, Size
 
 Mode = Literal["off", "non-main", "all"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.frozen import dataclass
 from crabpot.spec.hardening import HOME, OVER_WHICH_NOTHING, RESERVED_TARGETS
 from crabpot.spec.spec import Access, Mount
 

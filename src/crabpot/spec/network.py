@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from crabpot.frozen import dataclass
 from crabpot.wording import closest
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from crabpot.frozen import dataclass
 from crabpot.settings import Kubernetes
 from crabpot.spec import hardening
 

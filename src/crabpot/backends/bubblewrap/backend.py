@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from crabpot.backends.bubblewrap import user as users
 from crabpot.backends.bubblewrap.walls import OpeningContext
 from crabpot.backends.linux import cgroup_hierarchy, cgroups, disks, held_files, owner
 from crabpot.errors import SandboxUnavailable
+from crabpot.frozen import dataclass
 from crabpot.runner.core import landlock
 from crabpot.scheduling.event_loop import in_loop
 from crabpot.settings import Docker, Io, Limits

@@ -13,7 +13,6 @@ import os
 import stat
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import crabpot.spec.seccomp
@@ -21,6 +20,7 @@ from crabpot.backends import runner_source
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.linux import owner
 from crabpot.errors import SandboxUnavailable
+from crabpot.frozen import dataclass
 from crabpot.state.ownership import make_own
 from crabpot.state.removal import remove_tree
 

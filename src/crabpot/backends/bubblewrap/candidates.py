@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from crabpot.backends.linux.held_files import Executable
+from crabpot.frozen import dataclass
 from crabpot.settings import TRUSTED_PATH
 
 if TYPE_CHECKING:

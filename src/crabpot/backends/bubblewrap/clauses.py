@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import NETWORKS, Clause, Row, State, second_wall, tmp
 from crabpot.backends.bubblewrap import render
 from crabpot.backends.linux.limits import amount, sized
+from crabpot.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
 from crabpot.backends.linux import etc
+from crabpot.frozen import dataclass
 from crabpot.spec import hardening
 
 _PYTHONS = ("/usr/local/bin/python3", "/usr/bin/python3")

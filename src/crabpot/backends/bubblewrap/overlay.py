@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from crabpot.backends.linux import disks
 from crabpot.backends.linux import owner as owners
+from crabpot.frozen import dataclass
 from crabpot.layers import layer as layers
 from crabpot.settings import TRUSTED_PATH
 from crabpot.state.removal import remove_tree

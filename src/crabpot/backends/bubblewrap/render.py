@@ -9,11 +9,11 @@ does.
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from crabpot.backends.linux.etc import HOSTNAME
+from crabpot.frozen import dataclass
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:

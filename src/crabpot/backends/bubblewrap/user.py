@@ -5,9 +5,9 @@ from __future__ import annotations
 import grp
 import os
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crabpot.frozen import dataclass
 from crabpot.spec import hardening
 from crabpot.spec.spec import User
 

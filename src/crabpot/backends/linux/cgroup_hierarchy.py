@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from crabpot.backends.linux import cgroup_delegation
 from crabpot.backends.linux.kernel_files import read, write
 from crabpot.backends.linux.limits import CONTROLLERS
+from crabpot.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

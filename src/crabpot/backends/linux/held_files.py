@@ -6,10 +6,10 @@ import contextlib
 import os
 import shlex
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from crabpot.errors import SandboxUnavailable
+from crabpot.frozen import dataclass
 from crabpot.spec import hardening
 from crabpot.spec.spec import UPPER, WORK
 from crabpot.state.ownership import make_own

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from crabpot.errors import HostRefused
+from crabpot.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
