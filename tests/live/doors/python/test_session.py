@@ -166,6 +166,16 @@ def test_a_program_that_ends_without_closing_leaves_nothing(state: Path) -> None
     wait_until(lambda: os.listdir(state / "sandboxes") == [] and os.listdir(state / "programs") == [], within_s=60)
 
 
+def test_what_cleans_up_after_a_program_runs_nothing_of_its_current_folder(state: Path, tmp_path: Path) -> None:
+    planted = tmp_path / "planted/crabpot"
+    planted.mkdir(parents=True)
+    (planted / "__init__.py").write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()")
+    command = [sys.executable, "-P", "-c", LEAVING, "end"]
+    subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL, cwd=planted.parent)
+    wait_until(lambda: os.listdir(state / "sandboxes") == [] and os.listdir(state / "programs") == [], within_s=60)
+    assert not (planted / "ran").exists()
+
+
 def test_what_a_killed_program_left_goes_with_the_next_one(state: Path) -> None:
     killed = subprocess.Popen([sys.executable, "-c", LEAVING, "wait"], stdout=subprocess.PIPE)
     assert killed.stdout is not None
