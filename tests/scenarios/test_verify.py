@@ -29,6 +29,12 @@ def test_every_claim_is_shown_with_its_state_and_the_run_is_counted(sandboxed: A
     assert lines[-1].startswith("no claim failed: ")
 
 
+def test_claims_may_be_named_together_or_one_by_one(sandboxed: Any) -> None:
+    ended = sandboxed("verify", "--json", "--only", "is_not_root", "--only", "holds_no_capability")
+    assert ended.code == 0
+    assert {found["claim"] for found in ended.json["findings"]} == {"is_not_root", "holds_no_capability"}
+
+
 def test_the_json_has_what_was_tried_and_what_came_back(sandboxed: Any) -> None:
     ended = sandboxed("verify", "--json", "--only", "is_not_root")
     (found,) = ended.json["findings"]

@@ -113,7 +113,7 @@ def _proving(commands: Adder) -> None:
         "--backend", choices=("bubblewrap", "docker", "kubernetes"), help="attack this backend instead of the session's"
     )
     meaning = "only these claims or groups, where * matches anything"
-    one.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help=meaning)
+    one.add_argument("--only", action="extend", nargs="+", default=[], metavar="PATTERN", help=meaning)
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("--junit", metavar="FILE", help="write JUnit XML")
     one.add_argument("--html", metavar="FILE", help="write an HTML page for an auditor")
