@@ -33,6 +33,16 @@ def test_it_runs_as_agent_and_never_as_root(seen: dict[str, Any], person: Person
     assert seen["whoami"] == "agent\n"
 
 
+def test_mountinfo_names_the_hosts_folders_and_nothing_is_reached_by_the_names(seen: dict[str, Any]) -> None:
+    path = seen["host path of the workspace"].strip()
+    assert "/sandboxes/" in path, "docs/security.md says so, under Not promised"
+    assert seen["go to host paths"].strip() == f"ls: cannot access '{path}': No such file or directory"
+
+
+def test_nothing_of_the_kernels_pressure_is_there_to_be_opened_for_writing(seen: dict[str, Any]) -> None:
+    assert re.fullmatch(r".*: cannot create /proc/pressure/cpu: .*\n", seen["pressure"])
+
+
 @pytest.mark.parametrize("which", ["status", "runner"])
 def test_it_has_no_capability_no_new_privileges_and_a_filter(seen: dict[str, Any], which: str) -> None:
     status = dict(line.split(":\t", 1) for line in seen[which].splitlines())
