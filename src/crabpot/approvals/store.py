@@ -57,6 +57,8 @@ class Store:
         self._turn = threading.RLock()
         self._seen: int | None = None
         self._added = 0
+        # The pending requests by their texts: an agent may have hundreds, and they are read at every change.
+        self._parsed: dict[str, Request] = {}
         try:
             make_own(state)
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -136,13 +138,14 @@ class Store:
             rows = self.read("SELECT id, gateway, body, deadline FROM requests WHERE state = 'pending' ORDER BY rowid")
         now = time.time()
         live = {gateway: self.lives(gateway) for _, gateway, _, _ in rows}
-        found = []
+        found, before = {}, self._parsed
         for request_id, gateway, body, deadline in rows:
             if not live[gateway]:
                 self.settle(request_id, denied(GONE, "the gateway that asked has ended"))
             elif deadline > now:
-                found.append(Request.from_json(json.loads(body)))
-        return found
+                found[body] = before.get(body) or Request.from_json(json.loads(body))
+        self._parsed = found
+        return list(found.values())
 
     def find(self, request_id: str) -> Request | None:
         """Return a request by its id, pending or not."""

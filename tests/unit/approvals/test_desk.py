@@ -385,3 +385,18 @@ async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_run
     for request in wanted:
         assert made.store.use(request) is None, "an answer is used once"
     await made.close()
+
+
+def test_a_request_that_waits_is_parsed_once_and_one_that_changed_is_read_as_it_is(tmp_path, a_request):
+    store = Store(str(tmp_path))
+    request = a_request()
+    store.add(request)
+    (first,) = store.pending()
+    (again,) = store.pending()
+    assert first == request
+    assert again is first
+    changed = json.dumps({**request.as_json(), "sender": "mallory"})
+    with sqlite3.connect(store.file) as db:
+        db.execute("UPDATE requests SET body = ?", (changed,))
+    assert [one.sender for one in store.pending()] == ["mallory"]
+    store.close()

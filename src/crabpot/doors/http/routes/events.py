@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
 from starlette.responses import Response  # noqa: TC002  as above
 
+from crabpot.approvals import requests as approvals
 from crabpot.approvals.display import displayed
+from crabpot.approvals.spelling import Spelling
 from crabpot.audit.reading import AuditReader
+from crabpot.decide.scope import behind_it
 from crabpot.doors import sandboxes
 from crabpot.doors.http.requests import operator
 from crabpot.doors.http.routes.streaming import Events, Pieces, watched
@@ -38,19 +42,24 @@ class Feed:
 
         async def write(pieces: Pieces) -> None:
             events = Events(pieces)
-            async with watched(request) as gone, events.kept_alive():
-                works = (self._records, self._approvals, self._sandboxes, self._running)
-                tasks = [asyncio.create_task(work(events)) for work in works]
-                try:
-                    # A closing door ends its streams: pages reconnect to the next one.
-                    while not (gone.is_set() or self._context.closing or any(task.done() for task in tasks)):
-                        await asyncio.wait({*tasks}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.gather(*tasks, return_exceptions=True)
+            # The gateway's own work: a page that is only open must keep nobody from the loop, as a request does.
+            with behind_it(None):
+                await self._stream(request, events)
 
         return Pieces("text/event-stream", write)
+
+    async def _stream(self, request: Request, events: Events) -> None:
+        async with watched(request) as gone, events.kept_alive():
+            works = (self._records, self._approvals, self._sandboxes, self._running)
+            tasks = [asyncio.create_task(work(events)) for work in works]
+            try:
+                # A closing door ends its streams: pages reconnect to the next one.
+                while not (gone.is_set() or self._context.closing or any(task.done() for task in tasks)):
+                    await asyncio.wait({*tasks}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _records(self, events: Events) -> None:
         reader, seen, count = AuditReader(self._context.state), 0, _FIRST
@@ -59,12 +68,13 @@ class Feed:
             fresh = [record for record in found if record["number"] > seen]
             if fresh:
                 seen, count = fresh[-1]["number"], _MOST
-                await events.send("records", {"records": displayed(fresh)})
+                await events.send_json("records", await asyncio.to_thread(_spelled, "records", fresh))
             await asyncio.sleep(_RECORDS_S)
 
     async def _approvals(self, events: Events) -> None:
+        spelling = Spelling(approvals.Request.as_shown)
         async for pending in self._context.gateway.desk.watch():
-            await events.send("approvals", {"requests": [one.as_shown() for one in pending]})
+            await events.send_json("approvals", spelling.of(pending))
 
     async def _running(self, events: Events) -> None:
         before: object = None
@@ -72,15 +82,22 @@ class Feed:
             now = self._context.gateway.running.listed()
             if now != before:
                 before = now
-                await events.send("running", {"calls": displayed(now)})
+                await events.send_json("running", await asyncio.to_thread(_spelled, "calls", now))
             await asyncio.sleep(_RECORDS_S)
 
     async def _sandboxes(self, events: Events) -> None:
         while True:
             found = sandboxes.live(self._context.gateway)
-            rows = await asyncio.to_thread(lambda: sandboxes.rows(self._context.state, sandboxes.used(found)))  # noqa: B023
-            await events.send("sandboxes", {"sandboxes": displayed(rows)})
+            await events.send_json("sandboxes", await asyncio.to_thread(self._rows, found))
             await asyncio.sleep(_SANDBOXES_S)
+
+    def _rows(self, live: list[dict[str, Any]]) -> str:
+        return _spelled("sandboxes", sandboxes.rows(self._context.state, sandboxes.used(live)))
+
+
+def _spelled(name: str, rows: list[dict[str, Any]]) -> str:
+    """Return rows as JSON for a page. Run it in a thread: they may be hundreds, and the loop is everybody's."""
+    return json.dumps({name: displayed(rows)})
 
 
 def _last(reader: AuditReader, count: int) -> list[dict[str, Any]]:

@@ -10,8 +10,10 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
 from starlette.responses import Response
 
+from crabpot.approvals import requests
 from crabpot.approvals.display import displayed
 from crabpot.approvals.requests import MOST_MINUTES, Answer
+from crabpot.approvals.spelling import Spelling
 from crabpot.audit.reading import AuditReader
 from crabpot.doors import sandboxes
 from crabpot.doors.http.access.principals import Role
@@ -119,6 +121,7 @@ class _Operating:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._pending = Spelling(requests.Request.as_json)
         gateway = context.gateway
         self._explainer = Explainer(
             settings=gateway.settings, around=gateway.execution.around, registry=gateway.execution.registry
@@ -158,7 +161,9 @@ class _Operating:
     async def sandboxes(self, request: Request) -> Response:
         """List the live sandboxes and the private folders."""
         operator(request)
-        return as_json({"sandboxes": await asyncio.to_thread(self._rows, sandboxes.live(self._context.gateway))})
+        live = sandboxes.live(self._context.gateway)
+        text = await asyncio.to_thread(lambda: json.dumps({"sandboxes": self._rows(live)}))
+        return Response(text, media_type="application/json")
 
     def _rows(self, live: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sandboxes.rows(self._context.state, live)
@@ -176,7 +181,7 @@ class _Operating:
         """List the pending requests with everything that the terminal shows."""
         operator(request)
         pending = await asyncio.to_thread(self._context.gateway.desk.pending)
-        return as_json({"requests": [one.as_json() for one in pending]})
+        return Response(self._pending.of(pending), media_type="application/json")
 
     async def answer(self, request: Request, request_id: Annotated[str, Path(pattern="^[0-9a-f]+$")]) -> Response:
         """Allow or deny a request; only the first answer counts."""

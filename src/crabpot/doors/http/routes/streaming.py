@@ -80,8 +80,12 @@ class Events:
 
     async def send(self, kind: str, data: dict[str, Any]) -> None:
         """Send one event."""
+        await self.send_json(kind, json.dumps(data))
+
+    async def send_json(self, kind: str, text: str) -> None:
+        """Send one event whose data is JSON already."""
         # JSON has no line breaks of its own, so one line of data is enough.
-        await self._raw(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+        await self._raw(f"event: {kind}\ndata: {text}\n\n".encode())
 
     async def _raw(self, data: bytes) -> None:
         async with self._turn:
