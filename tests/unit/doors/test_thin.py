@@ -18,7 +18,7 @@ from crabpot.decide import sessions
 from crabpot.doors.cli.frame import hoisted, shell_text
 from crabpot.doors.cli.main import parser
 from crabpot.doors.local.client import claim
-from crabpot.doors.thin.command import Command, NotForUs, Place, is_plain, quoted
+from crabpot.doors.thin.command import Command, ListeningPlace, NotForUs, is_plain, quoted
 
 READ = [
     "exec true",
@@ -102,7 +102,7 @@ def test_it_looks_for_the_gateway_where_the_whole_program_does(tmp_path, monkeyp
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "c.json5").write_text("{tools: {deny: ['é']}}")
     wired = app.start(config=options.get("--config"), state=options.get("--state"), environ=os.environ)
-    place = Place(options)
+    place = ListeningPlace(options)
     assert place.state == wired.around.state
     assert place.claims == claim(wired.config)
 
@@ -113,9 +113,9 @@ def test_a_configuration_in_the_working_directory_is_for_the_whole_program_to_wa
     if planted is not None:
         (tmp_path / planted).write_text("{}")
         with pytest.raises(NotForUs):
-            Place({})
+            ListeningPlace({})
     else:
-        Place({})
+        ListeningPlace({})
 
 
 def test_it_imports_next_to_nothing(tmp_path):

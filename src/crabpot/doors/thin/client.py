@@ -8,7 +8,7 @@ import os
 import select
 import sys
 
-from crabpot.doors.thin.command import Command, NotForUs, Place
+from crabpot.doors.thin.command import Command, ListeningPlace, NotForUs
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ def main() -> NoReturn:
         _check_standard_streams()
         command = Command(sys.argv[1:])
         command.args()
-        gateway = Connection(Place(command.options))
+        gateway = Connection(ListeningPlace(command.options))
     except (NotForUs, OSError, FrameError):
         _run_whole()
     from crabpot.doors.thin.running import run  # noqa: PLC0415  only now is it known to be needed
@@ -56,7 +56,7 @@ def _check_standard_streams() -> None:
 class Connection:
     """A greeted gateway of this caller's own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ListeningPlace) -> None:
         self.state = place.state
         self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self.socket.settimeout(_READY_S)

@@ -129,7 +129,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-class Place:
+class ListeningPlace:
     """Where the gateway of this caller would listen, and what the caller says of itself."""
 
     def __init__(self, options: dict[str, str]) -> None:

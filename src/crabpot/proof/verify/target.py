@@ -19,9 +19,9 @@ from crabpot.host_commands.host import Host
 from crabpot.host_commands.plan import check
 from crabpot.layers.changes.applying import apply
 from crabpot.layers.store import LayerStore
-from crabpot.proof.verify.caller import Caller
 from crabpot.proof.verify.claims import NotCarriedOut
 from crabpot.proof.verify.impostor import Impostor
+from crabpot.proof.verify.session_calls import SessionCalls
 from crabpot.sandboxes.live import Wanted
 from crabpot.spec import hardening
 from crabpot.spec.network import proxy_environment
@@ -57,7 +57,7 @@ class Agreeing:
         return self._answer
 
 
-class Target(Caller):
+class Target(SessionCalls):
     """A session, attacked only in the ways that its agent has: tool calls through the gateway."""
 
     def __init__(

@@ -27,7 +27,7 @@ _USUAL_S, _SLOWEST = 0.2, 20.0
 _LINE_S, _LINE_POLL_S = 10.0, 0.05
 
 
-class Caller:
+class SessionCalls:
     """A session of a gateway, and the calls that its agent makes."""
 
     def __init__(self, gateway: Gateway, session: str) -> None:
