@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.agents import PATIENCE_S
 from tests.support.program import Program
 
 if TYPE_CHECKING:
@@ -38,13 +40,13 @@ def folder(place: Path) -> Path:
 @pytest.fixture
 def crabpot(place: Path) -> Program:
     (place / "home").mkdir()
-    return Program(home=place / "home")
+    return Program(home=place / "home", patience_s=PATIENCE_S)
 
 
 @pytest.fixture
 def lingering(crabpot: Program) -> Iterator[Program]:
     """A program whose first call leaves a gateway behind, which ends with the test."""
-    made = Program(home=crabpot.home, more={"CRABPOT_LINGER": "10m"})
+    made = replace(crabpot, more={"CRABPOT_LINGER": "30m"})
     yield made
     made("serve", "stop")
 

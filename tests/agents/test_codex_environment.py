@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.agents.test_mcp import provider
-from tests.support.agents import KEY, outside_environ
+from tests.support.agents import KEY, PATIENCE_S, outside_environ
 from tests.support.model_server import DONE, Script, Use, scripted
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def codex(program: Program, folder: Path, script: Script, how: str = BYPASS) -> 
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert DONE in done.stdout, done.stderr

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.agents import outside_environ
+from tests.support.agents import PATIENCE_S, outside_environ
 from tests.support.model_server import DONE, Script, Use, scripted
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PICTURE = base64.b64encode(
     base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 ).decode()
-CONFIG = '{tools: {deny: ["edit"], elevated: {enabled: true, patterns: ["whoami", "ls *"], approvalTimeout: 15}}}'
+CONFIG = '{tools: {deny: ["edit"], elevated: {enabled: true, patterns: ["whoami", "ls *"], approvalTimeout: 45}}}'
 CALLS = (
     Use("exec", {"command": "pwd; echo hello; echo err >&2; exit 3"}),
     Use("write", {"path": "a.png", "content": PICTURE, "encoding": "base64"}),
@@ -72,7 +72,7 @@ def run(crabpot: Program, folder: Path, script: Script, words: list[str]) -> str
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.stdout + done.stderr

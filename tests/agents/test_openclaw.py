@@ -7,6 +7,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from tests.support.agents import PATIENCE_S
 from tests.support.model_server import DONE, Script, Use, scripted
 from tests.support.program import REPOSITORY
 
@@ -61,7 +62,7 @@ def turn(served: Program, script: Script, folder: Path, **sandbox: Any) -> tuple
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=PATIENCE_S,
             check=False,
         )  # fmt: skip
     return done.stdout + done.stderr, [str(json.loads(one)["content"]) for one in script.results]
@@ -72,16 +73,16 @@ def test_a_session_runs_reads_writes_edits_and_patches_inside(served: Program, f
     secret.write_text("of the host")
     served.configure(json.dumps({"agents": {"defaults": {"workspace": str(folder), "sandbox": {"workspace": "rw"}}}}))
     script = Script(
-        Use("exec", {"command": f"pwd; cat {secret}; cat /etc/shadow; echo made > a.txt"}),
+        f"pwd; cat {secret}; cat /etc/shadow; echo made > a.txt",
         Use("read", {"path": "a.txt"}),
         Use("write", {"path": "b.txt", "content": "one\ntwo\n"}),
         Use("edit", {"path": "b.txt", "edits": [{"oldText": "two", "newText": "three"}]}),
         Use("apply_patch", {"input": PATCH}),
         Use("read", {"path": "b.txt"}),
         Use("read", {"path": str(secret)}),
-        Use("exec", {"command": "exit 3"}),
+        "exit 3",
         Use("read", {"path": "b.txt"}),
-        Use("exec", {"command": "true"}),
+        "true",
     )
     said, heard = turn(served, script, folder)
     assert DONE in said, said
@@ -113,7 +114,7 @@ def test_a_policy_of_crabpots_holds_for_openclaws_own_tools(served: Program, fol
 
 def test_it_does_not_go_on_without_a_sandbox(served: Program, folder: Path) -> None:
     served.configure('{agents: {defaults: {sandbox: {mode: "off"}}}}')
-    said, heard = turn(served, Script(Use("exec", {"command": "touch made"})), folder)
+    said, heard = turn(served, Script("touch made"), folder)
     assert "placed on the host" in said
     assert heard == []
     assert not (folder / "made").exists()
@@ -126,7 +127,7 @@ def test_the_parts_of_the_plugin_hold_against_a_real_gateway(served: Program) ->
         env={**served.environ, "CRABPOT": str(REPOSITORY / "crabpot")},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -6,7 +6,7 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.support.agents import outside_environ
+from tests.support.agents import PATIENCE_S, outside_environ
 from tests.support.model_server import DONE, Script, scripted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def claude(crabpot: Program, script: Script, folder: Path, *words: str, **more: 
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
             check=True,
         )
     assert DONE in done.stdout

@@ -114,12 +114,14 @@ def test_configuration_to_paste_starts_this_very_program(crabpot, tmp_path):
     assert os.path.isabs(generic["command"])
     assert generic["args"] == ["mcp", "--session", "agent:ops:x", "--sender", "me", "--config", str(config)]
     codex = tomllib.loads(printed("codex"))
-    always = {"required": True, "default_tools_approval_mode": "approve"}
+    always = {"required": True, "default_tools_approval_mode": "approve", "startup_timeout_sec": 60}
+    always["tool_timeout_sec"] = 3600
     assert codex["mcp_servers"]["crabpot"] == {**generic, **always}
     assert codex["features"] == {"shell_tool": False, "unified_exec": False}
     (pot,) = tomllib.loads(printed("codex-environment"))["environments"]
     assert (pot["program"], pot["args"][:3]) == (generic["command"], ["exec", "--session", "agent:ops:x"])
     assert pot["args"][-2:] == ["--", "codex exec-server --listen stdio"]
+    assert pot["initialize_timeout_sec"] == 120
     assert json.loads(printed("openclaw").split("\n", 1)[1])["mcp"]["servers"]["crabpot"] == generic
     claude = printed("claude-code")
     assert f"claude mcp add --scope user crabpot -- {generic['command']} mcp" in claude

@@ -29,13 +29,16 @@ class Use:
 class Script:
     """What the model says, turn by turn: tools, or shell commands for the agent's own tool; then a last word.
 
-    `tools` are those of the last request, `results` what the model was sent, `seconds` what each turn took the agent.
+    `tools` are those of the last request, `results` what the model was sent, `seconds` what each turn took the agent,
+    `bodies` all that it was asked.
     """
 
-    def __init__(self, *steps: str | Use) -> None:
+    def __init__(self, *steps: str | Use, last: str = DONE) -> None:
         self.steps = steps
+        self.last = last
         self.keys: list[str] = []
         self.results: list[str] = []
+        self.bodies: list[bytes] = []
         self.tools: list[dict[str, Any]] = []
         self.seconds: list[float] = []
         self.answered_at: float | None = None
@@ -60,12 +63,20 @@ class Script:
             self.seconds.append(time.monotonic() - self.answered_at)
 
 
+# Agents go on without a slow command, or end it: not within ten minutes, or the most that each takes.
+_PATIENCE: dict[str, dict[str, Any]] = {
+    "exec_command": {"yield_time_ms": 30_000},
+    "shell_command": {"timeout_ms": 600_000},
+    "shell": {"timeout_ms": 600_000},
+    "exec": {"yieldMs": 600_000},
+    "run_shell_command": {},
+}
+
+
 def _shell_arguments(tool: str, command: str) -> dict[str, Any]:
-    if tool == "exec_command":
-        return {"cmd": command}
-    if tool == "shell":
-        return {"command": ["bash", "-c", command]}
-    return {"command": command} if tool == "shell_command" else {"command": command, "description": "as scripted"}
+    named = {"exec_command": "cmd"}.get(tool, "command")
+    given = ["bash", "-c", command] if tool == "shell" else command
+    return {named: given, **_PATIENCE.get(tool, {"description": "as scripted", "timeout": 600_000})}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,15 +88,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def do_GET(self) -> None:
+        self._paid()
         self._answer({"object": "list", "data": [], "models": []})
 
     def do_HEAD(self) -> None:
         self._answer({})
 
     def do_POST(self) -> None:
-        named = ("x-api-key", "x-goog-api-key", "authorization")
-        self.script.keys.append(next(filter(None, map(self.headers.get, named)), ""))
-        said = json.loads(self._body() or b"{}")
+        self._paid()
+        body = self._body() or b"{}"
+        self.script.bodies.append(body)
+        said = json.loads(body)
         self.script.timed()
         path = self.path.split("?")[0]
         kinds = {"/messages": self._anthropic, "/responses": self._responses, "/chat/completions": self._chat}
@@ -96,6 +109,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.script.answered_at = time.monotonic()
                 return
         self._answer({"input_tokens": 1})
+
+    def _paid(self) -> None:
+        named = ("x-api-key", "x-goog-api-key", "authorization")
+        self.script.keys.append(next(filter(None, map(self.headers.get, named)), ""))
 
     def _body(self) -> bytes:
         if self.headers.get("transfer-encoding", "").lower() != "chunked":
@@ -143,8 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         }  # fmt: skip
         if asked is None:
             block: dict[str, Any] = {"type": "text", "text": ""}
-            delta: dict[str, Any] = {"type": "text_delta", "text": DONE}
-            full: dict[str, Any] = {"type": "text", "text": DONE}
+            delta: dict[str, Any] = {"type": "text_delta", "text": self.script.last}
+            full: dict[str, Any] = {"type": "text", "text": self.script.last}
         else:
             block = {"type": "tool_use", "id": f"toolu_{number}", "name": asked[0], "input": {}}
             delta = {"type": "input_json_delta", "partial_json": json.dumps(asked[1])}
@@ -175,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = self.script.next(len(results), names, "exec_command", "shell_command", "shell")
         number = next(self.numbers)
         if asked is None:
-            text = {"type": "output_text", "text": DONE, "annotations": []}
+            text = {"type": "output_text", "text": self.script.last, "annotations": []}
             item: dict[str, Any] = {"type": "message", "id": f"m_{number}", "role": "assistant", "content": [text]}
         else:
             free = isinstance(asked[1], str)
@@ -202,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         number = next(self.numbers)
         base = {"id": f"c_{number}", "object": "chat.completion.chunk", "created": 1, "model": said.get("model")}
         if asked is None:
-            delta: dict[str, Any] = {"role": "assistant", "content": DONE}
+            delta: dict[str, Any] = {"role": "assistant", "content": self.script.last}
         else:
             function = {"name": asked[0], "arguments": json.dumps(asked[1])}
             call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
@@ -220,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.script.results += [json.dumps(one) for one in results[len(self.script.results) :]]
         offered = [one for tool in said.get("tools", []) for one in tool.get("functionDeclarations", [])]
         asked = self.script.next(len(results), [one.get("name") for one in offered], "run_shell_command")
-        part: dict[str, Any] = {"text": DONE}
+        part: dict[str, Any] = {"text": self.script.last}
         if asked is not None:
             part = {"functionCall": {"name": asked[0], "args": asked[1]}}
         whole = {
@@ -234,12 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _heard(self, message: dict[str, Any], kind: str) -> None:
         content = message.get("content")
-        found = (
-            [one for one in content if isinstance(one, dict) and one.get("type") == kind]
-            if isinstance(content, list)
-            else []
-        )
-        self.script.results += [json.dumps(one) for one in found]
+        blocks = content if isinstance(content, list) else []
+        self.script.results += [json.dumps(one) for one in blocks if isinstance(one, dict) and one.get("type") == kind]
 
 
 def _holds(message: dict[str, Any], kind: str) -> bool:

@@ -19,8 +19,9 @@ PROMPT = "left] >"
 class Pane:
     """A terminal of its own, with a shell in it that runs Crabpot."""
 
-    def __init__(self, program: Program, folder: Path) -> None:
-        self._tmux = ["tmux", "-S", str(folder / "tmux.sock"), "-f", "/dev/null"]
+    def __init__(self, program: Program, folder: Path, *, patience_s: float = 60) -> None:
+        self._patience_s = patience_s
+        self._tmux = ["tmux", "-S", str(folder / f"tmux-{id(self)}.sock"), "-f", "/dev/null"]
         self._words = shlex.join(program.argv)
         environ = {**program.environ, "PS1": "$ ", "ENV": "", "TERM": "screen"}
         start = [*self._tmux, "new-session", "-d", "-x", "150", "-y", "50", "/bin/sh"]
@@ -36,7 +37,7 @@ class Pane:
     def run(self, *arguments: str) -> None:
         # What an earlier command left on the screen is not this one's end.
         self.type("clear")
-        wait_until(lambda: "ended=" not in self.text, 60)
+        wait_until(lambda: "ended=" not in self.text, self._patience_s)
         self.type(f"{self._words} {shlex.join(arguments)}; echo ended=$?")
 
     def type(self, text: str) -> None:
@@ -53,7 +54,7 @@ class Pane:
             return now if text in now else None
 
         try:
-            return str(wait_until(seen, 60))
+            return str(wait_until(seen, self._patience_s))
         except AssertionError:
             raise AssertionError(f"{text!r} is not in:\n{self.text}") from None
 

@@ -47,6 +47,7 @@ class Program:
     home: Path
     argv: tuple[str, ...] = (sys.executable, "-m", "crabpot")
     more: Mapping[str, str] = field(default_factory=dict)
+    patience_s: float = PATIENCE_S
 
     @property
     def environ(self) -> dict[str, str]:
@@ -85,7 +86,7 @@ class Program:
             env={**self.environ, **environ},
             input=stdin,
             capture_output=True,
-            timeout=PATIENCE_S,
+            timeout=self.patience_s,
             check=False,
             # Without the terminal of whoever runs the tests, where it would ask.
             start_new_session=True,

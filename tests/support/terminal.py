@@ -43,11 +43,10 @@ class Terminal:
     def wait_for(self, text: str, within_s: float = 30.0) -> None:
         deadline = time.monotonic() + within_s
         while text not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            assert self._read(), f"ended without {text!r}: {self.seen!r}"
+            assert self._read(deadline - time.monotonic()), f"ended, or silent, without {text!r}: {self.seen!r}"
 
-    def _read(self) -> bool:
-        if not select.select([self.fd], [], [], 30)[0]:
+    def _read(self, within_s: float = 30.0) -> bool:
+        if not select.select([self.fd], [], [], max(0.0, within_s))[0]:
             return False
         try:
             data = os.read(self.fd, 65536)

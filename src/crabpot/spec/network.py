@@ -67,7 +67,8 @@ def certificate_environment(network: NetworkSpec) -> dict[str, str]:
     if not network.terminated:
         return {}
     names = "SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PIP_CERT GIT_SSL_CAINFO CARGO_HTTP_CAINFO AWS_CA_BUNDLE"
-    return {**dict.fromkeys(names.split(), AUTHORITIES), "NODE_EXTRA_CA_CERTS": AUTHORITY}
+    # npm heeds no other variable where the machine's own npmrc has a cafile.
+    return {**dict.fromkeys((*names.split(), "npm_config_cafile"), AUTHORITIES), "NODE_EXTRA_CA_CERTS": AUTHORITY}
 
 
 def describe(network: Network) -> NetworkSpec:

@@ -19,9 +19,12 @@ shell_tool = false
 unified_exec = false
 
 """
-# Without `required` the first request may come before the server; without the mode, headless calls are refused.
+# Without `required` the first request may come before the server; without the mode, headless calls are refused; and
+# Codex would wait ten seconds for a server, and a minute for a call that waits for a person.
 _CODEX_SERVER = """\
 required = true
+startup_timeout_sec = 60
+tool_timeout_sec = 3600
 default_tools_approval_mode = "approve\""""
 _ALL_DAY = "3600"
 _CODEX_ENVIRONMENT = """\
@@ -33,6 +36,7 @@ include_local = false
 
 [[environments]]
 id = "pot"
+initialize_timeout_sec = 120
 """
 
 
