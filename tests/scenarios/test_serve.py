@@ -14,6 +14,7 @@ import sys
 import pytest
 
 from crabpot.doors.local.client import connect
+from tests.support.backends import need
 from tests.support.waiting import wait_until
 
 
@@ -294,3 +295,27 @@ def test_a_command_on_the_host_goes_with_all_others_though_its_guard_was_made_be
         for process in ("self", "1", "2"):
             ran = crabpot("exec", "--", f"cut -d ' ' -f 19 /proc/{process}/stat")
             assert (ran.code, ran.out) == (0, "0\n"), ran.said()
+
+
+def test_it_keeps_a_sandbox_ready_that_no_list_shows_and_its_end_takes_away(crabpot):
+    need("bubblewrap")
+
+    def spares():
+        return list((crabpot.state / "sandboxes").glob("spare-*.json"))
+
+    with crabpot.serving():
+        wait_until(spares)
+        assert crabpot("sandboxes", "list", "--json").json == []
+        assert crabpot("exec", "--", "echo here").out == "here\n"
+        (row,) = crabpot("sandboxes", "list", "--json").json
+        assert row["scope_key"] == "agent:main:main"
+    wait_until(lambda: not spares())
+
+
+def test_it_keeps_none_where_the_configuration_says_so(crabpot):
+    need("bubblewrap")
+    crabpot.configure("{agents: {defaults: {sandbox: {warm: 0}}}}")
+    with crabpot.serving():
+        assert crabpot("exec", "--", "echo here").out == "here\n"
+        names = [path.name for path in (crabpot.state / "sandboxes").iterdir()]
+        assert not [name for name in names if name.startswith("spare-")]

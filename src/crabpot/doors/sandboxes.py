@@ -13,6 +13,7 @@ from crabpot.layers.store import LayerStore
 from crabpot.layers.store import used as last_used
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders, under_review
+from crabpot.sandboxes.spares import PREFIX as SPARE
 from crabpot.spec.naming import sandbox_name
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def rows(state: str, running: list[dict[str, Any]], *, gateway: int | None = Non
             "used": kept.used,
         }
         for kept in private_folders.listed(state)
+        if not kept.name.startswith(SPARE)
     } | {layer.scope_key: _layer(layer) for layer in LayerStore(state).all()}
     for one in running:
         if one["place"] == Place.SANDBOX.value:

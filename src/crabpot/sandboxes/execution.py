@@ -67,6 +67,8 @@ class Execution:
     registry: Registry
     environ: Mapping[str, str]
     fleet: Fleet = field(default_factory=Fleet)
+    # Whether a configured agent that says nothing about spares has one, as under `serve`.
+    spare_by_default: bool = False
     opener: Opener = field(init=False)
     _watch: Watch = field(init=False)
     _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
@@ -74,13 +76,20 @@ class Execution:
 
     def __post_init__(self) -> None:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
+        self.opener.spares.room = self.fleet.room
         self._watch = Watch(self.fleet.give_up)
 
     def warm_up(self, settings: Settings) -> None:
         """Begin to keep spares for the agents whose settings ask for some; a gateway for one call never does."""
-        agents = [settings.agent(settings.default_agent), *settings.entries.values()]
-        wanting = [agent for agent in agents if agent.sandbox.warm > 0 and agent.sandbox.mode != "off"]
-        self.opener.spares.begin([(self.describe(agent, f"agent:{agent.id}")[0], agent) for agent in wanting])
+        agents = {agent.id: agent for agent in (settings.agent(settings.default_agent), *settings.entries.values())}
+        kept = []
+        for agent in (one for one in agents.values() if one.sandbox.mode != "off"):
+            by_default = self.spare_by_default and _gets_a_spare(agent)
+            # What is wrong with a sandbox that nobody has asked for yet is told when somebody does.
+            with suppress(SandboxUnavailable) if by_default else nullcontext():
+                if by_default or agent.sandbox.warm:
+                    kept.append((self.describe(agent, f"agent:{agent.id}")[0], agent))
+        self.opener.spares.begin(kept, by_default=self.spare_by_default)
 
     async def adopt(self, before: Settings, settings: Settings) -> None:
         """Run what comes by other settings. A live sandbox whose spec they change is replaced at its next call.
@@ -228,12 +237,18 @@ class Execution:
             return private_folders.is_stale(prune, used=live.used, made=live.started, now=now)
 
         await self.fleet.reap(stale)
+        self.opener.spares.reap(stale)
 
     async def close(self) -> None:
         """End every place."""
         await self._watch.close()
         await self.opener.spares.close()
         await self.fleet.close()
+
+
+def _gets_a_spare(agent: AgentSettings) -> bool:
+    """Return whether a spare is this agent's without its asking: a pod costs more than a little memory."""
+    return agent.source("sandbox.warm") == "default" and agent.sandbox.backend in ("auto", "bubblewrap")
 
 
 def _ends_at(asked: _Asked, agent: AgentSettings) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,6 +88,12 @@ class Fleet:
         opening = [other.agent for (place, _), other in self._opening.items() if place is Place.SANDBOX]
         evicted = to_evict(agent, lives, opening, self.limits)
         return None if evicted is None else self.forget(evicted)
+
+    def room(self, agent: str) -> tuple[int, int]:
+        """Return how many more sandboxes this agent may have, and all together, before one would be evicted."""
+        lives = [live.agent for live in self._live.values() if live.wanted.key[0] is Place.SANDBOX and not live.lost]
+        counts = Counter([*lives, *(one.agent for (place, _), one in self._opening.items() if place is Place.SANDBOX)])
+        return self.limits.max_sandboxes_per_agent - counts[agent], self.limits.max_sandboxes - counts.total()
 
     async def _opened(self, task: asyncio.Task[Live]) -> Live:
         try:

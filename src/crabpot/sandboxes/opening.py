@@ -73,6 +73,7 @@ class Opener:
         try:
             live = self.spares.claim(spec, agent)
             if live is None:
+                self.spares.make_room(agent.id)
                 live = await self._start(spec, agent, await self._hold(spec, agent))
         except (OSError, LayerError) as error:
             raise SandboxUnavailable(f"the sandbox cannot be made: {error}") from None

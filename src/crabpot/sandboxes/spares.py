@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
 
     Start = Callable[[SandboxSpec, AgentSettings, Hold | None], Awaitable[Live]]
+    # The agent, and what its sandboxes have in common: a spare of one agent is never given to another.
+    Family = tuple[str, str]
 
 # No scope key makes such a name: theirs begin with "crabpot-".
 PREFIX = "spare-"
@@ -28,6 +30,7 @@ _FIRST_CALLS: tuple[tuple[str, dict[str, str]], ...] = (("exec", {"command": ":"
 _FIRST_CALL_S = 10.0
 # The call that took a spare comes first; another is opened when it is likely to be done.
 _REFILL_S = 0.1
+_NO_LIMIT = 1 << 30
 
 
 class Spares:
@@ -36,26 +39,48 @@ class Spares:
     def __init__(self, *, state: str, start: Start) -> None:
         self._state = state
         self._start = start
+        # Where less memory is available, only spares that the configuration asks for are kept.
+        self.least_memory_bytes = 1 << 30
         self._begun = False
-        self._ready: dict[str, list[Live]] = {}
-        self._filling: dict[str, asyncio.Task[None]] = {}
+        self._by_default: set[Family] = set()
+        self._ready: dict[Family, list[Live]] = {}
+        self._filling: dict[Family, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        # How many more sandboxes an agent may have, and all together, with spares not counted.
+        self.room: Callable[[str], tuple[int, int]] = lambda _agent: (_NO_LIMIT, _NO_LIMIT)
 
-    def begin(self, wanted: list[tuple[SandboxSpec, AgentSettings]]) -> None:
-        """Begin to keep sandboxes ready, for these first, and no others; a gateway for one call never does."""
+    def begin(self, wanted: list[tuple[SandboxSpec, AgentSettings]], *, by_default: bool = False) -> None:
+        """Begin to keep sandboxes ready, for these first, and no others; a gateway for one call never does.
+
+        `by_default`: one for each of them where the configuration says nothing.
+        """
         if wanted and not self._begun:
             self.sweep()
         self._begun = True
-        for family in self._ready.keys() - {spec.family for spec, _ in wanted}:
+        families = {_family(spec, agent) for spec, agent in wanted}
+        self._by_default = families if by_default else set()
+        for family in self._ready.keys() - families:
             for spare in self._ready.pop(family):
                 self._discard_soon(spare)
         for spec, agent in wanted:
             if spec.layer is None:
                 self._keep(spec, agent, 0.0)
 
+    def _wanted(self, spec: SandboxSpec, agent: AgentSettings) -> int:
+        """Return how many there should be like this one, as far as the limits leave room."""
+        written, family = agent.source("sandbox.warm") != "default", _family(spec, agent)
+        count = (
+            agent.sandbox.warm
+            if written or family not in self._by_default
+            else int(_memory_bytes() >= self.least_memory_bytes)
+        )
+        own, together = self.room(agent.id)
+        like_it = len(self._ready.get(family, ()))
+        return min(count, own - self.count(agent.id) + like_it, together - self.count() + like_it)
+
     def _keep(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
         """Have as many like this one as its agent wants; a failure is left for the call that needs one to report."""
-        family = spec.family
+        family = _family(spec, agent)
         if family not in self._filling:
             task = asyncio.create_task(self._fill(spec, agent, after_s))
             self._filling[family] = task
@@ -63,16 +88,17 @@ class Spares:
 
     async def _fill(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        ready = self._ready.setdefault(spec.family, [])
+        ready = self._ready.setdefault(_family(spec, agent), [])
         with suppress(CrabpotError, OSError):
-            while len(ready) < agent.sandbox.warm:
+            while len(ready) < self._wanted(spec, agent):
                 ready.append(await self._open(spec, agent))
 
     async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Live:
         """Open one whose runner has loaded the code of its tools, which it does at their first call."""
         name = f"{PREFIX}{os.urandom(8).hex()}"
         folder = f"{self._state}/{private_folders.FOLDER}/{name}" if spec.private else spec.workspace
-        own = replace(spec, scope_key=name, name=name, workspace=folder)
+        # The key names its agent: that is whose share of the machine it takes.
+        own = replace(spec, scope_key=f"agent:{agent.id}:{name}", name=name, workspace=folder)
         held = await private_folders.hold_alone(self._state, own, agent.id) if spec.private else None
         live = await self._start(own, agent, held)
         try:
@@ -89,10 +115,11 @@ class Spares:
         None if there is none, or the session has a folder already.
         """
         # A layer belongs to one scope from its first mount on: no spare can have one yet.
-        if not self._begun or not agent.sandbox.warm or spec.layer is not None:
+        family = _family(spec, agent)
+        if not self._begun or spec.layer is not None or not (agent.sandbox.warm or family in self._by_default):
             return None
         self._keep(spec, agent, _REFILL_S)
-        waiting = self._ready.get(spec.family, [])
+        waiting = self._ready.get(family, [])
         while waiting and waiting[-1].lost:
             self._discard_soon(waiting.pop())
         if not waiting:
@@ -109,14 +136,32 @@ class Spares:
         spare.sandbox.rename(spec.name)
         return spare
 
+    def make_room(self, agent: str) -> None:
+        """End as many as the limits leave no room for: a session comes before what nobody has asked for yet."""
+        if not self._ready:
+            return
+        own, together = self.room(agent)
+        # Those of the agent itself first.
+        for family in sorted(self._ready, key=lambda one: one[0] != agent):
+            waiting, whose = self._ready[family], family[0]
+            while waiting and (self.count() > together or (whose == agent and self.count(agent) > own)):
+                self._discard_soon(waiting.pop())
+
+    def reap(self, stale: Callable[[Live], bool]) -> None:
+        """End those that waited for too long; the next call of their kind has another opened."""
+        for waiting in self._ready.values():
+            for spare in [one for one in waiting if one.lost or stale(one)]:
+                waiting.remove(spare)
+                self._discard_soon(spare)
+
     def _discard_soon(self, spare: Live) -> None:
         task = asyncio.create_task(_discard(spare))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def count(self) -> int:
-        """Return how many wait."""
-        return sum(len(waiting) for waiting in self._ready.values())
+    def count(self, agent: str | None = None) -> int:
+        """Return how many wait, of an agent or of all."""
+        return sum(len(waiting) for (whose, _), waiting in self._ready.items() if agent in (None, whose))
 
     def sweep(self) -> None:
         """Remove the folders of spares whose gateway died."""
@@ -134,6 +179,20 @@ class Spares:
         await asyncio.gather(*map(_discard, waiting), *self._ending)
         if used:
             self.sweep()
+
+
+def _family(spec: SandboxSpec, agent: AgentSettings) -> Family:
+    return agent.id, spec.family
+
+
+def _memory_bytes() -> int:
+    """Return how much memory the machine could give; 0 where it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            found = dict(line.split(":", 1) for line in file)
+        return int(found["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, LookupError):
+        return 0
 
 
 async def _discard(spare: Live) -> None:

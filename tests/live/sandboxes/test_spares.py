@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,12 @@ WARM = "{ agents: { defaults: { sandbox: { warm: 2 } } } }"
 
 
 @asynccontextmanager
-async def warm_gateway(state: Path, count: int = 2) -> AsyncIterator[Gateway]:
-    gateway = app.start(config=None, state=str(state), environ=os.environ).gateway(WARM)
+async def warm_gateway(
+    state: Path, count: int = 2, *, text: str = WARM, by_default: bool = False
+) -> AsyncIterator[Gateway]:
+    gateway = app.start(config=None, state=str(state), environ=os.environ).gateway(text)
     try:
+        gateway.execution.spare_by_default = by_default
         gateway.execution.warm_up(gateway.settings)
         async with asyncio.timeout(30):
             while gateway.execution.opener.spares.count() < count:
@@ -129,3 +133,64 @@ def test_a_gateway_for_one_call_keeps_none_ready(tmp_path: Path) -> None:
             await gateway.close()
 
     asyncio.run(scenario())
+
+
+async def test_one_is_kept_for_each_configured_agent_that_does_not_say(tmp_path: Path) -> None:
+    text = "{ agents: { entries: { ops: {}, none: { sandbox: { warm: 0 } }, away: { sandbox: { mode: 'off' } } } } }"
+    async with warm_gateway(tmp_path, 2, text=text, by_default=True) as gateway:
+        spares = gateway.execution.opener.spares
+        assert {name: spares.count(name) for name in ("main", "ops", "none", "away")} == {
+            "main": 1,
+            "ops": 1,
+            "none": 0,
+            "away": 0,
+        }
+        assert (await gateway.call("agent:main:first", "exec", command="echo here")).stdout == "here\n"
+
+
+async def test_a_spare_of_one_agent_is_never_given_to_another(tmp_path: Path) -> None:
+    async with warm_gateway(tmp_path, 2, text="{ agents: { entries: { ops: {} } } }", by_default=True) as gateway:
+        spares = gateway.execution.opener.spares
+        main, ops = (spares._ready[family][0] for family in sorted(spares._ready))
+        assert main.wanted.spec is not None
+        assert ops.wanted.spec is not None
+        assert main.wanted.spec.family == ops.wanted.spec.family
+        assert (await gateway.call("agent:ops:first", "exec", command="true")).success
+        assert (spares.count("main"), ops.agent, ops.key[1]) == (1, "ops", "agent:ops:first")
+        # An agent that no entry names has the same settings, and opens its own.
+        assert (await gateway.call("agent:other:first", "exec", command="true")).success
+        assert spares._ready["main", main.wanted.spec.family] == [main]
+
+
+async def test_spares_count_towards_the_limits_and_go_first(tmp_path: Path) -> None:
+    text = "{ gateway: { maxSandboxes: 2 }, agents: { entries: { ops: {} } } }"
+    async with warm_gateway(tmp_path, 2, text=text, by_default=True) as gateway:
+        spares, fleet = gateway.execution.opener.spares, gateway.execution.fleet
+        for name in ("one", "two"):
+            assert (await gateway.call(f"agent:other:{name}", "exec", command="true")).success
+        assert (len(fleet.listed()), spares.count()) == (2, 0)
+        settings = gateway.settings.agent("ops")
+        spec, _ = gateway.execution.describe(settings, "agent:ops")
+        assert spares._wanted(spec, settings) == 0
+
+
+async def test_a_spare_that_waited_for_too_long_is_ended(tmp_path: Path) -> None:
+    async with warm_gateway(tmp_path, 1, text="{}", by_default=True) as gateway:
+        await gateway.execution.reap(time.time())
+        assert gateway.execution.opener.spares.count() == 1
+        await gateway.execution.reap(time.time() + 25 * 3600)
+        assert gateway.execution.opener.spares.count() == 0
+
+
+async def test_where_memory_is_short_only_those_that_were_asked_for_are_kept(tmp_path: Path) -> None:
+    text = "{ agents: { entries: { ops: { sandbox: { warm: 1 } } } } }"
+    gateway = app.start(config=None, state=str(tmp_path), environ=os.environ).gateway(text)
+    gateway.execution.spare_by_default = True
+    spares = gateway.execution.opener.spares
+    spares.least_memory_bytes = 1 << 60
+    try:
+        gateway.execution.warm_up(gateway.settings)
+        await asyncio.gather(*spares._filling.values())
+        assert (spares.count("main"), spares.count("ops")) == (0, 1)
+    finally:
+        await gateway.close()

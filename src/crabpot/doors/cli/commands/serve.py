@@ -124,6 +124,7 @@ async def _serve(app: App, at: Address | None) -> None:
         ):
             where += listeners.where
             e2b = E2bDoor(listeners)
+            gateway.execution.spare_by_default = True
             gateway.execution.warm_up(gateway.settings)
             # Everybody waits while garbage is collected: often and little, and never through what was imported.
             gc.freeze()
