@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from crabpot.backends.bubblewrap.backend import Bubblewrap, Machine
 from crabpot.backends.bubblewrap.user import Choice
 from crabpot.backends.bubblewrap.walls import Walls
 from crabpot.backends.registry import Registry
+from crabpot.frozen import dataclass
 from crabpot.gateway import Gateway
 from crabpot.proof.verify import trial, witness
 from crabpot.proof.verify.bait import Bait, laid_out
