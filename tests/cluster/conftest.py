@@ -20,7 +20,8 @@ class Cluster:
 
     def __init__(self, folder: Path, kubeconfig: str) -> None:
         self.kubeconfig = kubeconfig
-        (self._bin,) = folder.glob("bin/*/kubectl")
+        # Of the builds that are kept, the one that runs.
+        self._bin = (folder / "run/bin").resolve() / "kubectl"
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl in the sandboxes' namespace, and return what it printed."""
@@ -54,11 +55,26 @@ class Cluster:
 
     def processes(self, pod: dict[str, Any]) -> list[int]:
         """Return what was started in a pod's container from outside, as this machine numbers it: who waits, then the runner."""
-        uid = pod["metadata"]["uid"]
-        own = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_of(entry, uid)]
+        own = _own(pod)
         outside = [pid for pid in own if _field(pid, _PARENT) not in own]
         # The first is the one that holds the pod's namespaces, in a container of its own.
         return sorted(outside, key=lambda pid: _field(pid, _BEGAN))[1:]
+
+    def programs(self, pod: dict[str, Any]) -> set[str]:
+        """Return the names of all that runs in a pod."""
+        return {_name(pid) for pid in _own(pod)}
+
+
+def _own(pod: dict[str, Any]) -> list[int]:
+    uid = pod["metadata"]["uid"]
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_of(entry, uid)]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _is_of(entry: Path, uid: str) -> bool:

@@ -93,6 +93,7 @@ def make(spec: SandboxSpec) -> Bundle:
         "gitconfig": b"[safe]\n\tdirectory = *\n",
         "ssh_config": etc.ssh_config(INTERPRETER, RUNNER),
         **{f"filter.{machine}": assemble(machine, rules=rules) for machine in AUDIT_ARCHES},
+        **{one.target.removeprefix(f"{hardening.RUNNER}/"): _content(one.source) for one in spec.certificates},
     }
     return Bundle(files=files, programs=frozenset(programs))
 
@@ -101,11 +102,12 @@ def make(spec: SandboxSpec) -> Bundle:
 def _source() -> Mapping[str, bytes]:
     paths = {f"runner/{name}": path for name, path in runner_source.files().items()}
     paths["boot.py"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot.py")
-    made = {}
-    for name, path in paths.items():
-        with open(path, "rb") as file:
-            made[name] = file.read()
-    return made
+    return {name: _content(path) for name, path in paths.items()}
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _key(name: str) -> str:

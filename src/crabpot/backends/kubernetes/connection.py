@@ -33,6 +33,8 @@ class Connection:
         self.turn = asyncio.Lock()
         self.uids: dict[str, int] = {}
         """Whom each pod of this gateway's runs as, by its name."""
+        self.own_bundles: dict[str, str] = {}
+        """The bundles that one pod alone has, by its name: those with a sandbox's own authority."""
         self._made: dict[str, asyncio.Task[None]] = {}
 
     def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
@@ -75,6 +77,7 @@ class Connection:
             await self._remove(self.path("pods", name))
         finally:
             self.uids.pop(name, None)
+            await self._remove_bundle(self.own_bundles.pop(name, None))
 
     async def _remove(self, path: str) -> None:
         for _ in range(3):
@@ -92,6 +95,12 @@ class Connection:
             for pause in (0.3, 0.3, 0.5, 0.5, 1, 1, 2, 2, 5, 5, 10):
                 await self.cluster.get(path)
                 await asyncio.sleep(pause)
+
+    async def _remove_bundle(self, name: str | None) -> None:
+        path = self.path("configmaps", name or "")
+        if name is not None and self._made.pop(path, None) is not None:
+            with contextlib.suppress(ClusterError):
+                await self.cluster.delete(path)
 
     async def close(self) -> None:
         """Remove what pods shared, and the lease, and end all connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.kubernetes import bundle as bundles
@@ -119,7 +119,8 @@ async def _make_control(connection: Connection, spec: SandboxSpec) -> Control:
 
 
 async def _pod(connection: Connection, spec: SandboxSpec) -> dict[str, Any]:
-    bundle, user = bundles.make(spec), pods.user_of(spec)
+    # It outlives the sandbox whose opening made it, and that one's certificates.
+    bundle, user = bundles.make(replace(spec, certificates=())), pods.user_of(spec)
     owner = await connection.provide(spec, bundle)
     name = f"crabpot-control-{os.urandom(4).hex()}"
     plan = render.PodPlan(name=name, gateway=connection.owner.gateway, owner=owner, user=user, bundle=bundle)

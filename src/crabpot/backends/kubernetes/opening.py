@@ -56,6 +56,8 @@ async def open_pod(connection: Connection, spec: SandboxSpec) -> Opened:
 async def _open(connection: Connection, spec: SandboxSpec, name: str) -> Opened:
     bundle, user = bundles.make(spec), pods.user_of(spec, connection.uids.values())
     connection.uids[name] = user.uid
+    if spec.certificates:
+        connection.own_bundles[name] = naming.bundle(connection.owner.gateway, bundle.digest)
     owner = await connection.provide(spec, bundle)
     plan = render.PodPlan(name=name, gateway=connection.owner.gateway, owner=owner, user=user, bundle=bundle)
     made = await connection.cluster.post(connection.path("pods"), render.pod(spec, plan))

@@ -108,12 +108,13 @@ for _, port in given["ports"]:
     )
 
 
-@claim.about("network", threats=("host-names",), open_on=("host", "bridge", "named"))
+@claim.about("network", threats=("host-names",), open_on=("host", "bridge", "named"), excused_by="interfaces")
 async def has_no_way_to_the_world(target: Target) -> Outcome:
     """Nor to the local network: the metadata service of a cloud gives out its keys to whoever asks.
 
     Connecting a datagram socket asks the kernel for a route and sends nothing, so not even a broken wall would let
-    this disturb anybody.
+    this disturb anybody. A pod has a route by its cluster's interface, which no packet passes: the clause
+    `interfaces`.
     """
     return await target.attack("""
 import socket
