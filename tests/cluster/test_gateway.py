@@ -88,7 +88,39 @@ def forwarded(cluster: Cluster) -> Iterator[str]:
             process.terminate()
 
 
-def test_the_rendered_gateway_runs_and_is_used_by_tls_and_a_token(cluster: Cluster, tmp_path: Path) -> None:
+def renew(cluster: Cluster, folder: Path) -> None:
+    """Replace the certificate in the cluster; a change of the pod has its kubelet look at once, and not in a minute."""
+    folder.mkdir()
+    made, key = certificate(folder)
+    words = (
+        "create",
+        "secret",
+        "tls",
+        "crabpot-tls",
+        f"--cert={made}",
+        f"--key={key}",
+        "--dry-run=client",
+        "-o",
+        "json",
+    )
+    cluster.anywhere(
+        "-n", HOME, "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=cluster.anywhere(*words)
+    )
+    cluster.anywhere("-n", HOME, "annotate", "pods", "--all", f"test/renewed={os.urandom(4).hex()}", "--overwrite")
+
+
+def is_served(url: str, trusting: ssl.SSLContext) -> bool:
+    """Return whether the gateway answers under a certificate that is trusted here."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", context=trusting, timeout=20) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def test_the_rendered_gateway_is_used_by_tls_and_a_token_and_takes_a_renewed_certificate(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     with deployed(cluster, tmp_path) as trusting, forwarded(cluster) as url:
         token = cluster.anywhere("-n", HOME, "exec", "deploy/crabpot", "--", "cat", TOKEN).strip()
 
@@ -111,6 +143,10 @@ def test_the_rendered_gateway_runs_and_is_used_by_tls_and_a_token(cluster: Clust
         assert (int(uid) >= 1_000_000_000, inside) == (True, "inside")
         (pod,) = json.loads(cluster.anywhere("-n", SANDBOXES, "get", "pods", "-o", "json"))["items"]
         assert pod["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "crabpot"
+        renew(cluster, tmp_path / "renewed")
+        renewed = ssl.create_default_context(cafile=str(tmp_path / "renewed/tls.crt"))
+        wait_until(lambda: is_served(url, renewed), within_s=180)
+        assert not is_served(url, trusting)
         # It ends its sandboxes itself when it is told to end.
         cluster.anywhere("-n", HOME, "scale", "deploy/crabpot", "--replicas=0")
         wait_until(lambda: not json.loads(cluster.anywhere("-n", SANDBOXES, "get", "pods", "-o", "json"))["items"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -160,5 +161,6 @@ def _answer(status: int, content: bytes) -> Any:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
-        return str(error.os_error.strerror or error.os_error)
+        # asyncio puts the address where the reason is.
+        return os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
     return str(error) or type(error).__name__

@@ -6,15 +6,18 @@ import base64
 import json
 import re
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from crabpot.backends.kubernetes import bundle, naming, pods, remedy, render
 from crabpot.settings import Kubernetes, Size, Storage, Toleration
-from crabpot.spec.spec import SandboxSpec, User
+from crabpot.spec.spec import Mount, SandboxSpec, User
 from tests.support.pod_security import violations
 from tests.support.specs import make_spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 USER = User(uid=1234, gid=1235)
 
@@ -162,3 +165,14 @@ def test_a_node_without_user_namespaces_is_told_from_one_that_is_slow() -> None:
     assert "the node n1 makes no user namespace" in told
     assert remedy.without_namespace({"spec": {"nodeName": "n1"}, "status": waiting}) is None
     assert remedy.without_namespace({"spec": {"hostUsers": False}, "status": {"conditions": []}}) is None
+
+
+def test_the_authority_of_one_sandbox_is_in_a_bundle_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"PEM")
+    shown = Mount(source=str(tmp_path / "a"), target="/crabpot/authority.pem", access="ro")
+    plain, own = bundle.make(specified()), bundle.make(specified(certificates=(shown,)))
+    assert own.files["authority.pem"] == b"PEM"
+    assert own.files.keys() - plain.files.keys() == {"authority.pem"}
+    assert naming.bundle("g", own.digest) != naming.bundle("g", plain.digest)
+    items = own.as_volume("g")["configMap"]["items"]
+    assert {"key": "authority.pem", "path": "authority.pem"} in items
