@@ -1,13 +1,16 @@
 """An event loop whose time no principal can take from the others.
 
 All that a gateway does for everybody runs in one thread, step by step. The steps of one principal wait in a line of
-their own. Each turn of the loop runs a slice of every line; a principal that has used more than its share rests, so
-that the loop is free when somebody else's step comes, and not only next in turn.
+their own. Whoever has used much is *heavy* for as long as its steps have to wait. Each turn of the loop runs a slice of
+every other line and of one heavy one. While anybody else, or an operator, has something under way, the heavy ones have
+a small part of the time together, so that the loop is free when the next step comes; otherwise they have all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import selectors
 import time
 from collections import deque
 from contextvars import Context
@@ -23,14 +26,18 @@ Arguments = TypeVarTuple("Arguments")
 
 # How long one principal's steps run before everybody else's have their turn.
 _SLICE_S = 0.0005
-# What a principal may use at once before its share counts: one host command takes 40 ms of the loop, in small steps.
-_BURST_S = 0.1
-# What it owes at most: one long step, or one in which garbage was collected, must not cost a minute of rest.
-_MOST_OWED_S = 0.35
-# Whoever did something this recently has a share. How often it is found out who did.
-_RECENT_S, _EVERY_S = 1.0, 0.05
-# Among many who do little, one that does much is not held to its part of them all.
-_LEAST_SHARE = 0.125
+# Who uses more of the loop than this part, and this much beyond it, is heavy: one host command takes 40 ms of the loop.
+_LIGHT_SHARE, _BURST_S = 0.25, 0.1
+# What is remembered at most: one long step, or one in which garbage was collected, must not count for a minute.
+_MOST_OWED_S = 0.25
+# For how long it is heavy after that, and after it last had to wait: who is made to use less does not need less.
+_HEAVY_S, _WAITED_S = 1.0, 0.25
+# Steps of one call follow each other this closely. So long after a step its principal has something under way.
+_UNDER_WAY_S = 0.03
+# What all who are heavy have together meanwhile.
+_HEAVY_SHARE = 0.125
+# How often it is found out who needs nothing any more.
+_EVERY_S = 0.05
 _NOBODYS = Context()
 
 
@@ -42,43 +49,93 @@ class _Step(asyncio.Handle):
             self._run()
 
 
+class _Idle(selectors.DefaultSelector):
+    """Counts the time in which there was nothing to do."""
+
+    seconds = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)
+        began = time.monotonic()
+        try:
+            return super().select(timeout)
+        finally:
+            self.seconds += time.monotonic() - began
+
+
 @dataclass(slots=True)
 class _Use:
-    """What one principal waits for, and the time that it owes the loop."""
+    """What one principal waits for, and what it has used."""
 
     at: float
     steps: deque[_Step] = field(default_factory=deque)
+    # What lets its streams be read.
+    reads: deque[Callable[[], None]] = field(default_factory=deque)
     owes_s: float = 0.0
+    heavy_until: float = -math.inf
+    # What it used in turns with others that are heavy.
+    ran_s: float = 0.0
 
-    def repay(self, now: float, share: float) -> None:
-        self.owes_s = min(_MOST_OWED_S, max(0.0, self.owes_s - share * (now - self.at)))
+    def settle(self, now: float) -> None:
+        """Forget of its use what everybody may use in the time that has passed."""
+        self.owes_s = max(0.0, self.owes_s - _LIGHT_SHARE * (now - self.at))
         self.at = now
 
-    def run(self) -> None:
-        """Run steps for one slice; those that they add come in the next turn."""
+    def add(self, seconds: float) -> None:
+        self.owes_s = min(_MOST_OWED_S, self.owes_s + seconds)
+        if self.owes_s > _BURST_S:
+            self.heavy_until = self.at + _HEAVY_S
+
+    @property
+    def heavy(self) -> bool:
+        return self.heavy_until > self.at
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.steps or self.reads)
+
+    def run(self) -> float:
+        """Run steps for one slice, and return what it took; those that they add come in the next turn."""
         # Of the processor: on a busy machine a step may take long through no fault of its principal.
         began = now = time.thread_time()
+        # One: many streams that are let go at once would all be read in the same turn.
+        if self.reads:
+            self.reads.popleft()()
         for _ in range(len(self.steps)):
             self.steps.popleft().run()
             now = time.thread_time()
             if now - began > _SLICE_S:
                 break
-        self.owes_s += now - began
+        self.add(now - began)
+        return now - began
 
 
 class FairLoop(asyncio.SelectorEventLoop):
     """Shares its time among principals (`PRINCIPAL`); operators and the gateway's own work never wait."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._idle = _Idle()
+        super().__init__(self._idle)
         self._uses: dict[str, _Use] = {}
         # Those of them that have steps.
         self._lines: dict[str, _Use] = {}
-        # Who did something lately, and when.
-        self._active: dict[str, float] = {}
-        self._share, self._counted_at = 1.0, 0.0
+        # When anybody who is not heavy had a step last.
+        self._light_at = -math.inf
+        # From when on the heavy ones have paid for what they used while others had something under way.
+        self._paid_at = 0.0
+        # What the one that was served last had used.
+        self._ran_s = 0.0
+        self._counted_at = 0.0
         self._soon = False
         self._later: asyncio.TimerHandle | None = None
+
+    def _now(self) -> float:
+        """Return the time that this loop had so far: what it used, and when it had nothing to do.
+
+        On a busy machine it has only a part of the time, and a principal's use is measured by that.
+        """
+        return time.thread_time() + self._idle.seconds
 
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
@@ -86,60 +143,71 @@ class FairLoop(asyncio.SelectorEventLoop):
         """Run a callback in the next turn; the step of a principal's task when that principal has its turn."""
         whose = PRINCIPAL.get() if context is None else context.get(PRINCIPAL)
         if whose == OPERATOR:
-            self._active[whose] = time.monotonic()
+            self._light_at = self._now()
         # Transports and futures rely on the order of their callbacks, which are short.
         elif whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
             step = _Step(callback, args, self, context)
             use = self._use(whose)
             use.steps.append(step)
+            if not use.heavy:
+                self._light_at = use.at
             self._wake(whose, use)
             return step
         return super().call_soon(callback, *args, context=context)
 
     def charge(self, whose: str, seconds: float, go_on: Callable[[], None]) -> bool:
-        """Charge a principal for what it used beside its tasks; True if it must rest until `go_on` is called."""
+        """Charge a principal for what it read; True if it must rest until `go_on` is called."""
         use = self._use(whose)
-        use.owes_s += seconds
-        use.repay(use.at, self._share)
-        rests = use.owes_s > _BURST_S
-        if rests:
-            # First in its line: calls that await what is to be read have deadlines.
-            use.steps.appendleft(_Step(go_on, (), self))
-            self._wake(whose, use)
-        return rests
+        use.add(seconds)
+        if not use.heavy:
+            self._light_at = use.at
+            return False
+        if self._is_under_way(use.at):
+            self._pay(use.at, seconds)
+        use.ran_s += seconds
+        use.reads.append(go_on)
+        self._wake(whose, use)
+        return True
 
     def _use(self, whose: str) -> _Use:
         """Return what a principal used, up to date."""
-        now = self._active[whose] = time.monotonic()
-        self._count(now)
+        now = self._now()
+        self._forget(now)
         use = self._uses.get(whose)
         if use is None:
             use = self._uses[whose] = _Use(now)
-        use.repay(now, self._share)
+        use.settle(now)
         return use
 
-    def _count(self, now: float) -> None:
-        """Find out which part of the time one principal may use: all of it while nobody else does anything.
-
-        Half of the time stays free where a few do much, for whoever does little: it would wait for each of their steps.
-        """
-        if now - self._counted_at < _EVERY_S and len(self._active) > 1:
+    def _forget(self, now: float) -> None:
+        """Keep nothing of whoever waits for nothing and has used nothing lately."""
+        if now - self._counted_at < _EVERY_S:
             return
         self._counted_at = now
-        for whose in [one for one, at in self._active.items() if now - at > _RECENT_S]:
-            del self._active[whose]
-        few = 0.5 ** len(self._active.keys() - {OPERATOR})
-        self._share = 1.0 if len(self._active) <= 1 else max(_LEAST_SHARE, few)
         for whose, use in list(self._uses.items()):
-            use.repay(now, self._share)
-            if not (use.steps or use.owes_s):
+            use.settle(now)
+            if not (use.waits or use.owes_s or use.heavy):
                 del self._uses[whose]
+
+    def _is_under_way(self, now: float) -> bool:
+        """Return whether anybody who is not heavy is likely to have its next step soon."""
+        return now - self._light_at < _UNDER_WAY_S
+
+    def _pay(self, now: float, seconds: float) -> None:
+        self._paid_at = min(max(self._paid_at, now) + seconds / _HEAVY_SHARE, now + _MOST_OWED_S / _HEAVY_SHARE)
+
+    def _rest_s(self, now: float) -> float:
+        """Return how long the heavy ones rest: until they have paid, or nobody else has anything under way."""
+        return max(0.0, min(self._paid_at, self._light_at + _UNDER_WAY_S) - now)
 
     def _wake(self, whose: str, use: _Use) -> None:
         """Have a line served: in the next turn, or when its rest ends."""
-        self._lines[whose] = use
+        if whose not in self._lines:
+            self._lines[whose] = use
+            # Who had nothing to do has saved nothing up.
+            use.ran_s = max(use.ran_s, self._ran_s)
         if not self._soon:
-            self._serve_in((use.owes_s - _BURST_S) / self._share)
+            self._serve_in(self._rest_s(use.at) if use.heavy else 0.0)
 
     def _serve_in(self, seconds: float) -> None:
         if seconds <= 0:
@@ -151,30 +219,47 @@ class FairLoop(asyncio.SelectorEventLoop):
             self._later = self.call_later(seconds, self._serve, context=_NOBODYS)
 
     def _serve(self) -> None:
-        """Run a slice of every line whose principal need not rest; who owes least is first."""
+        """Run a slice of every line; of the heavy ones only of one, and only if they need not rest."""
         self._soon = False
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        self._settle()
-        for use in sorted(self._lines.values(), key=_owed):
-            if use.owes_s <= _BURST_S:
-                use.run()
-        self._settle()
-        if self._lines and not self._soon:
-            self._serve_in((min(map(_owed, self._lines.values())) - _BURST_S) / self._share)
-
-    def _settle(self) -> None:
-        """Bring the debts of those who wait up to date, and drop who waits for nothing."""
-        now = time.monotonic()
-        self._count(now)
-        self._lines = {whose: use for whose, use in self._lines.items() if use.steps}
+        now = self._now()
         for use in self._lines.values():
-            use.repay(now, self._share)
+            use.settle(now)
+        light = [use for use in self._lines.values() if not use.heavy]
+        heavy = [use for use in self._lines.values() if use.heavy]
+        for use in sorted(light, key=_owed):
+            use.run()
+            self._light_at = self._now()
+        if heavy:
+            self._serve_heavy(heavy)
+        self._lines = {whose: use for whose, use in self._lines.items() if use.waits}
+        if self._lines and not self._soon:
+            waits = all(use.heavy for use in self._lines.values())
+            self._serve_in(self._rest_s(self._now()) if waits else 0.0)
+
+    def _serve_heavy(self, heavy: list[_Use]) -> None:
+        """Run a slice of the one that used least, unless they rest."""
+        now = self._now()
+        if self._rest_s(now) <= 0:
+            first = min(heavy, key=_ran)
+            self._ran_s = first.ran_s
+            used = first.run()
+            first.ran_s += used
+            if self._is_under_way(now):
+                self._pay(now, used)
+        for use in heavy:
+            if use.waits:
+                use.heavy_until = max(use.heavy_until, now + _WAITED_S)
 
 
 def _owed(use: _Use) -> float:
     return use.owes_s
+
+
+def _ran(use: _Use) -> float:
+    return use.ran_s
 
 
 async def turn() -> None:

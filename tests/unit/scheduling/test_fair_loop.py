@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crabpot.decide.scope import OPERATOR, PRINCIPAL, acting_for, behind_it
-from crabpot.scheduling.fair_loop import _BURST_S, _LEAST_SHARE, _MOST_OWED_S, FairLoop
+from crabpot.scheduling.fair_loop import _BURST_S, _MOST_OWED_S, FairLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -75,11 +75,84 @@ def test_a_flood_takes_one_slice_of_a_turn_and_not_a_step_for_each_of_its_tasks(
     assert run(beside(name, 10)) <= 10 + 2
 
 
-async def resting(debt_s: float, enough: Callable[[list[str]], bool]) -> list[str]:
-    order: list[str] = []
+def fair() -> FairLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, FairLoop)
-    # Somebody else was there: nobody has the whole loop.
+    return loop
+
+
+async def heavy(loop: FairLoop, *names: str) -> list[Flood]:
+    """Start principals that keep the loop busy, and wait until it has seen that they do, and nobody else is active."""
+    floods = [Flood(name) for name in names]
+    while not all(name in loop._uses and loop._uses[name].heavy for name in names):
+        await asyncio.sleep(0)
+    while loop._is_under_way(loop._now()):
+        await asyncio.sleep(0)
+    return floods
+
+
+async def turns_used(count: int, beside: str | None) -> tuple[int, list[int]]:
+    """Return in how many of so many turns a heavy principal ran, and the steps of each; somebody is active, or nobody."""
+    floods = await heavy(fair(), *(f"busy {number}" for number in range(count)))
+    used, before = 0, [flood.steps for flood in floods]
+
+    async def count_turns() -> None:
+        nonlocal used
+        for _ in range(300):
+            seen = sum(flood.steps for flood in floods)
+            await asyncio.sleep(0)
+            used += sum(flood.steps for flood in floods) > seen
+
+    with behind_it(beside):
+        await asyncio.create_task(count_turns())
+    steps = [flood.steps - one for flood, one in zip(floods, before, strict=True)]
+    for flood in floods:
+        await flood.end()
+    return used, steps
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_busy_ones_have_all_turns_while_nobody_else_does_anything(count):
+    used, steps = run(turns_used(count, None))
+    assert used >= 0.9 * 300
+    # Each its part of them.
+    assert min(steps) >= 0.8 * 300 / count
+
+
+@pytest.mark.parametrize("name", ["honest", OPERATOR])
+def test_the_busy_ones_have_few_turns_together_while_somebody_else_has_something_under_way(name):
+    used, _ = run(turns_used(2, name))
+    # Turns of somebody who does nothing are shorter than the part of them that a step of a millisecond takes.
+    assert used <= 0.1 * 300
+
+
+async def first_steps() -> list[str]:
+    """Return the order of the steps of one that is heavy and of others that come and go."""
+    order: list[str] = []
+    (flood,) = await heavy(fair(), "hostile")
+
+    async def work(name: str) -> None:
+        for _ in range(3):
+            before = flood.steps
+            await asyncio.sleep(0)
+            order.append("in between" if flood.steps > before + 1 else name)
+
+    for number in range(20):
+        with behind_it(f"agent {number}"):
+            await asyncio.create_task(work("next"))
+    await flood.end()
+    assert len(order) == 60
+    return order
+
+
+def test_nobody_waits_for_more_than_one_step_of_one_that_is_heavy():
+    assert set(run(first_steps())) == {"next"}
+
+
+async def resting(debt_s: float, enough: Callable[[list[str]], bool]) -> list[str]:
+    order: list[str] = []
+    loop = fair()
+    # Somebody else has something under way: nobody has the whole loop.
     loop.charge("honest", 0.0, lambda: None)
     assert loop.charge("hostile", debt_s, lambda: order.append("hostile"))
 
@@ -95,53 +168,82 @@ async def resting(debt_s: float, enough: Callable[[list[str]], bool]) -> list[st
     return order
 
 
-def test_who_used_more_than_its_share_rests_while_others_go_on():
+def test_who_is_heavy_rests_while_others_go_on():
     assert run(resting(1000.0, bool)) == ["honest"]
 
 
-def test_who_rests_goes_on_when_its_share_has_paid_for_what_it_used():
-    assert set(run(resting(_BURST_S + 0.02, lambda order: len(order) == 2))) == {"honest", "hostile"}
+def test_who_rests_goes_on_when_nobody_else_has_anything_under_way():
+    assert run(resting(1000.0, lambda order: len(order) == 2)) == ["honest", "hostile"]
 
 
-async def two_that_rest() -> float:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, FairLoop)
-    short = asyncio.Event()
-    loop.charge("honest", 0.0, lambda: None)
-    # One step of a thousand seconds: it owes what it can owe at most.
-    assert loop.charge("long", 1000.0, lambda: None)
-    await asyncio.sleep(0)
-    began = time.monotonic()
-    assert loop.charge("short", _BURST_S + 0.001, short.set)
-    await short.wait()
-    assert loop._uses["long"].owes_s <= _MOST_OWED_S
-    return time.monotonic() - began
+async def read_in_one_turn(streams: int) -> int:
+    loop, reads = fair(), 0
 
+    def read() -> None:
+        nonlocal reads
+        reads += 1
 
-def test_a_short_rest_does_not_wait_for_the_end_of_a_longer_one():
-    longest_s = (_MOST_OWED_S - _BURST_S) / _LEAST_SHARE
-    assert run(two_that_rest()) < longest_s / 2
-
-
-async def alone() -> bool:
-    flood = Flood("only", step_s=0.015)
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, FairLoop)
-    while flood.steps < 8:
+    assert loop.charge("hostile", 1000.0, read)
+    for _ in range(streams):
+        assert loop.charge("hostile", 0.0, read)
+    while not reads:
         await asyncio.sleep(0)
-        if loop._later is not None:
-            break
+    return reads
+
+
+def test_the_streams_of_one_that_is_heavy_are_read_one_in_a_turn():
+    assert run(read_in_one_turn(40)) == 1
+
+
+async def reads_and_steps() -> int:
+    loop = fair()
+    (flood,) = await heavy(loop, "hostile")
+    before = flood.steps
+    # Each reading is followed by the next.
+    reads = 0
+
+    def read() -> None:
+        nonlocal reads
+        reads += 1
+        loop.charge("hostile", 0.001, read)
+
+    read()
+    while reads < 20:
+        await asyncio.sleep(0)
     await flood.end()
-    return flood.steps >= 8
+    return flood.steps - before
 
 
-def test_who_is_alone_has_the_whole_loop():
-    assert run(alone())
+def test_what_is_read_does_not_keep_the_tasks_of_the_same_principal_waiting():
+    assert run(reads_and_steps()) >= 10
+
+
+async def owed_after(seconds: float) -> float:
+    loop = fair()
+    loop.charge("hostile", seconds, lambda: None)
+    return loop._uses["hostile"].owes_s
+
+
+def test_one_long_step_counts_for_a_second_and_not_for_a_minute():
+    assert run(owed_after(_BURST_S / 2)) == _BURST_S / 2
+    assert run(owed_after(1000.0)) == _MOST_OWED_S
+
+
+async def calm_again() -> bool:
+    loop = fair()
+    assert loop.charge("busy", 1000.0, lambda: None)
+    while "busy" in loop._uses and loop._uses["busy"].heavy:
+        await asyncio.sleep(0.01)
+        loop._use("other")
+    return not loop.charge("busy", 0.0, lambda: None)
+
+
+def test_who_was_busy_and_needs_nothing_for_a_while_is_heavy_no_more():
+    assert run(calm_again())
 
 
 async def many_principals() -> int:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, FairLoop)
+    loop = fair()
 
     async def work() -> None:
         await asyncio.sleep(0)
