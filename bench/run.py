@@ -33,7 +33,7 @@ _DOCKER = '{ agents: { defaults: { sandbox: { backend: "docker" } } } }'
 _KUBERNETES = '{ agents: { defaults: { sandbox: { backend: "kubernetes", kubernetes: { inet: "refuse" } } } } }'
 # On a disk: /tmp may be memory.
 _PROJECTS = "/var/tmp"  # noqa: S108  for folders of a random name
-_ONE_COMMAND = ("bare bwrap", "nono", "codex", "srt")
+_ONE_COMMAND = ("bare bwrap", "nono", "gVisor, runsc do", "codex", "srt")
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
 

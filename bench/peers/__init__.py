@@ -11,6 +11,7 @@ from bench.peers import (
     kubectl_cli,
     llm_sandbox,
     nono,
+    runsc,
     srt,
     swe_rex,
 )
@@ -25,6 +26,7 @@ PEERS: tuple[Peer, ...] = tuple(
         beyond=adapter.BEYOND,
     )
     for adapter in (
-        *(bare_bubblewrap, docker_cli, docker_py, srt, codex, nono, swe_rex, llm_sandbox, inspect_docker, kubectl_cli),
+        *(bare_bubblewrap, docker_cli, docker_py, srt, codex, nono, runsc),
+        *(swe_rex, llm_sandbox, inspect_docker, kubectl_cli),
     )
 )

@@ -1,6 +1,6 @@
 """Frozen dataclasses that cost little to define: a command's start defines a hundred of them, and uses few.
 
-The standard library compiles six methods for each class when it is defined, which took a third of the time of
+The standard library compiles six methods for each class when it is defined, which took a fifth of the time of
 `crabpot explain`. Here five are the same functions for all classes, and `__init__` is compiled at its first use.
 """
 
