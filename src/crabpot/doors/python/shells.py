@@ -9,6 +9,7 @@ import asyncio
 import os
 import shlex
 import socket
+import stat
 import struct
 import sys
 from contextlib import suppress
@@ -42,9 +43,7 @@ class Shells:
         """Return the shell command that connects a terminal of this user to the box."""
         if self._server is None:
             self._path = this_program(self._state).socket_path()
-            bound = _by_folder(self._path, socket.socket.bind)
-            os.chmod(self._path, 0o600)
-            self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=_MOST)
+            self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._path), limit=_MOST)
         return shlex.join([sys.executable, "-P", "-m", "crabpot.doors.python.shells", self._path])
 
     def close(self) -> None:
@@ -101,17 +100,38 @@ def _sides(data: bytes) -> tuple[int, int]:
     return max(1, min(rows, _MOST_SIDE)), max(1, min(cols, _MOST_SIDE))
 
 
-def _by_folder(path: str, do: Any) -> socket.socket:
-    """Bind or connect to a path of any length: sockets allow 108 bytes, so it is named from its folder."""
-    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def _bound(path: str) -> socket.socket:
+    """Return a socket at a path of any length: sockets allow 108 bytes, so it is named from its folder.
+
+    A link in the folder's place leads nowhere, and the socket is this user's alone from its first moment on.
+    """
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     made = socket.socket(socket.AF_UNIX)
     try:
-        do(made, f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+        os.fchmod(made.fileno(), 0o600)
+        made.bind(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
     except OSError:
         made.close()
         raise
     finally:
         os.close(folder)
+    return made
+
+
+def _connected(path: str) -> socket.socket:
+    """Return a connection to the socket itself: what is planted in its place hears nothing of what a person types."""
+    found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        facts = os.fstat(found)
+        if not stat.S_ISSOCK(facts.st_mode) or facts.st_uid != os.geteuid():
+            raise PermissionError(f"{path} is not a socket of this user")
+        made.connect(f"/proc/self/fd/{found}")
+    except OSError:
+        made.close()
+        raise
+    finally:
+        os.close(found)
     return made
 
 
@@ -122,7 +142,7 @@ def connect(path: str) -> int:
     import tty  # noqa: PLC0415
 
     try:
-        made = _by_folder(path, socket.socket.connect)
+        made = _connected(path)
     except OSError:
         print("crabpot: the sandbox is no longer running", file=sys.stderr)
         return 1
