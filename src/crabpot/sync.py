@@ -169,7 +169,7 @@ def sandbox(folder: str | None = None, **settings: Any) -> Iterator[Box]:
 
     Args:
         folder: The host folder to mount at /workspace, writable.
-        **settings: `name`, `state`, and settings of the configuration's `sandbox`, in snake case.
+        **settings: `name`, `state`, `tools`, and settings of the configuration's `sandbox`, in snake case.
 
     Yields:
         The box.

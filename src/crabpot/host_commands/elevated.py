@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 # Examining a repository uses the host's processes and time, which the sandbox's limits do not cover.
 _PLANS_AT_ONCE = 4
-_TAKES = frozenset({"command", "cwd", "timeout"})
+# `detach` is about what may outlive a command inside. On the host nothing does.
+_TAKES = frozenset({"command", "cwd", "timeout", "detach"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,8 @@ __all__ = ["CrabpotSandbox", "CrabpotWorkspace"]
 
 PROVIDER = "crabpot"
 _NO_SUCH_PROGRAM, _NOT_EXECUTABLE = 127, 126
+# An exception would end the run; this the model reads.
+_REFUSED = ("denied", "approval_denied", "approval_timeout")
 
 
 class CrabpotWorkspace:
@@ -129,7 +131,7 @@ class CrabpotWorkspace:
             raise WorkspaceUnavailableError(message)
         if code == "timeout":
             raise WorkspaceTimeoutError(message, stdout=done.stdout, stderr=done.stderr)
-        if code in ("not_found", "permission_denied") and not shell:
+        if code in _REFUSED or (code in ("not_found", "permission_denied") and not shell):
             missing = _NO_SUCH_PROGRAM if code == "not_found" else _NOT_EXECUTABLE
             return CommandResult(exit_code=missing, stdout="", stderr=message)
         raise_failure(done.error)

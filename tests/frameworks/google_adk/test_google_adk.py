@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from google.adk.agents import LlmAgent
-from google.adk.models import BaseLlm, LlmResponse
-from google.adk.runners import InMemoryRunner
-from google.adk.tools.environment import EnvironmentToolset
-from google.genai import types
 
 from crabpot.integrations.google_adk import CrabpotEnvironment
+from tests.frameworks.google_adk.provider import run
 
 
 @pytest.fixture(autouse=True)
@@ -37,20 +33,6 @@ async def test_commands_and_files_are_of_one_sandbox() -> None:
         await environment.close()
 
 
-class Scripted(BaseLlm):
-    """Calls what it was given, one after the other, and then says that it is done."""
-
-    script: list[tuple[str, dict[str, str]]]
-
-    async def generate_content_async(self, *_: object, **__: object):
-        if self.script:
-            name, args = self.script.pop(0)
-            part = types.Part.from_function_call(name=name, args=args)
-        else:
-            part = types.Part.from_text(text="done")
-        yield LlmResponse(content=types.Content(role="model", parts=[part]))
-
-
 async def test_an_agent_works_in_the_sandbox_and_reads_refusals() -> None:
     environment = CrabpotEnvironment()
     script = [
@@ -59,14 +41,7 @@ async def test_an_agent_works_in_the_sandbox_and_reads_refusals() -> None:
         ("Execute", {"command": "python sum.py; cat /etc/shadow"}),
         ("ReadFile", {"path": "/etc/shadow"}),
     ]
-    toolset = EnvironmentToolset(environment=environment)
-    agent = LlmAgent(name="worker", model=Scripted(model="scripted", script=script), tools=[toolset])
-    try:
-        events = await InMemoryRunner(agent=agent).run_debug("go", quiet=True)
-    finally:
-        await environment.close()
-    said = [str(answer.response) for event in events for answer in event.get_function_responses()]
+    said = await run(environment, *script)
     assert "48" in said[2]
     assert "/etc/shadow" in said[2]
     assert "error" in said[3]
-    assert events[-1].content.parts[0].text == "done"

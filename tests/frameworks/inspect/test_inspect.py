@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from inspect_ai import Task
 from inspect_ai import eval as evaluate
+from inspect_ai.agent._human.install import install_human_agent
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ModelAPI, ModelOutput, get_model, modelapi
+from inspect_ai.model import ModelOutput, get_model
 from inspect_ai.scorer import includes
-from inspect_ai.solver import Generate, TaskState, generate, solver, use_tools
+from inspect_ai.solver import Generate, TaskState, generate, solver
 from inspect_ai.tool import bash, bash_session, python, text_editor
 from inspect_ai.util import (
     ExecCompleted,
@@ -28,10 +29,12 @@ from inspect_ai.util import (
     SandboxUserUnsupportedError,
     sandbox,
 )
+from inspect_ai.util._sandbox._framework_directory import FrameworkDirectoryError
 from inspect_ai.util._sandbox.environment import SandboxUnavailableError
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
 from crabpot.integrations.inspect import CrabpotConfig, CrabpotSandboxEnvironment
+from tests.frameworks.inspect.provider import run
 
 # Another user per call is refused, by the framework's own exception.
 NOT_OFFERED = {"test_exec_as_user": "a sandbox has one user"}
@@ -59,34 +62,6 @@ async def sandbox_env(request, anyio_backend):
 
 
 pytestmark = pytest.mark.anyio
-
-
-@modelapi(name="scripted")
-class Scripted(ModelAPI):
-    """Says what it was given, one after the other; Inspect's own mock would fetch a tokenizer from the internet."""
-
-    def __init__(self, model_name: str, script: list[ModelOutput], **_: object) -> None:
-        super().__init__(model_name)
-        self._script = iter(script)
-
-    async def generate(self, *_: object, **__: object) -> ModelOutput:
-        return next(self._script)
-
-
-def run(tools: list[object], *calls: tuple[str, dict[str, object]]) -> list[str]:
-    """Run an evaluation whose model makes these calls; return what its tools said."""
-    script = [ModelOutput.for_tool_call("scripted", name, arguments) for name, arguments in calls]
-    model = get_model("scripted/model", memoize=False, script=[*script, ModelOutput.from_content("scripted", "42")])
-    task = Task(
-        dataset=[Sample("compute", target="42", files={"given.txt": "from the sample"}, setup="echo set up > ready")],
-        solver=[use_tools(*tools), generate()],
-        scorer=includes(),
-        sandbox="crabpot",
-    )
-    (log,) = evaluate(task, model=model, display="none", log_dir="memory://logs")
-    assert log.status == "success", log.error
-    assert log.samples is not None
-    return [message.text for message in log.samples[0].messages if message.role == "tool"]
 
 
 def test_an_evaluation_runs_its_tools_in_the_sandbox() -> None:
@@ -194,3 +169,8 @@ async def test_a_sandbox_that_died_is_unavailable_and_a_path_outside_is_refused(
             os.kill(int(pid), signal.SIGKILL)
     with pytest.raises(SandboxUnavailableError):
         await running
+
+
+async def test_the_human_agent_is_told_that_it_cannot_be_installed(sandbox_env, anyio_backend) -> None:
+    with pytest.raises(FrameworkDirectoryError, match=r"/opt.*Read-only file system"):
+        await install_human_agent(None, [], None, False, sandbox_env)

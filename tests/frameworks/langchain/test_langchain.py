@@ -5,13 +5,11 @@ from __future__ import annotations
 import posixpath
 
 import pytest
-from deepagents import create_deep_agent
 from deepagents.backends.local_shell import LocalShellBackend
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
 from langchain_tests.integration_tests.sandboxes import SandboxIntegrationTests
 
 from crabpot.integrations.langchain import CrabpotSandbox
+from tests.frameworks.langchain.provider import run
 
 # Where the suite contradicts the release of deepagents that it runs with, which is documented to return absolute paths
 # from glob (its rules of permission depend on it) and no folders, and to overwrite. Its own provider fails these too:
@@ -89,18 +87,6 @@ for _name in dir(TestTheirOwn):
         setattr(TestTheirOwn, _name, None)
 
 
-class Scripted(GenericFakeChatModel):
-    """Says what it was given, one after the other."""
-
-    def bind_tools(self, *_: object, **__: object):
-        return self
-
-
-def calls(*wanted):
-    """Return a message that calls these tools."""
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": str(at)} for at, (name, args) in wanted])
-
-
 def test_a_deep_agent_works_in_the_sandbox_and_reads_refusals(tmp_path) -> None:
     script = [
         ("write_file", {"file_path": "/workspace/a.txt", "content": "one\ntwo\n"}),
@@ -112,12 +98,8 @@ def test_a_deep_agent_works_in_the_sandbox_and_reads_refusals(tmp_path) -> None:
         ("execute", {"command": "cat a.txt; cat /etc/shadow"}),
         ("read_file", {"file_path": "/etc/shadow"}),
     ]
-    messages = [calls((at, call)) for at, call in enumerate(script)]
     with CrabpotSandbox(state=str(tmp_path)) as backend:
-        model = Scripted(messages=iter([*messages, AIMessage("done")]))
-        result = create_deep_agent(model=model, backend=backend).invoke({"messages": [("user", "go")]})
-    assert result["messages"][-1].content == "done"
-    said = [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
+        said = run(backend, *script)
     assert "three" in said[2]
     assert "a.txt" in said[3]
     assert all("/workspace/a.txt" in text for text in said[4:6])

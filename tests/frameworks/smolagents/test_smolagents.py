@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from smolagents import CodeAgent
-from smolagents.models import ChatMessage, Model
 from smolagents.utils import AgentError
 
 from crabpot.integrations.smolagents import CrabpotExecutor
+from tests.frameworks.smolagents.provider import Scripted
 
 
 @pytest.fixture
@@ -15,15 +15,6 @@ def executor(tmp_path):
     made = CrabpotExecutor(state=str(tmp_path / "state"), timeout=10)
     yield made
     made.cleanup()
-
-
-class Scripted(Model):
-    def __init__(self, *steps: str) -> None:
-        super().__init__()
-        self._steps = iter(steps)
-
-    def generate(self, *_: object, **__: object) -> ChatMessage:
-        return ChatMessage(role="assistant", content=f"Thought: next\n<code>\n{next(self._steps)}\n</code>")
 
 
 def test_names_live_on_and_failures_are_told(executor) -> None:

@@ -91,6 +91,13 @@ async def test_a_program_answers_by_an_object_or_by_a_function(leaving, tmp_path
     assert request.argv == ("pwd",)
 
 
+async def test_a_command_that_may_leave_something_running_inside_leaves_for_the_host_like_any_other(leaving, tmp_path):
+    approver = Object()
+    async with crabpot.Gateway.open(leaving, state=str(tmp_path / "state"), approver=approver) as gateway:
+        result = await gateway.session("agent:main:x").exec("pwd", detach=True, env={}, text=True)
+    assert (result.stdout, result.place, result.error) == (f"{tmp_path}/ws\n", "host", None)
+
+
 async def test_without_an_approver_a_program_is_denied_at_once(leaving, tmp_path):
     async with crabpot.Gateway.open(leaving, state=str(tmp_path / "state")) as gateway:
         result = await gateway.call("agent:main:x", "exec", command="pwd")
@@ -169,6 +176,19 @@ async def test_what_makes_it_a_sandbox_of_its_own_cannot_be_set_otherwise(tmp_pa
     ]
     async with crabpot.sandbox(state=state, mode="all", scope=None) as box:
         assert box.session
+
+
+async def test_the_tools_of_a_sandbox_of_ones_own_can_be_denied(tmp_path):
+    state = str(tmp_path / "state")
+    tools = {"deny": ["write"], "elevated": {"enabled": True, "patterns": ["pwd"]}}
+    async with crabpot.sandbox(state=state, tools=tools) as box:
+        sandboxed_or_skip(await box.call("ls"))
+        with pytest.raises(PermissionError, match=r"tools\.deny"):
+            await box.write("note", "x")
+        with pytest.raises(PermissionError, match="no operator is connected"):
+            (await box.exec("pwd")).check()
+    with pytest.raises(crabpot.ConfigError, match=r"tools\.deny"):
+        await crabpot.sandbox(state=state, tools={"deny": ["no_such_tool"]})
 
 
 async def test_a_setting_that_there_is_not_is_an_error(tmp_path):

@@ -1,4 +1,4 @@
-"""The door for Python programs: a gateway, its sessions, and sandboxes without agents and policy.
+"""The door for Python programs: a gateway, its sessions, and sandboxes without agents.
 
 May import: app and below.
 Must never enter: a decision; and a second API: `crabpot.sync` is a bridge to this one.

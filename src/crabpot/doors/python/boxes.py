@@ -1,4 +1,4 @@
-"""Sandboxes without agents and policy: of one program, or found again by their name."""
+"""Sandboxes without agents: of one program, or found again by their name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crabpot.sandboxes import private_folders
 from crabpot.settings import camel
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from crabpot.gateway import Gateway
 
@@ -119,9 +119,14 @@ class Opening:
 
 
 def sandbox(
-    folder: str | None = None, *, name: str | None = None, state: str | None = None, **settings: Any
+    folder: str | None = None,
+    *,
+    name: str | None = None,
+    state: str | None = None,
+    tools: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Opening:
-    """Open one sandbox, without agents and policy: `async with` closes it after the block.
+    """Open one sandbox, without agents: `async with` closes it after the block.
 
     All sandboxes of a program with the same settings share one gateway.
 
@@ -132,6 +137,7 @@ def sandbox(
             them, `crabpot.delete_sandbox` deletes one, and `prune` applies to them as to every private folder.
         state: The folder for sandboxes and the audit log. Without one, it is `$CRABPOT_STATE` or the user's own
             state folder.
+        tools: The configuration's `tools`, as written there: `{"deny": ["exec"]}`. Without them every tool is allowed.
         **settings: Settings of the configuration's `sandbox`, in snake case: `network="none"`,
             `limits={"memory": "1g"}`. `mode`, `scope` and `workspace` are fixed.
 
@@ -159,7 +165,8 @@ def sandbox(
     defaults: dict[str, Any] = {"sandbox": written | fixed}
     if folder is not None:
         defaults["workspace"] = os.path.abspath(folder)
-    text = json.dumps({"agents": {"defaults": defaults}, "gateway": _MANY})
+    policy = {} if tools is None else {"tools": dict(tools)}
+    text = json.dumps({"agents": {"defaults": defaults}, "gateway": _MANY, **policy})
     return Opening(text, name=name, state=state)
 
 

@@ -114,6 +114,8 @@ _BY_CODE: dict[str, type[CallFailed]] = {
     "read_only": _Refused,
     "outside": _Refused,
     "denied": _Refused,
+    "approval_denied": _Refused,
+    "approval_timeout": _Refused,
     "timeout": _TimedOut,
     "not_a_file": _NoFile,
     "disk_limit": _NoFile,

@@ -138,7 +138,7 @@ class Session(Files):
         given = command if isinstance(command, str) else list(command)
         args: dict[str, Any] = {"command": await carried(given, self.write)}
         size = tty if isinstance(tty, bool) else dict(tty)
-        options = {"cwd": cwd, "env": env and dict(env), "detach": detach, "tty": size}
+        options = {"cwd": cwd, "env": dict(env) if env else None, "detach": detach, "tty": size}
         args |= {name: value for name, value in options.items() if value not in (None, False)}
         args |= self._limit(timeout)
         collected = Collected()

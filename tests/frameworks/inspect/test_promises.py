@@ -1,0 +1,9 @@
+"""What every provider promises, kept by this one."""
+
+from __future__ import annotations
+
+from tests.frameworks.promises import Promises
+
+
+class TestPromises(Promises):
+    name = "inspect"
