@@ -29,7 +29,8 @@ def said(command: str, **settings: Any) -> str:
             reply = await agent.ask("go")
             assert reply.body == "done"
             events = await reply.history.get_events()
-            return next(str(event) for event in events if isinstance(event, ToolResultEvent))
+            (result,) = [event.result for event in events if isinstance(event, ToolResultEvent)]
+            return "".join(part.content for part in result.parts)
 
     return asyncio.run(asked())
 

@@ -8,3 +8,4 @@ from tests.frameworks.promises import Promises
 class TestPromises(Promises):
     name = "openai_agents"
     kept = True
+    at_once = ("a tool that is denied",)

@@ -90,7 +90,7 @@ class CrabpotSandboxSession(BaseSandboxSession):
         if done.error.code == "timeout":
             raise ExecTimeoutError(command=command, timeout_s=timeout)
         if done.error.code in _LOST:
-            raise ExecTransportError(command=command, context={"reason": done.error.message})
+            raise ExecTransportError(command=command, message=done.error.message)
         # A refusal is something that the model can read.
         said = f"{done.error.code}: {done.error.message}\n".encode()
         return ExecResult(stdout=done.stdout, stderr=done.stderr + said, exit_code=FAILED)
