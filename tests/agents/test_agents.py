@@ -44,6 +44,7 @@ BUN = ("claude", "opencode")
 # How each is started with a prompt at a terminal, what it asks first, and what is typed to leave it.
 ATTENDED = {
     "codex": ((*CODEX, "do it"), "Trust this folder", "/quit"),
+    "opencode": ((*OPENCODE, "--prompt", "do it"), None, "/exit"),
 }
 EDIT = "echo made > made.txt; curl -sS -m 9 http://evil.example/; pwd"
 GIT = "git -c user.name=A -c user.email=a@example.org"
@@ -141,8 +142,9 @@ def test_in_a_terminal_it_edits_is_refused_a_host_asks_to_push_and_one_key_appli
         agent, person = (Pane(at, place, patience_s=PATIENCE_S) for _ in range(2))
         try:
             agent.run("run", "--in", str(project), "--", name, *given)
-            agent.shows(asks)
-            agent.tmux("send-keys", "Enter")
+            if asks is not None:
+                agent.shows(asks)
+                agent.tmux("send-keys", "Enter")
             person.run("approvals", "watch")
             person.shows("git push origin main")
             person.answer("o")
