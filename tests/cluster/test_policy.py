@@ -33,7 +33,7 @@ POLICY = {"kubernetes": {"inet": "policy"}}
 # What the other suites see not to be kept, or cannot attack, since their pods have no internet sockets.
 NEEDING = [promise for promise in PROMISES if pods.PROMISES.get(promise.name) == pods.INET]
 ATTACKS = [name for name, reason in pods.CLAIMS.items() if reason == pods.INET]
-# From a pod: the API server's service, the node's own address, and a name server of nobody's.
+# From a pod: the API server's service, the node's own address, and another port of the node.
 _REACHING = """python3 -c '
 import socket
 for place in (("10.124.0.1", 443), ("10.123.0.1", 36250), ("10.123.0.1", 22)):
