@@ -186,7 +186,8 @@ class FairLoop(asyncio.SelectorEventLoop):
         self._counted_at = now
         for whose, use in list(self._uses.items()):
             use.settle(now)
-            if not (use.waits or use.owes_s or use.heavy):
+            # Who is in a line may be running a step now, and adds the next to what is kept here.
+            if not (whose in self._lines or use.waits or use.owes_s or use.heavy):
                 del self._uses[whose]
 
     def _is_under_way(self, now: float) -> bool:

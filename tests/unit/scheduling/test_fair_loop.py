@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crabpot.decide.scope import OPERATOR, PRINCIPAL, acting_for, behind_it
-from crabpot.scheduling.fair_loop import _BURST_S, _MOST_OWED_S, FairLoop
+from crabpot.scheduling.fair_loop import _BURST_S, _EVERY_S, _MOST_OWED_S, FairLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -260,6 +260,26 @@ async def many_principals() -> int:
 
 def test_nothing_is_kept_of_who_owes_nothing():
     assert run(many_principals()) <= 1
+
+
+async def after_a_long_step() -> bool:
+    async def work() -> None:
+        burn(2 * _EVERY_S)
+        # It has used nothing that was counted yet, and waits for nothing while it runs.
+        await asyncio.sleep(0)
+
+    with behind_it("anyone"):
+        task = asyncio.create_task(work())
+    await asyncio.wait({task}, timeout=10)
+    in_time = task.done()
+    # A step that was forgotten runs with the next one.
+    with behind_it("anyone"):
+        await asyncio.gather(task, asyncio.create_task(asyncio.sleep(0)))
+    return in_time
+
+
+def test_the_step_after_a_long_one_is_not_forgotten():
+    assert run(after_a_long_step())
 
 
 async def failing() -> list[str]:
