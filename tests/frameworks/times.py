@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,8 @@ async def measured(name: str, folder: str) -> dict[str, tuple[float, float]]:
 
 def row(name: str) -> str:
     """Return the row of a framework: exec, read, write and open."""
-    with tempfile.TemporaryDirectory() as folder:
+    # Some frameworks say a word at each start.
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
         found = asyncio.run(measured(name, folder))
     cells = []
     for operation in ("exec", "read", "write", "open"):
@@ -86,7 +88,8 @@ def row(name: str) -> str:
             cells.append("–")
             continue
         ours, theirs = found[operation]
-        cells.append(f"{ours:.1f} : {theirs:.1f} = {ours / theirs:.2g}")
+        ratio = ours / theirs
+        cells.append(f"{ours:.2f} : {theirs:.2f} = {ratio:.{0 if ratio >= 10 else 1}f}")
     return f"| {name} | {' | '.join(cells)} |"
 
 

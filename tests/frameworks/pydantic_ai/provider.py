@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +34,18 @@ def said(command: str, **settings: Any) -> str:
     return agent.run_sync("go").output
 
 
-def _shape(backend: Any) -> Provider:
+def _shape(backend: Any, root: str = "") -> Provider:
     async def shell(command: str) -> str:
         done = await backend.run(command, shell=True)
         return done.stdout + done.stderr
 
-    return Provider(run=shell, read=backend.read_bytes, write=backend.write_bytes)
+    async def read(path: str) -> bytes:
+        return await backend.read_bytes(os.path.join(root, path))
+
+    async def write(path: str, content: bytes) -> None:
+        await backend.write_bytes(os.path.join(root, path), content)
+
+    return Provider(run=shell, read=read, write=write)
 
 
 @asynccontextmanager
@@ -52,4 +59,4 @@ async def ours(**settings: Any) -> AsyncIterator[Provider]:
 
 @asynccontextmanager
 async def theirs(folder: str) -> AsyncIterator[Provider]:
-    yield _shape(LocalWorkspaceBackend(folder))
+    yield _shape(LocalWorkspaceBackend(folder), folder)
