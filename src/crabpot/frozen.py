@@ -31,7 +31,7 @@ def _define(cls: type, *, slots: bool) -> type:
         return key(self) == key(other) if type(other) is type(self) else NotImplemented
 
     methods: dict[str, Any] = {
-        "__init__": _Init(),
+        "__init__": _Init(made),
         "__repr__": _repr,
         "__eq__": same,
         "__hash__": lambda self: hash(key(self)),
@@ -46,11 +46,14 @@ def _define(cls: type, *, slots: bool) -> type:
 class _Init:
     """The `__init__` of a class until its first use, when the compiled one takes its place."""
 
-    def __get__(self, instance: object, owner: type) -> Any:
-        # A subclass finds its base's, and must not take its place.
-        where = next(one for one in owner.__mro__ if one.__dict__.get("__init__") is self)
-        function = _compiled(where)
-        where.__init__ = function  # type: ignore[misc]
+    def __init__(self, made: type) -> None:
+        self._made = made
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        # `owner` need not be the class: a subclass finds its base's, and `inspect` asks by a metaclass.
+        function = _compiled(self._made)
+        # Two threads may come at once: both functions do the same.
+        self._made.__init__ = function  # type: ignore[misc]
         return function.__get__(instance, owner)
 
 

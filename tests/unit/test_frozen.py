@@ -133,3 +133,27 @@ def test_it_is_replaced_copied_and_taken_apart_as_any_dataclass() -> None:
     assert dataclasses.asdict(made) == {"x": 1, "y": 0, "names": {"a": 1}, "note": ""}
     assert copy.copy(made) == copy.deepcopy(made) == pickle.loads(pickle.dumps(made)) == made
     assert copy.deepcopy(Unslotted(x=1)) == Unslotted(x=1)
+
+
+def test_it_has_a_signature_before_its_first_use_also_as_newer_pythons_ask() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Unused(Point):
+        z: int
+
+    unbound = Unused.__dict__["__init__"]
+    # Since 3.13 `inspect` takes the class for the instance, and its metaclass for the owner.
+    assert "z" in inspect.signature(unbound.__get__(Unused, type)).parameters
+    assert "z" in inspect.signature(Unused).parameters
+
+
+def test_threads_that_come_at_once_all_get_an_init() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Unused(Point):
+        z: int
+
+    late = Unused.__dict__["__init__"]
+    assert Unused(x=1, z=2).z == 2
+    # The second thread had found what the first has replaced.
+    made = object.__new__(Unused)
+    late.__get__(made, Unused)(x=1, z=3)
+    assert made == Unused(x=1, z=3)
