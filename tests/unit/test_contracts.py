@@ -228,3 +228,15 @@ def test_nothing_has_a_name_that_the_glossary_retired():
     assert {Path(name).stem for name in modules} & RETIRED == set()
     found = {name: named(ast.parse(path.read_text())) & RETIRED for name, path in modules.items()}
     assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_no_python_is_started_with_the_current_folder_on_its_module_path():
+    """An agent may own that folder: a module of the same name in it would run as the operator."""
+    started = 0
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.List | ast.Tuple) and "sys.executable" in ast.unparse(node):
+                words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+                started += "-m" in words
+                assert "-m" not in words or words & {"-P", "-I"}, f"{path}: {ast.unparse(node)}"
+    assert started

@@ -75,9 +75,10 @@ async def make(recipe: Recipe, target: str, progress: Callable[[str], None]) -> 
         if recipe.python:
             wheels = f"{folder}/wheels"
             progress(f"fetching {', '.join(recipe.python)} from PyPI")
-            # By this Python's pip, and so from the index that this machine uses.
-            fetch = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", wheels)
-            await _run([*fetch, *recipe.python], lambda _: None)
+            # By this Python's pip, and so from the index that this machine uses. -P: an agent may have put a module of
+            # pip's name into the current folder.
+            fetch = (sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:")
+            await _run([*fetch, "--dest", wheels, *recipe.python], lambda _: None)
             os.chmod(wheels, 0o755)  # noqa: S103  nothing in it is secret, and mmdebstrap may be another user
         os.chmod(folder, 0o755)  # noqa: S103  as above
         # Two that make the same image at once must not write to one file.

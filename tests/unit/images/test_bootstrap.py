@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from crabpot.images import bootstrap
 from crabpot.images.bootstrap import BuildFailed, argv
 from crabpot.images.recipe import Recipe
 from crabpot.spec.spec import User
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = Recipe(groups=(), extra=("tmux",), user=User(uid=1000, gid=1001))
 
@@ -48,3 +52,17 @@ def test_a_program_that_fails_is_told_by_its_last_words() -> None:
 def test_a_program_that_is_not_there_is_told() -> None:
     with pytest.raises(BuildFailed, match="cannot be run"):
         asyncio.run(bootstrap._run(["/nonexistent/mmdebstrap"], print))
+
+
+def test_a_pip_that_an_agent_planted_in_the_current_folder_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = tmp_path / "pip"
+    planted.mkdir()
+    (planted / "__init__.py").write_text("")
+    (planted / "__main__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit(1)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(BuildFailed, match="No matching distribution"):
+        asyncio.run(bootstrap.make(Recipe(groups=("dev",), extra=(), user=SMALL.user), "x.tar", lambda _: None))
+    assert not (tmp_path / "ran").exists()

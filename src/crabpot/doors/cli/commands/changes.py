@@ -79,7 +79,7 @@ async def _with_layer(frame: Frame, options: Namespace, body: Body) -> int:
 
 
 def _name_others(review: Review, layer: Layer) -> None:
-    """Say whose changes these are where several sessions have some over the current folder."""
+    """Name the session whose changes these are where several sessions have some over the current folder."""
     others = [one.session for one in review.store.over(os.getcwd()) if one.path != layer.path]
     if others and layer.folder == os.path.realpath(os.getcwd()):
         also = ", ".join(map(visible, others))
