@@ -47,7 +47,7 @@ def _spawn(app: App, settings: Settings, ready: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             [
-                *(sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "crabpot"),
+                *(sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "crabpot"),
                 *("--state", state, *config, "serve", "--lingering", str(ready)),
             ],
             env={name: value for name, value in app.environ.items() if name not in left_out},
