@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     # What a call made of each path: before, and after.
     Made = dict[str, tuple[Version | None, Version | None]]
 
-# A record's time is when the call was recorded, and a file's is that of a coarse clock.
-_SLACK_S = 0.05
+# A file's time is that of a coarse clock, and a busy gateway records a call late: both make a change look too early for its
+# call, never too late. A record's time is rounded.
+_EARLY_S, _ROUNDED_S = 0.05, 0.001
 
 
 async def story(review: Review, session: str, records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -102,8 +103,9 @@ def _by_call(layer: Layer, calls: Sequence[Record]) -> dict[int, Made]:
 
 def _call_at(at: float, calls: Sequence[Record]) -> Record | None:
     """Return the call in whose time something changed; what ran in the background, with the last that began by then."""
-    during = (one for one in calls if _began(one) - _SLACK_S <= at <= float(one["time"]) + _SLACK_S)
-    return next(during, None) or max((one for one in calls if _began(one) <= at), key=_began, default=None)
+    during = [one for one in calls if _began(one) - _EARLY_S <= at <= float(one["time"]) + _ROUNDED_S]
+    nearest = min(during, key=lambda one: max(0.0, _began(one) - at), default=None)
+    return nearest or max((one for one in calls if _began(one) <= at), key=_began, default=None)
 
 
 def _began(call: Record) -> float:
