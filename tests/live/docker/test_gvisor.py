@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,3 +58,12 @@ async def test_it_is_announced_what_gvisor_does_not_keep(engine: Engine, tmp_pat
     shown = await backend(engine, tmp_path).probe(spec_in(tmp_path, docker=RUNSC))
     assert {"seccomp", "limits.pids"} <= {one.name for one in shown if one.state == "degraded"}
     assert not [one for one in shown if one.state == "refused"]
+
+
+async def test_the_hosts_devices_stay_roots(engine: Engine, tmp_path: Path) -> None:
+    """Whoever owns /dev/null decides who may write it, and sandboxes of root's run as nobody."""
+    before = os.stat("/dev/null")
+    async with opened(engine, tmp_path, docker=RUNSC) as inside:
+        assert await inside.out("echo on") == "on\n"
+    after = os.stat("/dev/null")
+    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)

@@ -73,7 +73,6 @@ def create_body(spec: SandboxSpec, plan: ContainerPlan) -> dict[str, Any]:
     return {
         **_walled(plan, [plan.interpreter, "-I", "-S", f"{RUNNER}/__main__.py"]),
         "WorkingDir": spec.workspace_at,
-        "OpenStdin": True,
         # The runner ends with its stream: once the attached client is gone, so is the container's standard input.
         "StdinOnce": True,
         "AttachStdin": True,
@@ -104,6 +103,8 @@ def _walled(plan: ContainerPlan, command: list[str]) -> dict[str, Any]:
         # The engine would run an image's health check beside the runner, again and again.
         "Healthcheck": {"Test": ["NONE"]},
         "Tty": False,
+        # A container without standard input gets the host's /dev/null, and gVisor makes what it gets nobody's own.
+        "OpenStdin": True,
         "AttachStdout": True,
         "AttachStderr": True,
         "Labels": dict(plan.labels),

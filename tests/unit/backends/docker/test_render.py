@@ -100,6 +100,7 @@ def test_no_spec_opens_a_wall(plan: ContainerPlan, kind: Any, cpus: float, runti
         assert "Binds" not in host
         assert {"noexec", "nosuid", "nodev"} <= set(host["Tmpfs"]["/tmp"].split(","))
         assert body["Healthcheck"] == {"Test": ["NONE"]}
+        assert body["OpenStdin"] is True
         assert "PATH" not in body["Env"]
 
 
