@@ -1,11 +1,11 @@
-.PHONY: test-agents test-cluster setup hooks fmt lint quick test test-pythons test-vm check bench bench-docs docs clean
+.PHONY: test-agents test-cluster setup hooks fmt lint quick test coverage test-pythons test-vm check bench bench-docs docs clean
 
 PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
 BACKENDS ?= bubblewrap $(if $(filter 0,$(shell id -u)),docker)
 
-# Half of the time of a test that starts sandboxes is waiting, so there are two processes for each processor.
-WORKERS ?= $(shell expr 2 '*' $$(nproc))
+# A test that starts sandboxes waits for most of its time, so there are three processes for each processor.
+WORKERS ?= $(shell expr 3 '*' $$(nproc))
 # What is compiled once serves every process, whatever the environment says. A group of tests stays with one worker.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
 # A loaded machine fails a test now and then: it is tried twice more and counted as rerun. A broken claim never gets a second try.
@@ -29,13 +29,17 @@ lint: setup ## ruff, mypy --strict, import-linter, and the contracts that it can
 	.venv/bin/lint-imports
 	$(PYTHON) -m pytest -q tests/unit/test_contracts.py
 
+quick: WORKERS = $(shell expr 2 '*' $$(nproc))
 quick: setup ## the decisions, the runner and one real sandbox: without root, without an engine, within a minute
 	$(PYTEST) -m 'not slow' $(QUICK:%=tests/unit/%) tests/live/test_smoke.py
 
-test: setup ## every test that this machine can run, with coverage (then: .venv/bin/coverage report)
+test: setup ## every test that this machine can run
 	scripts/test-machine $(BACKENDS)
 	PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q src
-	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine env $(PYTEST) $(RERUNS) --cov --cov-report=
+	CRABPOT_REQUIRE_BACKENDS="$(BACKENDS)" scripts/with-engine env $(PYTEST) $(RERUNS)
+
+coverage: setup ## what the unit tests cover, line by line and branch by branch
+	$(PYTEST) $(RERUNS) --cov --cov-report=term:skip-covered tests/unit
 
 test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
 	scripts/test-pythons
@@ -52,7 +56,7 @@ test-frameworks: setup ## the suites of the frameworks that we integrate with, e
 test-agents: setup ## the real Claude Code, Codex, OpenCode, Gemini CLI, OpenClaw, Aider and MCP servers, installed from npm and PyPI into a folder of their own
 	scripts/test-agents
 
-check: lint test ## all of the above
+check: lint test coverage ## the three together
 
 bench: setup ## measure everything beside every peer, and fail where a figure is missed by far
 	scripts/bench

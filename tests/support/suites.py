@@ -6,13 +6,19 @@ It is copied to where everybody can read it and prints one line of JSON for each
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
+import shutil
 import sys
 import tempfile
+from functools import cache
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from crabpot import app
+from crabpot.backends.bubblewrap import bundle, probe_cache
+from crabpot.backends.bubblewrap.backend import Bubblewrap
 
 if TYPE_CHECKING:
     from crabpot.gateway import Gateway
@@ -28,8 +34,36 @@ def configured(backend: str, **sandbox: Any) -> str:
 
 
 def open_gateway(text: str, state: str) -> Gateway:
-    """Open a gateway over a configuration, as the program does."""
+    """Open a gateway over a configuration, as the program does the second time: this machine was examined before."""
+    take_over(state)
     return app.start(config=None, state=state, environ=os.environ).gateway(text)
+
+
+def take_over(state: str) -> None:
+    """Put into a new state folder what this process knows of the machine: its bundle, and what the probes of bwrap found.
+
+    Both are the same for every state folder, and making them takes longer than most promises.
+    """
+    home = f"{os.path.realpath(state)}/bubblewrap"
+    examined = _examined()
+    ready = bundle.find(examined)
+    chosen = ready and probe_cache.recall(f"{examined}/probe.json", probe_cache.key(ready.folder))
+    if ready is None or chosen is None or bundle.find(home, ready.interpreter) is not None:
+        return
+    copy = f"{home}/{os.path.basename(ready.folder)}"
+    shutil.copytree(ready.folder, copy)
+    probe_cache.keep(f"{home}/probe.json", probe_cache.key(copy), chosen)
+
+
+@cache
+def _examined() -> str:
+    """Examine the machine once in a process, in a thread of its own: whoever asks may be in an event loop."""
+    folder = tempfile.mkdtemp(prefix="crabpot-examined-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    looking = Thread(target=lambda: asyncio.run(Bubblewrap(state=folder).look()))
+    looking.start()
+    looking.join()
+    return f"{folder}/bubblewrap"
 
 
 async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
