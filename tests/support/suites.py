@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot import app
 from crabpot.backends.bubblewrap import bundle, probe_cache
 from crabpot.backends.bubblewrap.backend import Bubblewrap
+from crabpot.state.ownership import make_own
 
 if TYPE_CHECKING:
     from crabpot.gateway import Gateway
@@ -44,11 +45,14 @@ def take_over(state: str) -> None:
 
     Both are the same for every state folder, and making them takes longer than most promises.
     """
+    make_own(state)
     home = f"{os.path.realpath(state)}/bubblewrap"
     examined = _examined()
     ready = bundle.find(examined)
-    chosen = ready and probe_cache.recall(f"{examined}/probe.json", probe_cache.key(ready.folder))
-    if ready is None or chosen is None or bundle.find(home, ready.interpreter) is not None:
+    if ready is None or bundle.find(home, ready.interpreter) is not None:
+        return
+    chosen = probe_cache.recall(f"{examined}/probe.json", probe_cache.key(ready.folder))
+    if chosen is None:
         return
     copy = f"{home}/{os.path.basename(ready.folder)}"
     shutil.copytree(ready.folder, copy)

@@ -17,6 +17,7 @@ from crabpot.audit.reading import AuditReader
 from crabpot.host_commands.shims import AT_ONCE
 from tests.support import sshd
 from tests.support.backends import engine_host
+from tests.support.suites import take_over
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -75,6 +76,7 @@ def opened(request: pytest.FixtureRequest, folder: Path) -> Callable[..., Any]:
         if os.geteuid() == 0:
             shutil.chown(workspace, 1000, 1000)
         environ = {**QUIET, "USER": "x", "DOCKER_HOST": os.environ.get("DOCKER_HOST", "")}
+        take_over(str(folder / "state"))
         app = start(config=None, state=str(folder / "state"), environ=environ)
         gateway = app.gateway(f"""{{
             agents: {{defaults: {{workspace: "{workspace}", sandbox: {{
@@ -130,8 +132,11 @@ async def test_signals_pass_and_end_the_waiting_for_a_person(opened: Any) -> Non
         send = "tool > out & until [ -e up ]; do sleep 0.05; done; kill -INT $!; wait $!; echo $?; /usr/bin/cat out"
         assert (await desk.exec(send)).stdout == "5\ncaught\n"
         desk.person.answers = lambda _: None
+        desk.person.before = (desk.workspace / "asked").touch
         (desk.workspace / "up").unlink()
-        waits = "tool 2> err & sleep 1; kill -TERM $!; wait $!; echo $?; /usr/bin/cat err"
+        waits = (
+            "tool 2> err & until [ -e asked ]; do sleep 0.05; done; kill -TERM $!; wait $!; echo $?; /usr/bin/cat err"
+        )
         result = await desk.exec(waits)
         assert "interrupted before it started" in result.stdout, result
         assert not (desk.workspace / "up").exists()
@@ -264,10 +269,10 @@ async def test_what_changes_the_folder_between_two_turns_ends_the_command(opened
     """A racing agent: while a shim's command runs, its sandbox moves only when the command does not, and is seen."""
     async with opened('["make"]') as desk:
         # It waits for its input, so that the sandbox gets its turns.
-        desk.script("make", "#!/bin/sh\nread line\n")
+        desk.script("make", "#!/bin/sh\ntouch up\nread line\n")
         race = (
-            "echo all: > Makefile; mkfifo in; make < in > out 2> err & exec 3> in; sleep 1; "
-            "echo evil: >> Makefile; sleep 2; exec 3>&-; wait $!; echo $?; /usr/bin/cat err"
+            "echo all: > Makefile; mkfifo in; make < in > out 2> err & exec 3> in; until [ -e up ]; do sleep 0.05; done; "
+            "echo evil: >> Makefile; wait $!; echo $?; /usr/bin/cat err"
         )
         result = await desk.exec(race)
         assert "changed; ask again" in result.stdout, result

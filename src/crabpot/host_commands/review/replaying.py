@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     # What a call made of each path: before, and after.
     Made = dict[str, tuple[Version | None, Version | None]]
 
-# A file's time is that of a coarse clock, and a busy gateway records a call late: both make a change look too early for its
-# call, never too late. A record's time is rounded.
+# A file's time is that of a coarse clock, and a busy gateway records a call late: both make a change look too early for
+# its call, never too late. A record's time is rounded.
 _EARLY_S, _ROUNDED_S = 0.05, 0.001
 
 

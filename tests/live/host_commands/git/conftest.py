@@ -20,6 +20,7 @@ from crabpot.host_commands.git.prepared import GitContext
 from crabpot.model import Place
 from tests.support.backends import engine_host
 from tests.support.git import QUIET, host_git
+from tests.support.suites import take_over
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -97,6 +98,7 @@ async def opened(folder: Path, backend: str) -> AsyncIterator[Pot]:
     if os.geteuid() == 0:
         shutil.chown(workspace, 1000, 1000)
     environ = {**QUIET, "USER": "x", "DOCKER_HOST": os.environ.get("DOCKER_HOST", "")}
+    take_over(str(folder / "state"))
     app = start(config=None, state=str(folder / "state"), environ=environ)
     gateway = app.gateway(f"""{{
         agents: {{defaults: {{workspace: "{workspace}", sandbox: {{ workspace: "rw", backend: "{backend}" }} }} }},

@@ -16,6 +16,7 @@ from crabpot.approvals.requests import Answer
 from tests.support import sshd
 from tests.support.backends import engine_host
 from tests.support.ordinary_user import UID, interpreter, readable_source
+from tests.support.suites import take_over
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def gateway(request: pytest.FixtureRequest, folder: Path) -> Callable[..., Any]:
             "HOME": str(home or folder),
             "DOCKER_HOST": os.environ.get("DOCKER_HOST", ""),
         }
+        take_over(str(folder / "state"))
         made = start(config=None, state=str(folder / "state"), environ=environ).gateway(f"""{{
             agents: {{defaults: {{workspace: "{workspace}", sandbox: {{
                 workspace: "rw", backend: "{request.param}", {sandbox} }} }} }},
