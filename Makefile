@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 # A backend that is named here and missing fails the tests instead of skipping its own. An engine can be started by root only.
 BACKENDS ?= bubblewrap $(if $(filter 0,$(shell id -u)),docker)
 
-# A test that starts sandboxes waits for most of its time, so there are three processes for each processor.
+# Half of the time of a test that starts sandboxes is waiting: with three processes for each processor few waits leave it idle.
 WORKERS ?= $(shell expr 3 '*' $$(nproc))
 # What is compiled once serves every process, whatever the environment says. A group of tests stays with one worker.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -n $(WORKERS) --dist=loadgroup --no-loadscope-reorder
