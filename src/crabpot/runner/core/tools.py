@@ -36,12 +36,16 @@ class Tools:
 
     def function(self, name: str) -> Function:
         """Return the function of an inline or forked tool."""
+        if name in self.forked:
+            # All before the fork: a child that had to import `re` first would take ten times as long.
+            from ..files import openat2  # noqa: PLC0415
+
+            openat2.load()
         if name == "apply_patch":
             from ..files import patch  # noqa: PLC0415
 
             return patch.apply_patch
         if name in ("grep", "glob"):
-            # All before the fork: a child that had to import `re` first would take ten times as long.
             import re  # noqa: F401, PLC0415
             import warnings  # noqa: F401, PLC0415
 

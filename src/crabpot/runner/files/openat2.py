@@ -16,10 +16,20 @@ NO_SYMLINKS = 0x04
 BENEATH = 0x08
 # The same on every architecture: it is newer than their common system call table.
 _SYS_OPENAT2 = 437
+_loaded: list[Openat2 | None] = []
 
 
 def load() -> Openat2 | None:
-    """Return the system call, or None if the kernel, a filter or this Python lacks it; failures are negative errors."""
+    """Return the system call, or None if the kernel, a filter or this Python lacks it; failures are negative errors.
+
+    Like a module it is loaded once: what was loaded before a fork is there after it.
+    """
+    if not _loaded:
+        _loaded.append(_load())
+    return _loaded[0]
+
+
+def _load() -> Openat2 | None:
     try:
         # Importing `ctypes` takes 3 ms and more, the extension module beneath it 0.4 ms.
         import _ctypes  # noqa: PLC0415

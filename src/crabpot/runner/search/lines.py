@@ -11,12 +11,13 @@ from . import prefilter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Pattern
-    from typing import Iterator
+    from typing import Callable, Iterator
 
 _BINARY_PROBE = 8 << 10
 _CHUNK = 1 << 20
 # Only this much of a longer line is searched.
 _LONGEST_LINE = 1 << 20
+_SPECIAL = frozenset("\\.^$*+?{}[]()|")
 
 
 class Hit:
@@ -35,21 +36,34 @@ class Matcher:
     """A pattern of Python's `re`, applied to lines without their endings; a NUL byte splits a line in two for it."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
-        self._regex = _compile(pattern, ignore_case=ignore_case)
-        self._literal, self.widened = prefilter.derive(pattern, self._regex.flags)
+        self.widened: str | None
+        self._search: Callable[[str], object]
+        if _is_plain(pattern) and not ignore_case:
+            # It means itself to everybody: compiling it would take longer than searching a small file.
+            self._search = lambda line: pattern in line
+            self._literal, self.widened = pattern.encode(), pattern
+        else:
+            regex = _compile(pattern, ignore_case=ignore_case)
+            self._search = regex.search
+            self._literal, self.widened = prefilter.derive(pattern, regex.flags)
 
-    def hits(self, fd: int, context: int) -> Iterator[Hit]:
-        """Yield the matching lines of an open file in order; none if it is binary."""
-        return self._hits_in_context(_blocks(fd), context) if context else self._hits_alone(_blocks(fd))
+    def hits(self, fd: int, size: int, context: int) -> Iterator[Hit]:
+        """Return the matching lines of an open file of that size in order; none if it is binary."""
+        at_once = min(_CHUNK, size + 1)
+        chunk = posix.read(fd, at_once)
+        # Most files are read whole, and hold nothing.
+        if len(chunk) == size and self._literal not in chunk:
+            return iter(())
+        blocks = _blocks(fd, chunk, at_once)
+        return self._hits_in_context(blocks, context) if context else self._hits_alone(blocks)
 
     def _hits_alone(self, blocks: Iterator[bytes]) -> Iterator[Hit]:
         number = 1
         for block in blocks:
-            if self._literal in block:
-                search = self._search_parts if b"\0" in block else self._regex.search
-                for at, line in enumerate(_decode(block), number):
-                    if search(line):
-                        yield Hit(at, line, [])
+            search = self._search_parts if b"\0" in block else self._search
+            for at, line in _lines_with(self._literal, block) if self._literal else enumerate(_decode(block)):
+                if search(line):
+                    yield Hit(number + at, line, [])
             number += block.count(b"\n") + 1
 
     def _hits_in_context(self, blocks: Iterator[bytes], context: int) -> Iterator[Hit]:
@@ -61,7 +75,7 @@ class Matcher:
                 number += block.count(b"\n") + 1
                 before = (before + [_decode(line)[0] for line in block.rsplit(b"\n", context)[-context:]])[-context:]
                 continue
-            search = self._search_parts if b"\0" in block else self._regex.search
+            search = self._search_parts if b"\0" in block else self._search
             for line in _decode(block):
                 number += 1
                 for hit in waiting:
@@ -74,7 +88,24 @@ class Matcher:
         yield from waiting
 
     def _search_parts(self, line: str) -> bool:
-        return any(self._regex.search(part) for part in line.split("\0"))
+        return any(self._search(part) for part in line.split("\0"))
+
+
+def _is_plain(pattern: str) -> bool:
+    return pattern.isascii() and pattern.isprintable() and pattern != "" and not _SPECIAL.intersection(pattern)
+
+
+def _lines_with(literal: bytes, block: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the lines that hold a text, each with the number of those before it."""
+    number = begin = 0
+    at = block.find(literal)
+    while at >= 0:
+        number += block.count(b"\n", begin, at)
+        begin = block.rfind(b"\n", 0, at) + 1
+        end = block.find(b"\n", at)
+        line = block[begin:] if end < 0 else block[begin:end]
+        yield number, line.decode("utf-8", "surrogateescape")
+        at = -1 if end < 0 else block.find(literal, end + 1)
 
 
 def _decode(block: bytes) -> list[str]:
@@ -97,10 +128,8 @@ def _compile(pattern: str, *, ignore_case: bool) -> Pattern[str]:
         ) from None
 
 
-def _blocks(fd: int) -> Iterator[bytes]:
-    """Yield the file in pieces of whole lines, without the last line's ending."""
-    size = min(_CHUNK, posix.fstat(fd).st_size + 1)
-    chunk = posix.read(fd, size)
+def _blocks(fd: int, chunk: bytes, at_once: int) -> Iterator[bytes]:
+    """Yield the file, of which one chunk was read, in pieces of whole lines, without the last line's ending."""
     if b"\0" in chunk[:_BINARY_PROBE]:
         return
     tail = b""
@@ -120,6 +149,6 @@ def _blocks(fd: int) -> Iterator[bytes]:
                 tail += rest
             if len(tail) > _LONGEST_LINE:
                 tail, cut = tail[:_LONGEST_LINE], True
-        chunk = posix.read(fd, size)
+        chunk = posix.read(fd, at_once)
     if tail:
         yield tail

@@ -6,7 +6,7 @@ import posix
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any
 
 # A line without an end would otherwise be read into memory whole, however long it is.
 _MEMORY_LIMIT = 512 << 20
@@ -59,14 +59,12 @@ def list_candidates(program: bytes, folder: int, expression: str, name_glob: str
 def _run(arguments: list[bytes], folder: int) -> tuple[int, bytes | None]:
     reader, writer = posix.pipe2(posix.O_CLOEXEC)
     try:
-        pid = posix.fork()
+        pid = _start(arguments, folder, writer)
     except OSError:
         posix.close(reader)
-        posix.close(writer)
         return -1, None
-    if pid == 0:
-        _become(arguments, folder, writer)
-    posix.close(writer)
+    finally:
+        posix.close(writer)
     pieces: list[bytes] = []
     size = 0
     with_end = False
@@ -82,17 +80,27 @@ def _run(arguments: list[bytes], folder: int) -> tuple[int, bytes | None]:
     return posix.WEXITSTATUS(status) if posix.WIFEXITED(status) else -1, b"".join(pieces) if with_end else None
 
 
-def _become(arguments: list[bytes], folder: int, writer: int) -> NoReturn:
-    try:
-        import resource  # noqa: PLC0415
+def _start(arguments: list[bytes], folder: int, writer: int) -> int:
+    """Start it by vfork: after a fork every page of this process would be copied once more when it is next used.
 
+    What it inherits, its folder and its limit, is ours meanwhile.
+    """
+    import resource  # noqa: PLC0415
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = _MEMORY_LIMIT if soft == resource.RLIM_INFINITY else min(soft, _MEMORY_LIMIT)
+    here = posix.open(b".", posix.O_PATH | posix.O_CLOEXEC)
+    actions: list[Any] = [
+        (posix.POSIX_SPAWN_OPEN, 0, b"/dev/null", posix.O_RDONLY, 0),
+        (posix.POSIX_SPAWN_DUP2, writer, 1),
+        (posix.POSIX_SPAWN_OPEN, 2, b"/dev/null", posix.O_WRONLY, 0),
+    ]
+    try:
         # By descriptor: the name of the folder may lead elsewhere by now.
         posix.fchdir(folder)
-        nothing = posix.open(b"/dev/null", posix.O_RDWR)
-        posix.dup2(nothing, 0)
-        posix.dup2(writer, 1)
-        posix.dup2(nothing, 2)
-        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_LIMIT, _MEMORY_LIMIT))
-        posix.execve(arguments[0], arguments, {})
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+        return posix.posix_spawn(arguments[0], arguments, {}, file_actions=actions)
     finally:
-        posix._exit(127)  # noqa: SLF001
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        posix.fchdir(here)
+        posix.close(here)

@@ -15,7 +15,7 @@ from .walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Iterator
+    from typing import Any, Callable, Iterable, Iterator
 
     from ..files.context import Context, Location
 
@@ -45,19 +45,19 @@ def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[st
     values = arguments.take("grep", args, {"pattern": arguments.text}, _GREP_OPTIONS)
     matcher = Matcher(values["pattern"], ignore_case=bool(values["ignore_case"]))
     accepts = path_filter(values["glob"])
-    results = _Results(matcher, values["context"] or 0, values["limit"] or 100)
+    results = _Results(matcher, values["context"] or 0, values["limit"] or 100, ctx.show)
     place = ctx.locate(values["path"] or ".")
     fd = ctx.open(place, READ_ONLY)
     try:
         state = posix.fstat(fd)
         if S_ISREG(state.st_mode):
-            results.search(fd, ctx.show(place.absolute))
+            results.search(fd, state.st_size, place.absolute)
         elif S_ISDIR(state.st_mode):
             walk = Walk(ctx, place, fd, _skip_hidden)
             program = find_program() if ripgrep else None
             for path in _narrowed(program, walk, fd, matcher, values["glob"]) or _all_files(walk):
                 if accepts(path):
-                    _search_file(walk, path, results, ctx.show(_join(place, path)))
+                    _search_file(walk, path, results, place)
                 if results.truncated:
                     break
         else:
@@ -87,13 +87,13 @@ def _narrowed(program: bytes | None, walk: Walk, fd: int, matcher: Matcher, glob
     return iter([path for path in sorted(candidates) if walk.holds(path, True)])
 
 
-def _search_file(walk: Walk, path: bytes, results: _Results, shown: str) -> None:
+def _search_file(walk: Walk, path: bytes, results: _Results, place: Location) -> None:
     try:
-        fd = walk.open(path)
+        fd, size = walk.open(path)
     except OSError:
         return  # Gone, swapped for something else, or not readable.
     try:
-        results.search(fd, shown)
+        results.search(fd, size, _join(place, path))
     except OSError:
         return
     finally:
@@ -103,17 +103,18 @@ def _search_file(walk: Walk, path: bytes, results: _Results, shown: str) -> None
 class _Results:
     """Collects the matches of one file after the other, up to the limit or what a frame can carry."""
 
-    def __init__(self, matcher: Matcher, context: int, limit: int) -> None:
+    def __init__(self, matcher: Matcher, context: int, limit: int, show: Callable[[bytes], str]) -> None:
         self._matcher = matcher
         self._context = context
         self._limit = limit
+        self._show = show
         self._budget = Budget()
         self.matches: list[dict[str, Any]] = []
         self.truncated = False
 
-    def search(self, fd: int, path: str) -> None:
-        for hit in self._matcher.hits(fd, self._context):
-            text = _cut(hit.text)
+    def search(self, fd: int, size: int, absolute: bytes) -> None:
+        for hit in self._matcher.hits(fd, size, self._context):
+            path, text = self._show(absolute), _cut(hit.text)
             before, after = [_cut(line) for line in hit.before], [_cut(line) for line in hit.after]
             if len(self.matches) == self._limit or not self._budget.take(path, text, *before, *after):
                 self.truncated = True

@@ -50,13 +50,14 @@ class Walk:
         self._step = step
         self._chains: dict[bytes, Chain | None] = {b"": self._extend(self._inherited(), b"")}
 
-    def open(self, path: bytes) -> int:
-        """Return a descriptor of a regular file that was found; OSError if it is no longer one."""
+    def open(self, path: bytes) -> tuple[int, int]:
+        """Return a descriptor of a regular file that was found, and its size; OSError if it is no longer one."""
         fd = self._opener.open(self._base, path, READ_ONLY, follow=False)
-        if not S_ISREG(posix.fstat(fd).st_mode):
+        state = posix.fstat(fd)
+        if not S_ISREG(state.st_mode):
             posix.close(fd)
             raise OSError(0, "not a regular file")
-        return fd
+        return fd, state.st_size
 
     def entries(self, start: Any, *, stamped: bool = False) -> Iterator[Found]:
         """Yield everything in the byte order of the paths, a folder before what is in it."""
