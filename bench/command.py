@@ -72,6 +72,8 @@ def _measured(options: Namespace) -> Report:
         full=options.full,
         install=options.peers,
         only=options.only,
+        count=options.count,
+        curve=options.curve,
     )
     return asyncio.run(run(plan))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -51,6 +52,9 @@ class BenchOptions:
     full: bool
     install: bool
     only: str | None = None
+    # How many sandboxes are opened and closed, and where what was seen on the way is written.
+    count: int = 10_000
+    curve: str | None = None
 
     @property
     def rounds(self) -> int:
@@ -202,6 +206,19 @@ class Run:
         self.comparisons += await review.review(lambda text: self.gateway(text)[0], folder, rounds=rounds, **sizes)
         return folder
 
+    async def endurance(self) -> None:
+        """Open and close many, and tell on the way what the gateway holds."""
+        self.plan.progress(f"{self.plan.count:,} opened and closed")
+
+        def seen(curve: Curve) -> None:
+            self.plan.progress(endurance.told(curve))
+            if self.plan.curve:
+                report = Report(machine=machine(self.plan.version), curves=(curve,))
+                with open(self.plan.curve, "w", encoding="utf-8") as stream:
+                    json.dump([report.as_json()], stream)
+
+        self.curves.append(await endurance.endurance(self.gateway("{}")[0], self.plan.count, seen))
+
     async def at_length(self) -> None:
         """Measure what takes a while: every tool, a busy machine, many callers, every door, a long log."""
         rounds, progress = self.plan.rounds, self.plan.progress
@@ -223,8 +240,7 @@ class Run:
             self.comparisons += await doors.doors(direct, state, self.plan.reach, rounds)
         except CrabpotError as error:
             self.peers["the doors"] = {"absent": str(error)}
-        progress("opened and closed, ten thousand times")
-        self.curves.append(await endurance.endurance(self.gateway("{}")[0], 10_000))
+        await self.endurance()
         progress("a log of a million records")
         state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="crabpot-bench-"))
 
@@ -264,6 +280,8 @@ async def run(plan: BenchOptions) -> Report:
             await one.one_command()
         elif plan.only == "servers":
             await one.servers()
+        elif plan.only == "endurance":
+            await one.endurance()
         else:
             await one.start_peers()
             await one.compare()

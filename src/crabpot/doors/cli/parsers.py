@@ -124,8 +124,11 @@ def _proving(commands: Adder) -> None:
 def _measuring(commands: Adder) -> None:
     one = add(commands, "bench", "bench:bench", "run the benchmark on this machine; figures are ratios within one run")
     one.add_argument("--full", action="store_true", help="everything: every tool and door, 500 sandboxes, 64 callers")
-    text = "measure folders under review, whole commands beside bwrap, nono, codex and srt, or an MCP server, alone"
-    one.add_argument("--only", choices=("review", "commands", "servers"), help=text)
+    text = "measure folders under review, whole commands beside bwrap, nono, codex and srt, an MCP server, or what a gateway keeps of sandboxes that are gone, alone"
+    one.add_argument("--only", choices=("review", "commands", "servers", "endurance"), help=text)
+    meaning = "endurance: how many sandboxes are opened and closed (10000)"
+    one.add_argument("--count", type=int, default=10_000, metavar="N", help=meaning)
+    one.add_argument("--curve", metavar="FILE", help="endurance: write what was seen so far there, for --results")
     one.add_argument("--peers", action="store_true", help="install the peers first, each into its own environment")
     one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
     one.add_argument("--guard", action="store_true", help="fail only where a figure is missed by far")
