@@ -71,7 +71,7 @@ def _measured(options: Namespace) -> Report:
         cache=cache,
         full=options.full,
         install=options.peers,
-        only=options.only,
+        only=tuple(options.only or ()),
         count=options.count,
         curve=options.curve,
     )

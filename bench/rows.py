@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from bench.figures import Comparison, Curve, Figure, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+_ALONE = "crabpot grep, without ripgrep"
 _DIRECT, _STDIO = "Gateway.call (the Python door)", "MCP over standard input and output"
 # What is measured, in which comparison; ours, beside whom; at most this ratio.
 _HELD = (
@@ -43,20 +44,37 @@ _HELD = (
     ("`glob` over 1,000 files", "search-1000", "crabpot glob", "rg --files, and one spawn", 1.5),
     ("`grep` over 100,000 files", "search-100000", "crabpot grep", "rg, and one spawn", 1.5),
     ("`glob` over 100,000 files", "search-100000", "crabpot glob", "rg --files, and one spawn", 1.5),
+    ("`grep` over 1,000 files, without ripgrep", "search-1000", _ALONE, "rg, and one spawn", 5.0),
+    ("`grep` over 100,000 files, without ripgrep", "search-100000", _ALONE, "rg, and one spawn", 5.0),
 )
 # Of a folder with many files, beside an empty one.
 _BY_SIZE = {"review": "open under review", "changes": "`changes list`"}
+# The part of a run in which a comparison is made, where it is not called the same.
+_PARTS = {
+    **dict.fromkeys(("exec", "read", "open"), "calls"),
+    **dict.fromkeys(("layer", "fork", "changes"), "review"),
+    **dict.fromkeys(("search-1000", "search-100000"), "search"),
+    **dict.fromkeys(("server-start", "server-call"), "servers"),
+    "burst": "openings",
+    "doors-exec": "doors",
+}
+# Those that are made from other than comparisons, by their part.
+_OTHERS = {"among": "1,000 alive and idle", "files": "100 MB file in and out", "download": "1 GB through the gateway"}
 _MOST_MB = 3.5
 _NOTHING = Series(name="", values=(0.0,))
 
 
-def figures(comparisons: Sequence[Comparison], curves: Sequence[Curve]) -> list[Figure]:
-    """Return every row; one whose other side was not measured says so."""
-    found = {one.id: one for one in comparisons}
+def figures(
+    comparisons: Sequence[Comparison], curves: Sequence[Curve], why: Mapping[str, str] | None = None
+) -> list[Figure]:
+    """Return every row; one whose other side was not measured says so, and why: by part, or by who took no part."""
+    found, reasons = {one.id: one for one in comparisons}, why or {}
     made = []
     for what, where, ours, other, at_most in _HELD:
         own, beside = (found[where].find(name) if where in found else None for name in (ours, other))
-        missing = f"{ours if own is None else other} was not measured" if own is None or beside is None else ""
+        absent = ours if own is None else other
+        reason = reasons.get(_PARTS.get(where, where)) if where not in found else reasons.get(absent)
+        missing = "" if own and beside else f"{absent} was not measured" + (f": {reason}" if reason else "")
         made.append(
             Figure(what=what, ours=own or _NOTHING, other=beside if own else None, at_most=at_most, missing=missing)
         )
@@ -64,6 +82,11 @@ def figures(comparisons: Sequence[Comparison], curves: Sequence[Curve]) -> list[
         if name in found:
             empty, many = found[name].series
             made.append(Figure(what=f"{what}, {many.name}", ours=many, other=empty, at_most=1.3))
+    made += [
+        Figure(what=what, ours=_NOTHING, other=None, missing=f"not measured: {reasons[part]}")
+        for part, what in _OTHERS.items()
+        if part in reasons
+    ]
     grown = {one.id: one for one in curves}
     if "memory" in grown:
         made.append(_memory(grown["memory"]))

@@ -7,6 +7,7 @@ from bench.peers import (
     codex,
     docker_cli,
     docker_py,
+    e2b_sdk,
     inspect_docker,
     kubectl_cli,
     llm_sandbox,
@@ -27,6 +28,6 @@ PEERS: tuple[Peer, ...] = tuple(
     )
     for adapter in (
         *(bare_bubblewrap, docker_cli, docker_py, srt, codex, nono, runsc),
-        *(swe_rex, llm_sandbox, inspect_docker, kubectl_cli),
+        *(swe_rex, llm_sandbox, inspect_docker, kubectl_cli, e2b_sdk),
     )
 )

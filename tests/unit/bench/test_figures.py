@@ -58,10 +58,20 @@ def test_results_come_back_from_json_as_they_were():
 def test_every_row_is_there_and_says_what_was_not_measured():
     measured = Comparison(id="exec", what="", series=(series("crabpot", 0.0012), series("bare spawn", 0.001)))
     found = {row.what: row for row in rows.figures([measured], [])}
-    assert len(found) == 25
+    assert len(found) == 27
     assert found["`exec true`, embedded"].ratio == pytest.approx(1.2)
     assert found["`exec true`, docker"].missing == "crabpot, docker was not measured"
     assert found["warm claim to first result"].holds is None
+
+
+def test_a_row_says_why_it_was_not_measured():
+    calls = Comparison(id="exec", what="", series=(series("crabpot", 0.0012), series("bare spawn", 0.001)))
+    why = {"docker CLI": "no engine", "crabpot, docker": "no image", "doors": "nobody answered", "files": "disk full"}
+    found = {row.what: row.missing for row in rows.figures([calls], [], why)}
+    assert found["`exec true`, docker"] == "crabpot, docker was not measured: no image"
+    assert found["HTTP `exec true`, beside Gateway.call"] == "HTTP, Unix socket was not measured: nobody answered"
+    assert found["100 MB file in and out"] == "not measured: disk full"
+    assert found["`exec true`, embedded"] == ""
 
 
 def test_growth_is_judged_from_its_first_point_to_its_last():

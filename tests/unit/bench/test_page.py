@@ -63,6 +63,17 @@ def test_what_a_later_run_measured_alone_is_shown_too_and_nothing_twice():
     assert [made["benchmarks.md"].count(f"### About {name}") for name in ("exec", "review")] == [1, 1]
 
 
+def test_a_curve_is_taken_from_the_run_that_went_furthest_and_such_a_run_has_no_table():
+    def run(user, *ends):
+        points = tuple((end, Series(name="memory", values=(1.0,), unit="MB")) for end in ends)
+        return Report(machine={"user": user}, curves=(Curve(id="x", what="X", along="n", lines={"memory": points}),))
+
+    text = page.files([run("root", 0, 20), run("nobody", 0, 10), run("root", 0, 99_000)])["benchmarks.md"]
+    assert text.count("### X") == 1
+    assert "| 99,000 |" in text
+    assert "Figures to hold" not in text
+
+
 def test_bars_are_in_order_and_names_cannot_break_the_picture():
     names = {"slow <b>&": 0.2, "crabpot": 0.0004, "bare spawn": 0.001}
     series = tuple(Series(name=name, values=(value,)) for name, value in names.items())

@@ -88,6 +88,6 @@ async def test_a_peer_that_was_not_installed_says_what_does_that(peer_of, tmp_pa
 
 
 def test_every_peer_says_what_it_does_that_crabpot_does_not_and_none_shares_an_environment():
-    assert len(peers.PEERS) == 11
+    assert len(peers.PEERS) == 12
     assert all(peer.beyond and Path(peer.file).exists() for peer in peers.PEERS)
-    assert len({peer.home("/cache") for peer in peers.PEERS}) == 11
+    assert len({peer.home("/cache") for peer in peers.PEERS}) == 12

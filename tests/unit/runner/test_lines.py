@@ -16,14 +16,6 @@ from hypothesis import strategies as st
 from crabpot.runner.search import ripgrep
 from crabpot.runner.search.lines import Matcher
 
-# Long enough that a file of such lines is read in several pieces.
-LONG = 300_000
-WORDS = st.sampled_from([b"ab", b"b", b"a b", b"\r", b"\0", b"\xff", "é".encode(), b"\xf0\x9f", b"x" * 40, b""])
-CONTENT = st.lists(st.lists(WORDS, max_size=4).map(b"".join), max_size=8).map(b"\n".join) | st.binary(max_size=60)
-PATTERNS = st.sampled_from(
-    ["ab", "b", "a b", "x", "a+b", "ab$", "^ab", r"a\sb", "a.b", "(ab|b)", "\r", r"\n", "b\nab", "é", r"\x00", "[^a]b"]
-) | st.text(alphabet=string.printable, min_size=1, max_size=3).filter(lambda text: compiles(text))
-
 
 def compiles(pattern: str) -> bool:
     with warnings.catch_warnings():
@@ -33,6 +25,15 @@ def compiles(pattern: str) -> bool:
         except (re.error, Warning):
             return False
     return True
+
+
+# Long enough that a file of such lines is read in several pieces.
+LONG = 300_000
+WORDS = st.sampled_from([b"ab", b"b", b"a b", b"\r", b"\0", b"\xff", "é".encode(), b"\xf0\x9f", b"x" * 40, b""])
+CONTENT = st.lists(st.lists(WORDS, max_size=4).map(b"".join), max_size=8).map(b"\n".join) | st.binary(max_size=60)
+PATTERNS = st.sampled_from(
+    ["ab", "b", "a b", "x", "a+b", "ab$", "^ab", r"a\sb", "a.b", "(ab|b)", "\r", r"\n", "b\nab", "é", r"\x00", "[^a]b"]
+) | st.text(alphabet=string.printable, min_size=1, max_size=3).filter(compiles)
 
 
 def found(pattern: str, data: bytes, *, size: int | None = None, context: int = 0) -> list[tuple[int, str]]:

@@ -9,6 +9,12 @@ from crabpot.doors.cli.parsing import add, group, session
 if TYPE_CHECKING:
     from crabpot.doors.cli.parsing import Adder, Parser
 
+# As in bench/run.py, which is not in the wheel.
+_PARTS = (
+    *("figures", "calls", "commands", "doors", "openings", "among", "review", "search", "servers", "files", "download"),
+    *("tools", "callers", "records", "endurance"),
+)
+
 
 def describe(commands: Adder) -> None:
     """Add the parsers."""
@@ -123,9 +129,9 @@ def _proving(commands: Adder) -> None:
 
 def _measuring(commands: Adder) -> None:
     one = add(commands, "bench", "bench:bench", "run the benchmark on this machine; figures are ratios within one run")
-    one.add_argument("--full", action="store_true", help="everything: every tool and door, 500 sandboxes, 64 callers")
-    text = "measure folders under review, whole commands beside bwrap, nono, codex and srt, an MCP server, or what a gateway keeps of sandboxes that are gone, alone"
-    one.add_argument("--only", choices=("review", "commands", "servers", "endurance"), help=text)
+    one.add_argument("--full", action="store_true", help="everything, and at full size: 1,000 sandboxes, 200,000 files")
+    text = "measure these alone; figures: all that a figure is held of"
+    one.add_argument("--only", nargs="+", choices=_PARTS, metavar="PART", help=f"{text}. {', '.join(_PARTS)}")
     meaning = "endurance: how many sandboxes are opened and closed (10000)"
     one.add_argument("--count", type=int, default=10_000, metavar="N", help=meaning)
     one.add_argument("--curve", metavar="FILE", help="endurance: write what was seen so far there, for --results")
