@@ -88,7 +88,10 @@ def listing(argv: list[str]) -> Block:
             for message in asked:
                 served.stdin.write(json.dumps(message).encode() + b"\n")
                 served.stdin.flush()
-                answer = json.loads(served.stdout.readline()) if "id" in message else {}
+                line = served.stdout.readline() if "id" in message else b"{}"
+                if not line:
+                    raise CrabpotError(f"a measured server ended at {message['method']}")
+                answer = json.loads(line)
             took = time.perf_counter() - began
             if not answer["result"]["tools"]:
                 raise CrabpotError("a measured server lists no tools")

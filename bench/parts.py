@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench import doors, endurance, growth, measures, network, openings, review, search, servers
+from bench import doors, endurance, growth, measures, network, openings, review, search
 from bench.contest import SPAWN, Entrant, contest, spawning
 from bench.entrants import SESSION, SMALL, calling, claiming, opening, prepare, seconds, tools
 from bench.figures import Comparison, Curve, Figure, Report
@@ -34,6 +34,7 @@ _KUBERNETES = '{ agents: { defaults: { sandbox: { backend: "kubernetes", kuberne
 # On a disk: /tmp may be memory.
 _PROJECTS = "/var/tmp"  # noqa: S108  for folders of a random name
 _ONE_COMMAND = ("bare bwrap", "nono", "gVisor, runsc do", "codex", "srt")
+_ALIVE = (1, 10, 50, 100, 250, 500, 1000)
 _BUSY = "timeout 60 sh -c 'while :; do :; done'"
 
 
@@ -154,9 +155,9 @@ class Run:
         gateway = self.gateway(_MANY)
         self.comparisons += await openings.openings(gateway, bare_python(), 100, 3 if self.plan.full else 1)
 
-    async def among(self) -> None:
+    async def many(self) -> None:
         """Call among more and more sandboxes that are alive."""
-        counts = (1, 10, 50, 100, 250, 500, 1000) if self.plan.full else (1, 100)
+        counts = _ALIVE if self.plan.full or "many" in self.plan.only else (1, 100)
         self.curves += await growth.among(self.gateway(_MANY), counts, self.plan.rounds)
 
     async def commands(self) -> None:
@@ -172,6 +173,8 @@ class Run:
 
     async def servers(self) -> None:
         """Measure an MCP server, bare and in a sandbox."""
+        from bench import servers  # noqa: PLC0415  only this part needs the protocol's own package
+
         self.comparisons += await servers.servers(self.gateway, self.plan.rounds)
 
     async def review(self) -> None:

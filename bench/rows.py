@@ -59,7 +59,7 @@ _PARTS = {
     "doors-exec": "doors",
 }
 # Those that are made from other than comparisons, by their part.
-_OTHERS = {"among": "1,000 alive and idle", "files": "100 MB file in and out", "download": "1 GB through the gateway"}
+_OTHERS = {"many": "1,000 alive and idle", "files": "100 MB file in and out", "download": "1 GB through the gateway"}
 _MOST_MB = 3.5
 _NOTHING = Series(name="", values=(0.0,))
 
