@@ -15,6 +15,7 @@ from crabpot.approvals.approver import Attached
 from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import DEADLINE, GONE, NOBODY, Answer, Request, denied
 from crabpot.approvals.store import Store, StoreUnavailable
+from crabpot.scheduling.fairness import Allowance, Slots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -26,6 +27,8 @@ _LOOK_S = 0.1
 # An agent that asks without end must not crowd out other agents' requests, nor fill the disk: neither from one scope
 # nor from many. An agent with few requests is heard even if all others have filled the desk.
 _MOST_OF_A_SCOPE, _MOST_OF_AN_AGENT, _MOST, _RESERVED = 256, 512, 1024, 8
+# Each is a commit, and commits wait for each other: one agent's wait in its own line, and of each only one in between.
+_STORING = Allowance(scope=1, agent=1, agents=4, own=4)
 _ENDING = denied(GONE, "the gateway ends")
 
 
@@ -54,6 +57,7 @@ class Desk:
         self._waiting: dict[str, _Waiting] = {}
         self._changed = asyncio.Condition()
         self._watchers = 0
+        self._storing = Slots(_STORING)
         self._looker: asyncio.Task[None] | None = None
         self._closing = False
         # What this gateway, and so what it was granted for a while, ends with.
@@ -148,8 +152,13 @@ class Desk:
         return "requests" if of_agent >= _RESERVED and self._asked.total() >= _MOST else None
 
     async def _stored(self, request: Request) -> Answer:
+        begun = False
         try:
-            await _whole(asyncio.to_thread(self.store.add, request))
+            async with self._storing.taken():
+                if self._closing:
+                    return _ENDING
+                begun = True
+                await _whole(asyncio.to_thread(self.store.add, request))
             waiting = self._waiting[request.id] = _Waiting(request)
             try:
                 await self._wait(waiting)
@@ -160,7 +169,8 @@ class Desk:
                 await asyncio.gather(*waiting.asking, return_exceptions=True)
         except asyncio.CancelledError:
             # The caller is gone: nobody may agree any more to what nobody waits for.
-            self.store.withdraw(request.id)
+            if begun:
+                await _whole(asyncio.to_thread(self.store.withdraw, request.id))
             raise
         # An answer that came in time wins, even one not noticed yet.
         await asyncio.to_thread(self.store.settle, request.id, denied(DEADLINE, "nobody answered by the deadline"))
@@ -224,8 +234,11 @@ class Desk:
     async def close(self) -> None:
         """Deny all pending requests, and stop asking."""
         self._closing = True
-        for request_id in list(self._waiting):
-            self.answer(request_id, _ENDING)
+        waiting = list(self._waiting)
+        if waiting:
+            await asyncio.to_thread(self.store.settle_all, waiting, _ENDING)
+        for request_id in waiting:
+            self._heard(request_id)
         async with self._changed:
             await self._changed.wait_for(lambda: not self._asked)
         if self._looker is not None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from crabpot.approvals.requests import Request
 
@@ -17,11 +17,15 @@ class Spelling:
     def __init__(self, form: Callable[[Request], dict[str, Any]]) -> None:
         self._form = form
         self._spelled: dict[str, tuple[Request, str]] = {}
+        self._last: tuple[list[Request], str] | None = None
 
-    def of(self, pending: Iterable[Request]) -> str:
+    def of(self, pending: list[Request]) -> str:
         """Return `{"requests": […]}`, and forget whatever is not in it."""
-        self._spelled = {one.id: self._one(one) for one in pending}
-        return f'{{"requests": [{", ".join(text for _, text in self._spelled.values())}]}}'
+        if self._last is None or self._last[0] != pending:
+            self._spelled = {one.id: self._one(one) for one in pending}
+            text = f'{{"requests": [{", ".join(text for _, text in self._spelled.values())}]}}'
+            self._last = pending, text
+        return self._last[1]
 
     def _one(self, request: Request) -> tuple[Request, str]:
         known = self._spelled.get(request.id)

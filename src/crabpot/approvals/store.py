@@ -21,7 +21,7 @@ from crabpot.state.ownership import make_own
 from crabpot.state.sqlite import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 FILE_NAME, LOCK_NAME = "approvals.sqlite", "approvals.lock"
 
@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS leases (
     revoked_at REAL);
 CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
 """
+_SETTLE = "UPDATE requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ? AND state = 'pending'"
 # The audit log keeps answers for good; here they stay a while for those who look later.
 _KEPT_S = 7 * 24 * 3600.0
 # And only so many: an agent could ask and withdraw without end. Looked at once in so many requests.
@@ -49,7 +50,11 @@ class StoreUnavailable(CrabpotError):
 
 
 class Store:
-    """One process's connection to the store. Its methods may be called from any thread."""
+    """One process's connections to the store. Its methods may be called from any thread.
+
+    Whoever reads does not wait for those who write: an agent that asks without end has many requests stored, each with
+    a commit, while an operator looks at what waits.
+    """
 
     def __init__(self, state: str) -> None:
         self.file = os.path.join(state, FILE_NAME)
@@ -57,8 +62,9 @@ class Store:
         self._turn = threading.RLock()
         self._seen: int | None = None
         self._added = 0
-        # The pending requests by their texts: an agent may have hundreds, and they are read at every change.
-        self._parsed: dict[str, Request] = {}
+        self._looking = threading.Lock()
+        # The pending requests with their gateways, as of one version: an agent may have hundreds, and pages look often.
+        self._pending: tuple[int, dict[str, tuple[int, Request]]] = -1, {}
         try:
             make_own(state)
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -68,13 +74,15 @@ class Store:
         try:
             with self._liveness.alone():
                 self._db = connect(self.file, _SCHEMA)
+                self._view = connect(self.file, _SCHEMA)
         except sqlite3.Error as error:
             self._liveness.close()
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
 
     def close(self) -> None:
         """Close the connection; a gateway that announced itself no longer counts as alive."""
-        with self._turn:
+        with self._turn, self._looking:
+            self._view.close()
             self._db.close()
             self._liveness.close()
 
@@ -123,7 +131,7 @@ class Store:
 
     def add(self, request: Request) -> None:
         """Store a request of this gateway."""
-        gateway = self.announce()
+        gateway = self.announce() if self.gateway is None else self.gateway
         row = (request.id, gateway, json.dumps(request.as_json()), request.deadline)
         with self.transaction() as db:
             db.execute("INSERT INTO requests (id, gateway, body, deadline) VALUES (?, ?, ?, ?)", row)
@@ -134,23 +142,31 @@ class Store:
 
     def pending(self) -> list[Request]:
         """List the requests that may still be answered, oldest first. Those that nobody waits for are denied."""
-        with self._turn:
-            rows = self.read("SELECT id, gateway, body, deadline FROM requests WHERE state = 'pending' ORDER BY rowid")
+        known = self._read_pending()
         now = time.time()
-        live = {gateway: self.lives(gateway) for _, gateway, _, _ in rows}
-        found, before = {}, self._parsed
-        for request_id, gateway, body, deadline in rows:
+        live = {gateway: self.lives(gateway) for gateway in {gateway for gateway, _ in known}}
+        for gateway, request in known:
             if not live[gateway]:
-                self.settle(request_id, denied(GONE, "the gateway that asked has ended"))
-            elif deadline > now:
-                found[body] = before.get(body) or Request.from_json(json.loads(body))
-        self._parsed = found
-        return list(found.values())
+                self.settle(request.id, denied(GONE, "the gateway that asked has ended"))
+        return [request for gateway, request in known if live[gateway] and request.deadline > now]
+
+    def _read_pending(self) -> Collection[tuple[int, Request]]:
+        """Return what is pending and of which gateway, from memory while nobody has written anything."""
+        query = "SELECT body, gateway FROM requests WHERE state = 'pending' ORDER BY rowid"
+        with self._looking:
+            seen, before = self._pending
+            ((version,),) = self._fetch(self._view, "PRAGMA data_version")
+            if version != seen:
+                # What is written between the two queries is read now, and read once more at the next look.
+                rows = self._fetch(self._view, query)
+                found = {body: before.get(body) or (gateway, _parsed(body)) for body, gateway in rows}
+                self._pending = version, found
+            return self._pending[1].values()
 
     def find(self, request_id: str) -> Request | None:
         """Return a request by its id, pending or not."""
         rows = self.read("SELECT body FROM requests WHERE id = ?", (request_id,))
-        return Request.from_json(json.loads(rows[0][0])) if rows else None
+        return _parsed(rows[0][0]) if rows else None
 
     def answer(self, request_id: str, answer: Answer) -> bool:
         """Answer a request; return False if it was answered, is too late or unknown, or its gateway has ended."""
@@ -167,18 +183,24 @@ class Store:
     def settle(self, request_id: str, answer: Answer) -> bool:
         """Answer a pending request, whatever its deadline; return False if it was not pending."""
         with self.transaction() as db:
-            changed = db.execute(
-                "UPDATE requests SET state = 'answered', answer = ?, answered_at = ?"
-                " WHERE id = ? AND state = 'pending'",
-                (json.dumps(answer.as_json()), time.time(), request_id),
-            )
+            changed = db.execute(_SETTLE, (json.dumps(answer.as_json()), time.time(), request_id))
             return changed.rowcount == 1
 
     def withdraw(self, request_id: str) -> None:
         """Deny a request that nobody waits for any more; an answer that came before is never used."""
-        self.settle(request_id, denied(NOBODY, "the caller ended the call"))
+        refusal = json.dumps(denied(NOBODY, "the caller ended the call").as_json())
         with self.transaction() as db:
-            db.execute("UPDATE requests SET state = 'used' WHERE id = ? AND state = 'answered'", (request_id,))
+            db.execute(
+                "UPDATE requests SET state = 'used', answer = coalesce(answer, ?),"
+                " answered_at = coalesce(answered_at, ?) WHERE id = ? AND state != 'used'",
+                (refusal, time.time(), request_id),
+            )
+
+    def settle_all(self, request_ids: Iterable[str], answer: Answer) -> None:
+        """Answer those of these requests that are pending, in one transaction."""
+        said, now = json.dumps(answer.as_json()), time.time()
+        with self.transaction() as db:
+            db.executemany(_SETTLE, [(said, now, one) for one in request_ids])
 
     def answered(self, request_ids: Iterable[str]) -> list[str]:
         """Return which of these are no longer pending."""
@@ -224,14 +246,24 @@ class Store:
 
     def changed(self) -> bool:
         """Return whether another process wrote since the last call; costs only a read of shared memory."""
-        ((version,),) = self.read("PRAGMA data_version")
+        # Of the connection that writes: what this process wrote itself is no news.
+        with self._turn:
+            ((version,),) = self._fetch(self._db, "PRAGMA data_version")
         before, self._seen = self._seen, version
         return bool(before != version)
 
     def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Run a query."""
+        with self._looking:
+            return self._fetch(self._view, query, values)
+
+    def _fetch(self, db: sqlite3.Connection, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         try:
-            with self._turn, closing(self._db.execute(query, values)) as rows:
+            with closing(db.execute(query, values)) as rows:
                 return rows.fetchall()
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be read: {error}") from None
+
+
+def _parsed(body: str) -> Request:
+    return Request.from_json(json.loads(body))

@@ -17,8 +17,10 @@ import pytest
 from crabpot.approvals import desk as desks
 from crabpot.approvals import store as stores
 from crabpot.approvals.desk import Desk
+from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import Answer, denied
 from crabpot.approvals.store import FILE_NAME, Store, StoreUnavailable
+from crabpot.decide.scope import acting_for
 from tests.support.waiting import until
 
 YES = Answer(allowed=True, by="test")
@@ -287,6 +289,7 @@ def test_a_link_in_the_place_of_the_store_is_refused(tmp_path):
 ASKS_AND_DIES = """
 import asyncio, json, os, sys
 from crabpot.approvals.desk import Desk
+from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import Request
 class Waits:
     async def ask(self, request):
@@ -399,4 +402,71 @@ def test_a_request_that_waits_is_parsed_once_and_one_that_changed_is_read_as_it_
     with sqlite3.connect(store.file) as db:
         db.execute("UPDATE requests SET body = ?", (changed,))
     assert [one.sender for one in store.pending()] == ["mallory"]
+    store.close()
+
+
+async def test_whoever_looks_does_not_wait_for_those_who_write(tmp_path, a_request):
+    store = Store(str(tmp_path))
+    request = a_request()
+    store.add(request)
+    with store.transaction():
+        # In another thread: the lock of those who write may be taken again by whoever has it.
+        assert await asyncio.wait_for(asyncio.to_thread(store.pending), 20) == [request]
+        assert await asyncio.wait_for(asyncio.to_thread(store.answered, [request.id]), 20) == []
+    store.close()
+
+
+async def test_what_another_process_adds_is_pending_here_at_the_next_look(tmp_path, a_request):
+    here, elsewhere = Store(str(tmp_path)), Store(str(tmp_path))
+    first, second = a_request(), a_request()
+    here.add(first)
+    assert here.pending() == here.pending() == [first]
+    elsewhere.add(second)
+    assert here.pending() == [first, second]
+    elsewhere.answer(first.id, NO)
+    assert here.pending() == [second]
+    for one in (elsewhere, here):
+        one.close()
+
+
+class Counting(Store):
+    """A store that counts those who write at the same time."""
+
+    adding = most = 0
+
+    def add(self, request):
+        self.adding += 1
+        self.most = max(self.most, self.adding)
+        super().add(request)
+        self.adding -= 1
+
+
+async def test_one_agent_stores_one_request_at_a_time(tmp_path, a_request):
+    made = Desk(str(tmp_path))
+    counting = Counting(str(tmp_path))
+    made._opened = counting, Leases(counting)
+    made.attach(Waits())
+
+    async def ask():
+        with acting_for("hostile", "agent:hostile:main"):
+            return await made.decide(a_request(agent="hostile"))
+
+    crowd = [asyncio.create_task(ask()) for _ in range(20)]
+    await until(lambda: len(made.pending()) == 20)
+    assert counting.most == 1
+    await made.close()
+    assert {answer.by for answer in await asyncio.gather(*crowd)} == {"restart"}
+
+
+async def test_a_request_that_is_withdrawn_is_never_used_even_if_it_was_answered_first(tmp_path, a_request):
+    store = Store(str(tmp_path))
+    asked, answered = a_request(), a_request()
+    for request in (asked, answered):
+        store.add(request)
+    store.answer(answered.id, YES)
+    for request in (asked, answered):
+        store.withdraw(request.id)
+        assert store.use(request) is None
+        assert not store.answer(request.id, YES)
+    assert store.pending() == []
     store.close()
