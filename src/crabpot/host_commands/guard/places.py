@@ -49,7 +49,8 @@ def view(  # noqa: PLR0913  everything it depends on
     credentials = (*needs.credentials, *rule.credentials)
     wanted = [*needs.shows, *_shown(credentials, around, env)]
     shows = [place for path in wanted if (place := _find(expand(path, around.home))) is not None]
-    hidden = outermost(filter(None, map(_find, (*_RUN, *around.secrets()))))
+    resolving, secrets = _Resolving(), (*_RUN, *around.secrets())
+    hidden = outermost(filter(None, map(resolving.find, secrets)))
     hides = tuple(place for place in hidden if place not in shows)
     writes = [*map(_must_find, spec.writes), *_granted(rule.writes, around)]
     writes += [place for path in needs.writes if (place := _find(expand(path, around.home))) is not None]
@@ -67,7 +68,7 @@ def view(  # noqa: PLR0913  everything it depends on
     return View(
         hides=hides,
         shows=every,
-        readable=(*_apart_from((*_RUN, *around.secrets())), *(place.path for place in every)),
+        readable=(*_apart_from(secrets, resolving), *(place.path for place in every)),
         owner=_owner(spec.workspace) if os.geteuid() == 0 else None,
         writes=outermost(writes),
         sockets=sockets,
@@ -77,9 +78,36 @@ def view(  # noqa: PLR0913  everything it depends on
     )
 
 
-def _apart_from(secrets: Iterable[str]) -> list[str]:
+class _Resolving:
+    """Resolves paths for one view, each path and each folder once: the hundreds of secrets of a few homes share their folders.
+
+    Each look at the file system lets another thread have the interpreter, and on a busy gateway waits to get it back.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {"/": "/"}
+
+    def resolved(self, path: str) -> str:
+        """Return a path as it resolves, as `os.path.realpath` does."""
+        if path not in self._known:
+            self._known[path] = self._resolve(path)
+        return self._known[path]
+
+    def _resolve(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        # A link may lead anywhere, and `..` is the folder above where one leads.
+        if not os.path.isabs(folder) or name in ("", ".", "..") or os.path.islink(path):
+            return os.path.realpath(path)
+        return os.path.join(self.resolved(folder), name)
+
+    def find(self, path: str) -> Mount | None:
+        """Return a path resolved, or None if it does not exist."""
+        return _mount(self.resolved(path))
+
+
+def _apart_from(secrets: Iterable[str], resolving: _Resolving) -> list[str]:
     """List all folders and files of the host that are not secret and contain no secret, existing or future."""
-    kept = {form for path in secrets for form in (os.path.normpath(path), os.path.realpath(path))}
+    kept = {form for path in secrets for form in (os.path.normpath(path), resolving.resolved(path))}
     holding = {above for path in kept for above in _above(path)}
     found: list[str] = []
     todo = ["/"]
@@ -140,7 +168,10 @@ def _within(path: str, trees: Iterable[str]) -> bool:
 
 def _find(path: str) -> Mount | None:
     """Return a path resolved, or None if it does not exist."""
-    real = os.path.realpath(path)
+    return _mount(os.path.realpath(path))
+
+
+def _mount(real: str) -> Mount | None:
     try:
         return Mount(path=real, folder=stat.S_ISDIR(os.stat(real).st_mode))
     except OSError:
