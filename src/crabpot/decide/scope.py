@@ -52,12 +52,17 @@ def acting_for(agent: str, scope_key: str) -> Iterator[None]:
     """Charge the block, and whatever it starts, to a scope, and to its agent if no token stands for it."""
     before = ACTING_FOR.set(Account(agent, scope_key))
     behind = PRINCIPAL.get()
-    whose = PRINCIPAL.set(f"agent {agent}" if behind is None or behind == OPERATOR else behind)
+    whose = PRINCIPAL.set(principal_of(agent) if behind is None or behind == OPERATOR else behind)
     try:
         yield
     finally:
         PRINCIPAL.reset(whose)
         ACTING_FOR.reset(before)
+
+
+def principal_of(agent: str) -> str:
+    """Return who is behind an agent's work if no token stands for it."""
+    return f"agent {agent}"
 
 
 @contextmanager

@@ -69,6 +69,8 @@ class _Use:
     """What one principal waits for, and what it has used."""
 
     at: float
+    # An operator never is heavy, whatever it uses.
+    counts: bool = True
     steps: deque[_Step] = field(default_factory=deque)
     # What lets its streams be read.
     reads: deque[Callable[[], None]] = field(default_factory=deque)
@@ -83,6 +85,8 @@ class _Use:
         self.at = now
 
     def add(self, seconds: float) -> None:
+        if not self.counts:
+            return
         self.owes_s = min(_MOST_OWED_S, self.owes_s + seconds)
         if self.owes_s > _BURST_S:
             self.heavy_until = self.at + _HEAVY_S
@@ -96,13 +100,13 @@ class _Use:
         return bool(self.steps or self.reads)
 
     def run(self) -> float:
-        """Run steps for one slice, and return what it took; those that they add come in the next turn."""
+        """Run steps for one slice, with those that they add, and return what it took."""
         # Of the processor: on a busy machine a step may take long through no fault of its principal.
         began = now = time.thread_time()
         # One: many streams that are let go at once would all be read in the same turn.
         if self.reads:
             self.reads.popleft()()
-        for _ in range(len(self.steps)):
+        while self.steps:
             self.steps.popleft().run()
             now = time.thread_time()
             if now - began > _SLICE_S:
@@ -142,10 +146,8 @@ class FairLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         """Run a callback in the next turn; the step of a principal's task when that principal has its turn."""
         whose = PRINCIPAL.get() if context is None else context.get(PRINCIPAL)
-        if whose == OPERATOR:
-            self._light_at = self._now()
         # Transports and futures rely on the order of their callbacks, which are short.
-        elif whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
+        if whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
             step = _Step(callback, args, self, context)
             use = self._use(whose)
             use.steps.append(step)
@@ -153,6 +155,8 @@ class FairLoop(asyncio.SelectorEventLoop):
                 self._light_at = use.at
             self._wake(whose, use)
             return step
+        if whose == OPERATOR:
+            self._light_at = self._now()
         return super().call_soon(callback, *args, context=context)
 
     def charge(self, whose: str, seconds: float, go_on: Callable[[], None]) -> bool:
@@ -175,7 +179,7 @@ class FairLoop(asyncio.SelectorEventLoop):
         self._forget(now)
         use = self._uses.get(whose)
         if use is None:
-            use = self._uses[whose] = _Use(now)
+            use = self._uses[whose] = _Use(now, counts=whose != OPERATOR)
         use.settle(now)
         return use
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.scope import behind_it
 from crabpot.runner.core.frames import MAX_QUESTION, MAX_UPCALLS, UPCALL_WINDOW, FrameError
 from crabpot.wire.flow import Intake, Window, pieces
 
@@ -180,7 +181,9 @@ class Upcalls:
             raise FrameError(f"more than {MAX_UPCALLS} upcalls at once")
         self._last += 1
         upcall = Upcall(up, kind, payload, self._stream)
-        self._live[up] = upcall, self._stream.loop.create_task(self._serve(up, upcall))
+        # A spare was opened on nobody's behalf: what it is used for is charged to whoever uses it.
+        with behind_it(self._stream.principal):
+            self._live[up] = upcall, self._stream.loop.create_task(self._serve(up, upcall))
 
     async def _serve(self, up: str, upcall: Upcall) -> None:
         try:

@@ -16,7 +16,9 @@ import pytest
 
 import crabpot
 from crabpot.audit.reading import AuditReader
+from crabpot.decide.scope import PRINCIPAL
 from crabpot.doors.local.client import connect
+from crabpot.doors.local.connection import Connection
 from crabpot.doors.local.identity import SOCKET_NAME
 from crabpot.doors.local.server import AlreadyServing, Door, fingerprint, serve
 from crabpot.errors import CrabpotError
@@ -662,3 +664,27 @@ async def test_a_socket_that_somebody_else_made_stays_when_the_door_closes(tmp_p
         await door.accept_on(listener)
         await door.close()
         assert path.exists()
+
+
+async def test_a_call_is_its_agents_from_its_first_step_on_and_so_is_what_is_read_after_it(bench, monkeypatch):
+    behind = []
+    take, call = Connection._take, Connection._answer
+
+    def taken(self, header, payload):
+        take(self, header, payload)
+        behind.append(("read", PRINCIPAL.get()))
+
+    async def answered(self, given, header):
+        behind.append(("call", PRINCIPAL.get()))
+        await call(self, given, header)
+
+    monkeypatch.setattr(Connection, "_take", taken)
+    monkeypatch.setattr(Connection, "_answer", answered)
+    async with bench() as made, serving(made), client(made) as remote:
+        await remote.call("agent:ops:main", "exec", {"command": "true"})
+        await remote.call("agent:ops:", "exec", {"command": "true"})
+        await remote.inquire("hello")
+    assert ("call", "agent ops") in behind
+    assert ("read", "agent ops") in behind
+    # A key that names nobody, and what the gateway's own user asks, are nobody's.
+    assert behind[-1] == ("call", None)

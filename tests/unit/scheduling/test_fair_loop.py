@@ -149,6 +149,46 @@ def test_nobody_waits_for_more_than_one_step_of_one_that_is_heavy():
     assert set(run(first_steps())) == {"next"}
 
 
+async def turns_of_a_chain(name: str | None) -> int:
+    """Return in how many turns of the loop a chain of ten steps ran, each of which wakes the next."""
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    async def chain(length: int) -> None:
+        if length:
+            await asyncio.create_task(chain(length - 1))
+
+    turn()
+    with behind_it(name):
+        task = asyncio.create_task(chain(10))
+    await task
+    return turns
+
+
+@pytest.mark.parametrize("name", ["honest", OPERATOR])
+def test_what_a_step_wakes_runs_in_the_same_turn_unless_the_slice_is_used_up(name):
+    # The gateway's own steps take a turn each: down the chain, and up again.
+    assert run(turns_of_a_chain(None)) >= 20
+    assert run(turns_of_a_chain(name)) <= 8
+
+
+async def steps_of_an_operator() -> bool:
+    flood = Flood(OPERATOR)
+    while flood.steps < 4 * MANY:
+        await asyncio.sleep(0)
+    heavy = fair()._uses[OPERATOR].heavy
+    await flood.end()
+    return heavy
+
+
+def test_an_operator_is_never_heavy():
+    assert not run(steps_of_an_operator())
+
+
 async def resting(debt_s: float, enough: Callable[[list[str]], bool]) -> list[str]:
     order: list[str] = []
     loop = fair()

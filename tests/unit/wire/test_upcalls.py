@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from crabpot.decide.scope import PRINCIPAL
 from crabpot.errors import SandboxUnavailable
 from crabpot.runner.core.frames import MAX_QUESTION, MAX_UPCALLS, UPCALL_WINDOW, WINDOW, encode
 from crabpot.wire.upcalls import Upcalls
@@ -369,6 +370,7 @@ class Unread:
 
     def __init__(self):
         self.loop = asyncio.get_running_loop()
+        self.principal = None
         self.writable = asyncio.Event()
         self.sent: list[Any] = []
 
@@ -394,3 +396,20 @@ async def test_what_was_sent_to_one_that_ended_is_not_kept_for_a_runner_that_rea
     stream.writable.set()
     await until(lambda: not upcalls)
     assert len(stream.sent) == 100
+
+
+async def test_an_upcall_is_charged_to_whoever_uses_the_sandbox_and_not_to_whoever_opened_it():
+    stream: Any = Unread()
+    stream.principal, behind = "agent hostile", []
+
+    async def talk(_upcall):
+        behind.append(PRINCIPAL.get())
+
+    upcalls = Upcalls(stream)
+    upcalls.answers = {"talk": talk}
+    upcalls.take(BEGIN, b"")
+    await until(lambda: behind)
+    assert behind == ["agent hostile"]
+    assert PRINCIPAL.get() is None
+    stream.writable.set()
+    await until(lambda: not upcalls)

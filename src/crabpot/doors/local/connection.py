@@ -12,8 +12,8 @@ import contextlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from crabpot.decide.scope import called_with
-from crabpot.decide.sessions import LONGEST
+from crabpot.decide.scope import PRINCIPAL, called_with, principal_of
+from crabpot.decide.sessions import LONGEST, parse
 from crabpot.doors.local.questions import Asker
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
@@ -104,8 +104,20 @@ class Connection:
     def _start(self, call_id: str, header: dict[str, Any]) -> None:
         call = _ClientCall(self, call_id, header)
         self._calls[call_id] = call
+        # What is read next is charged to whoever this client called for last, and the call itself from its first step on.
+        PRINCIPAL.set(self._principal(header))
         call.task = asyncio.create_task(self._run(call, header))
         call.task.add_done_callback(lambda _: self._calls.pop(call_id, None))
+
+    def _principal(self, header: dict[str, Any]) -> str | None:
+        """Return who is behind a call, or None for what the gateway's own user inquires."""
+        session = header.get("session")
+        if "inquiry" in header or not isinstance(session, str):
+            return None
+        try:
+            return principal_of(parse(session, default_agent=self._gateway.settings.default_agent).agent)
+        except SessionError:
+            return None
 
     async def _run(self, call: _ClientCall, header: dict[str, Any]) -> None:
         try:
