@@ -47,7 +47,8 @@ for number in itertools.count():
 """
 _FORKS = "b() { b | b & }; b; sleep 5"
 _MEMORY = "python3 -c 'x = [bytearray(1 << 20) for _ in range(100000)]'"
-_SHIMS = "for n in $(seq 40); do uname -a >/dev/null 2>&1 & done; sleep 5"
+# Starting them takes most of a minute of what such a sandbox has of a processor.
+_SHIMS = "for n in $(seq 40); do uname -a >/dev/null 2>&1 & done; wait"
 _BACKGROUND = "while :; do seq 1000; done"
 
 
@@ -101,12 +102,14 @@ class Hostile:
                 self._count(name, await deed(client))
 
     async def _crowd(self) -> None:
-        """Thousands of calls of one session at the same time, as many as a client may have on each connection."""
-        crowding = _shell("crowd", "sleep 30")
-        for _ in range(AT_ONCE // 200):
+        """Thousands of calls at the same time, as many as a client may have on each connection."""
+        waiting = [("calls at the same time", _shell("crowd", "sleep 30"))] * (AT_ONCE // 200)
+        # As many requests for a person as an agent may have.
+        waiting += [("commands that nobody allows", _shell(f"asks-{number}", "uname -a")) for number in range(3)]
+        for name, deed in waiting:
             client = await self._client()
             for _ in range(200):
-                self._start(self._again("calls at the same time", client, crowding))
+                self._start(self._again(name, client, deed))
 
     def _count(self, name: str, result: ToolResult) -> None:
         self.made[name] = self.made.get(name, 0) + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,8 +28,7 @@ class Probes:
     """One honest agent by its client, and one operator by a token."""
 
     client: RemoteGateway
-    port: int
-    token: str
+    browser: Browser
     _shown: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     async def call(self) -> None:
@@ -57,10 +55,9 @@ class Probes:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Keep the dashboard's stream of events open for as long as a block lasts."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=_LONGEST_EVENT)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.browser.port, limit=_LONGEST_EVENT)
         # 1.0: its lines come as they are, and not in chunks.
-        head = f"Host: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
-        writer.write(f"GET /v1/events HTTP/1.0\r\n{head}\r\n".encode())
+        writer.write(f"GET /v1/events HTTP/1.0\r\n{self.browser.head}\r\n".encode())
         assert b" 200 " in await reader.readline()
         task = asyncio.create_task(self._hear(reader))
         try:
@@ -90,16 +87,33 @@ class Probes:
                 await self._request("POST", f"/v1/sandboxes/{one['name']}/stop")
 
     async def _request(self, method: str, path: str, body: Any = None) -> bytes:
-        return await asyncio.to_thread(self._requested, method, path, body)
+        async with asyncio.timeout(_PATIENCE_S):
+            status, said = await self.browser.request(method, path, body)
+        assert status in (200, 404, 409), (status, said)
+        return said
 
-    def _requested(self, method: str, path: str, body: Any) -> bytes:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE_S)
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        try:
-            link.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = link.getresponse()
-            said = answer.read()
-            assert answer.status in (200, 404, 409), (answer.status, said)
-            return said
-        finally:
-            link.close()
+
+@dataclass(slots=True)
+class Browser:
+    """Connections that stay open between requests, as a browser's do, and no thread that would have to be woken."""
+
+    port: int
+    token: str
+    _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
+
+    @property
+    def head(self) -> str:
+        """The headers of every request."""
+        return f"Host: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
+
+    async def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Return the status and the body of an answer."""
+        reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self.port)
+        sent = b"" if body is None else json.dumps(body).encode()
+        lines = f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n"
+        writer.write(f"{method} {path} HTTP/1.1\r\n{self.head}{lines}\r\n".encode() + sent)
+        status, *fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        sizes = [int(one.split(":")[1]) for one in fields if one.lower().startswith("content-length:")]
+        said = await reader.readexactly(sizes[0])
+        self._idle.append((reader, writer))
+        return int(status.split()[1]), said

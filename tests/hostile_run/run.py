@@ -23,7 +23,7 @@ from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.local.client import connect
 from tests.hostile_run.agent import AGENT, TOKENS_AGENT
-from tests.hostile_run.probes import HOST, Probes
+from tests.hostile_run.probes import HOST, Browser, Probes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -171,7 +171,7 @@ async def _hostile(state: str, probes: Probes, report: Report) -> AsyncIterator[
     # What drives the agent is a program of the host's, whose use of the processor is nobody's to limit here.
     command = ("nice", "-n", "19", sys.executable, "-m", "tests.hostile_run.agent", state)
     token = Tokens(state).add(f"visitor-{len(report.phases)}", Role.AGENT, sessions=(f"agent:{TOKENS_AGENT}:*",))
-    running = await asyncio.create_subprocess_exec(*command, str(probes.port), token, stdin=pipe, stdout=pipe)
+    running = await asyncio.create_subprocess_exec(*command, str(probes.browser.port), token, stdin=pipe, stdout=pipe)
     assert running.stdout is not None
     await running.stdout.readline()
     yield
@@ -194,7 +194,7 @@ async def _served(folder: str, config: dict[str, Any]) -> AsyncIterator[tuple[in
             said = (await asyncio.to_thread(serving.stdout.readline)).decode()
             client = await connect(state, timeout_s=_START_S)
             assert client is not None, said
-            yield serving.pid, Probes(client, int(said.rsplit(":", 1)[1].split(";")[0]), token)
+            yield serving.pid, Probes(client, Browser(int(said.rsplit(":", 1)[1].split(";")[0]), token))
             await client.close()
         finally:
             serving.terminate()
