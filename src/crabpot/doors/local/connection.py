@@ -104,7 +104,7 @@ class Connection:
     def _start(self, call_id: str, header: dict[str, Any]) -> None:
         call = _ClientCall(self, call_id, header)
         self._calls[call_id] = call
-        # What is read next is charged to whoever this client called for last, and the call itself from its first step on.
+        # The call is charged from its first step on, and what is read next to whoever this client called for last.
         PRINCIPAL.set(self._principal(header))
         call.task = asyncio.create_task(self._run(call, header))
         call.task.add_done_callback(lambda _: self._calls.pop(call_id, None))

@@ -79,7 +79,7 @@ def view(  # noqa: PLR0913  everything it depends on
 
 
 class _Resolving:
-    """Resolves paths for one view, each path and each folder once: the hundreds of secrets of a few homes share their folders.
+    """Resolves paths for one view, each once: the hundreds of secrets of a few homes share their folders.
 
     Each look at the file system lets another thread have the interpreter, and on a busy gateway waits to get it back.
     """
