@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,16 @@ PROTOCOL = 1
 GRACE_S = 5.0
 
 _READ = 128 * 1024
+
+
+class _Scratch(threading.local):
+    """What the streams of one loop read into: allocating this much for every stream, or every frame, costs more."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ))
+
+
+_SCRATCH = _Scratch()
 
 
 class FrameStream(asyncio.BufferedProtocol):
@@ -54,8 +65,8 @@ class FrameStream(asyncio.BufferedProtocol):
         self.writable.set()
         self._channel = channel
         self._reader = FrameReader(self.admit)
-        # Reused: allocating this much for every short frame costs more than the rest of reading it.
-        self._scratch = memoryview(bytearray(_READ))
+        # All of it is taken before the loop reads again, for this stream or another.
+        self._scratch = _SCRATCH.view
         self._transport: asyncio.Transport | None = None
         self._greeted: asyncio.Future[dict[str, Any]] = self.loop.create_future()
 

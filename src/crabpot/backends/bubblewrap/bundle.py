@@ -42,13 +42,14 @@ _SYSTEM_PYTHONS = (
 
 # Run by the interpreter that the sandbox will use: shows that it can import the runner, and compiles for it.
 # What the runner imports at start-up becomes one file, in the order in which imports ended: looking for each of them
-# takes longer than running it. For the same reason they do not import `__future__`: the compiler gets its flag
-# instead. The seal's twelve bytes after the magic number say that nothing need be compared (PEP 552).
+# takes longer than running it. For the same reason they do not import `__future__` (the compiler gets its flag instead),
+# and have no annotations, which every sandbox would read and keep in its memory. The seal's twelve bytes after the magic
+# number say that nothing need be compared (PEP 552).
 _COMPILE = """
 import sys
 folder, inside = sys.argv[1:]
 assert sys.version_info >= (3, 9), "it is older than 3.9"
-import __future__, _ctypes, compileall, marshal, os, py_compile
+import __future__, _ctypes, ast, compileall, marshal, os, py_compile
 from importlib.util import MAGIC_NUMBER
 from importlib.machinery import SourceFileLoader
 execute, order = SourceFileLoader.exec_module, []
@@ -62,10 +63,21 @@ sys.modules["crabpot_runner"] = package
 sys.dont_write_bytecode = True
 import crabpot_runner.core.server
 order = [(name, path[len(folder) + 8:]) for name, path in order if "crabpot_runner." + name in sys.modules]
+class Bare(ast.NodeTransformer):
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        return self.generic_visit(node)
+    def visit_arg(self, node):
+        node.annotation = None
+        return node
+    def visit_AnnAssign(self, node):
+        bare = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        return self.generic_visit(ast.copy_location(bare, node))
 def compiled(path, shown):
     with open(path, "rb") as file:
         source = file.read().replace(b"from __future__ import annotations\\n", b"\\n", 1)
-    return compile(source, shown, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
+    tree = ast.fix_missing_locations(Bare().visit(ast.parse(source)))
+    return compile(tree, shown, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
 start = [(name, path, compiled("%s/runner/%s" % (folder, path), "%s/%s" % (inside, path))) for name, path in order]
 with open(folder + "/runner/start.bin", "xb") as file:
     file.write(marshal.dumps(start))
