@@ -42,9 +42,9 @@ _SYSTEM_PYTHONS = (
 
 # Run by the interpreter that the sandbox will use: shows that it can import the runner, and compiles for it.
 # What the runner imports at start-up becomes one file, in the order in which imports ended: looking for each of them
-# takes longer than running it. For the same reason they do not import `__future__` (the compiler gets its flag instead),
-# and have no annotations, which every sandbox would read and keep in its memory. The seal's twelve bytes after the magic
-# number say that nothing need be compared (PEP 552).
+# takes longer than running it. For the same reason they do not import `__future__` (the compiler has its flag instead),
+# and have no annotations, which every sandbox would read and keep in its memory. The seal's twelve bytes after the
+# magic number say that nothing need be compared (PEP 552).
 _COMPILE = """
 import sys
 folder, inside = sys.argv[1:]

@@ -157,14 +157,15 @@ def _places(plan: LaunchPlan) -> Iterator[str]:
     landing = [path for path, _ in plan.files]
     landing += [*plan.layout.mounts, *(path for _, path in plan.layout.links)]
     landing += [_landing(one, plan) for one in plan.held if not _inside(one, plan)]
-    folders = [os.path.dirname(path) for path in landing]
+    folders = []
     if plan.program.mounting == "attach":
         folders += [one.target for one in plan.held if one.folder and not _inside(one, plan) and not _in_memory(one)]
     if plan.program.seals:
         folders += [*_MEMORY, TERMINALS]
     else:
         folders.append(os.path.dirname(VAR_TMP))
-    for step in dict.fromkeys(step for path in folders for step in _steps(path)):
+    above = [step for path in landing for step in _above(path)]
+    for step in dict.fromkeys([*above, *(step for path in folders for step in _steps(path))]):
         yield from ("--perms", "0755", "--dir", step)
 
 
@@ -238,7 +239,7 @@ def _landing(one: Held, plan: LaunchPlan) -> str:
 def _made_in_memory(plan: LaunchPlan) -> Iterator[str]:
     """Yield the folders of mount points that only the seal can make; a file's own begins with `+`."""
     held = [one for one in plan.held if _in_memory(one) and not _inside(one, plan)]
-    above = [step for one in held for step in _steps(os.path.dirname(one.target))]
+    above = [step for one in held for step in _above(one.target)]
     yield from (step for step in dict.fromkeys(above) if any(_under(step, path) for path in _MEMORY))
     yield from (one.target if one.folder else f"+{one.target}" for one in held)
 
@@ -256,6 +257,11 @@ def _inside(one: Held, plan: LaunchPlan) -> bool:
 def _steps(path: str) -> tuple[str, ...]:
     parts = path.strip("/").split("/") if path.strip("/") else []
     return tuple("/" + "/".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+@lru_cache(maxsize=1024)
+def _above(path: str) -> tuple[str, ...]:
+    return _steps(os.path.dirname(path))
 
 
 def _under(path: str, tree: str) -> bool:

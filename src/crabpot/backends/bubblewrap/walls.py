@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from crabpot.backends.bubblewrap import render
+from crabpot.backends.linux import procs
 from crabpot.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Walls:
 
     def missed(self, status: str, user: User, *, dropped: bool) -> list[str]:
         """Return what /proc/PID/status says otherwise than it must; `dropped` where root became `user` for it."""
-        said = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        said = procs.fields(status)
         wrong = [name for name, value in self.confined.items() if said.get(name) != value]
         ids = {"Uid": [user.uid] * 4, **({"Gid": [user.gid] * 4, "Groups": []} if dropped else {})}
         return wrong + [name for name, numbers in ids.items() if said.get(name, "?").split() != list(map(str, numbers))]

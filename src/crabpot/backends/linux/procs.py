@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ STATUS = (
     *("NoNewPrivs", "Seccomp", "Seccomp_filters"),
 )
 _MAPS = ("uid_map", "gid_map")
+_FIELD = re.compile("^([^:\n]*):\t(.*)$", re.MULTILINE)
 
 
 def look(pid: int | None) -> dict[str, str]:
@@ -25,7 +27,7 @@ def look(pid: int | None) -> dict[str, str]:
         return {}
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            said = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
+            said = fields(file.read())
     except OSError:
         return {}
     found = {name: " ".join(said.get(name, "").split()) for name in STATUS}
@@ -37,6 +39,11 @@ def look(pid: int | None) -> dict[str, str]:
     for name in _MAPS:
         found[name] = _text(f"/proc/{pid}/{name}")
     return found
+
+
+def fields(status: str) -> dict[str, str]:
+    """Return the fields of a /proc/PID/status by their names."""
+    return dict(_FIELD.findall(status))
 
 
 def digest(seen: Mapping[str, str]) -> str | None:
