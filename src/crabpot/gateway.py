@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from crabpot import host_tools
-from crabpot.audit.records import of_call, of_intent
+from crabpot.audit.records import ended, of_intent
 from crabpot.audit.store import AuditUnavailable
 from crabpot.decide import elevation, hints, policy, servers, sessions, verdicts
 from crabpot.decide.scope import acting_for
@@ -273,7 +273,7 @@ class Gateway:
         verdict: Verdict[Any],
         streamed: Mapping[str, int],
     ) -> ToolResult:
-        self.audit.record(of_call(call, agent, result, verdict, streamed))
+        self.audit.record_soon(ended(call, agent, result, verdict, streamed))
         for watcher in self._watchers:
             watcher(call, result, verdict)
         return result

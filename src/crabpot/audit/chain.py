@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 START = "0" * 64
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def text_of(record: Mapping[str, Any]) -> str:
     """Return a record in its one canonical form."""
-    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return _CANONICAL(record)
 
 
 def link(before: str, text: str) -> str:

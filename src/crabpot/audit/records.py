@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from crabpot.model import ToolCall, ToolResult, Verdict
 
@@ -36,7 +37,26 @@ def of_call(
     call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any], streamed: Mapping[str, int] = _NOTHING
 ) -> dict[str, Any]:
     """Describe a call that has ended; `streamed` is how many bytes of each stream were sent outside its result."""
-    back = _came_back(result)
+    return ended(call, agent, result, verdict, streamed)()
+
+
+def ended(
+    call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any], streamed: Mapping[str, int] = _NOTHING
+) -> Callable[[], dict[str, Any]]:
+    """Return what describes a call that has ended, for when nobody waits for it."""
+    # Taken now: whoever gets the result may change its data.
+    return partial(_describe, call, agent, result, verdict, streamed, _texts(result))
+
+
+def _describe(  # noqa: PLR0913  the fields of a record
+    call: ToolCall,
+    agent: str,
+    result: ToolResult,
+    verdict: Verdict[Any],
+    streamed: Mapping[str, int],
+    texts: dict[str, str],
+) -> dict[str, Any]:
+    back = {name: _encode(text) for name, text in texts.items()}
     return {
         "kind": "call",
         **_who(call, agent, verdict),
@@ -186,11 +206,11 @@ def _shortened(told: Mapping[str, Any]) -> dict[str, Any]:
     return short
 
 
-def _came_back(result: ToolResult) -> dict[str, bytes]:
-    """Return the size and digests of a result, which prove its content without storing it."""
+def _texts(result: ToolResult) -> dict[str, str]:
+    """Return what came back, whose sizes and digests prove it without storing it."""
     content = None if result.data is None else result.data.get("content")
     parts = {"stdout": result.stdout, "stderr": result.stderr, "content": content}
-    return {name: _encode(text) for name, text in parts.items() if text and isinstance(text, str)}
+    return {name: text for name, text in parts.items() if text and isinstance(text, str)}
 
 
 def _encode(text: str) -> bytes:
@@ -232,6 +252,8 @@ def _argument(name: str, value: Any) -> Any:
 
 def readable(value: Any) -> str:
     """Return the text printable and short; halves of surrogate pairs cannot be stored."""
+    if type(value) is str and len(value) <= _LONGEST and value.isascii():
+        return value
     text = value if isinstance(value, str) else type(value).__name__
     whole = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}… ({len(whole)} characters)"

@@ -48,6 +48,7 @@ class AuditLog:
         self._queue: queue.SimpleQueue[Record | Told | None] = queue.SimpleQueue()
         self._urgent = threading.Event()
         self._turn = threading.Lock()
+        self._undescribed: tuple[float, str | None, Callable[[], Record]] | None = None
         self._coalescer = Coalescer()
         self._thread: threading.Thread | None = None
 
@@ -64,8 +65,30 @@ class AuditLog:
 
     def record(self, record: Record) -> None:
         """Add a record with the current time. What an agent does again and again is counted instead."""
-        record["time"] = round(time.time(), 3)
-        token = PRINCIPAL.get()
+        self._describe()
+        self._add(record, time.time(), PRINCIPAL.get())
+
+    def record_soon(self, describe: Callable[[], Record]) -> None:
+        """Add a record of the current time in the loop's next turn, so that nobody waits while it is described.
+
+        It is before all that is recorded after it, and part of what `durable` and `close` write. Only one waits: calls
+        that are refused at once end without a turn of the loop, and may hold a mebibyte each.
+        """
+        self._describe()
+        self._undescribed = (time.time(), PRINCIPAL.get(), describe)
+        asyncio.get_running_loop().call_soon(self._describe)
+
+    def _describe(self) -> None:
+        if self._undescribed is None:
+            return
+        with self._turn:
+            waiting, self._undescribed = self._undescribed, None
+        if waiting is not None:
+            now, token, describe = waiting
+            self._add(describe(), now, token)
+
+    def _add(self, record: Record, now: float, token: str | None) -> None:
+        record["time"] = round(now, 3)
         # Before the queue, which would grow as fast as an agent can be refused.
         with self._turn:
             for one in self._coalescer.take(record, None if token == OPERATOR else token):
@@ -80,6 +103,7 @@ class AuditLog:
         """Wait until everything recorded is on disk; AuditUnavailable if that fails."""
         if self._thread is None:
             raise self._unavailable("it is closed")
+        self._describe()
         loop = asyncio.get_running_loop()
         written: asyncio.Future[str | None] = loop.create_future()
 
@@ -101,6 +125,7 @@ class AuditLog:
         """Write what is left; AuditUnavailable if that fails."""
         if self._thread is None:
             return
+        self._describe()
         self._record_counts(everything=True)
         failures: list[str | None] = []
         self._queue.put(failures.append)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ from crabpot.model import Place
 from crabpot.sandboxes.arguments import InvalidCall, time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 # Examining a repository uses the host's processes and time, which the sandbox's limits do not cover.
 _PLANS_AT_ONCE = 4
+_UNATTENDED = nullcontext()
 # `detach` is about what may outlive a command inside. On the host nothing does.
 _TAKES = frozenset({"command", "cwd", "timeout", "detach"})
 
@@ -60,17 +62,13 @@ class ElevatedCommands:
     host: Callable[[], Host]
     _planning: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
-    @contextmanager
-    def attended(self, streams: Streams | None, placed: Placement) -> Iterator[None]:
-        """Attach the caller's approver to its sandbox's requests for as long as its call lasts."""
+    def attended(self, streams: Streams | None, placed: Placement) -> AbstractContextManager[object]:
+        """Return what attaches the caller's approver to its sandbox's requests for as long as its call lasts."""
         if streams is None or streams.approver is None or placed.scope_key is None:
-            yield
-            return
-        detach = self.desk.attach(streams.approver, scope_key=placed.scope_key)
-        try:
-            yield
-        finally:
-            detach()
+            return _UNATTENDED
+        attached = ExitStack()
+        attached.callback(self.desk.attach(streams.approver, scope_key=placed.scope_key))
+        return attached
 
     async def run(  # noqa: PLR0913  a call, its decisions, and how it is to run
         self,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from crabpot.audit.records import shown_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from crabpot.model import ToolCall
     from crabpot.wire.in_flight import Sink
 
@@ -24,12 +21,22 @@ _MOST = 100
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningCall:
-    """One call under way; `sizes` is how much of each stream was passed on, which is in no result."""
+    """One call under way, listed during the block; `sizes` is how much of each stream was passed on."""
 
     call: ToolCall
     sizes: dict[str, int]
+    among: dict[str, RunningCall]
     since: float = field(default_factory=time.time)
     _tail: bytes = b""
+
+    def __enter__(self) -> Self:
+        """List it."""
+        self.among[self.call.id] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """List it no longer."""
+        del self.among[self.call.id]
 
     def taking(self, sink: Sink) -> Sink:
         """Return a sink that notes what passes through it on its way to `sink`."""
@@ -54,14 +61,9 @@ class RunningCalls:
     def __init__(self) -> None:
         self._calls: dict[str, RunningCall] = {}
 
-    @contextmanager
-    def begun(self, call: ToolCall, sizes: dict[str, int]) -> Iterator[RunningCall]:
-        """List a call during the block, and count into `sizes` what of its output was passed on."""
-        running = self._calls[call.id] = RunningCall(call=call, sizes=sizes)
-        try:
-            yield running
-        finally:
-            del self._calls[call.id]
+    def begun(self, call: ToolCall, sizes: dict[str, int]) -> RunningCall:
+        """Return what lists a call during a block, and counts into `sizes` what of its output was passed on."""
+        return RunningCall(call=call, sizes=sizes, among=self._calls)
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the first of them."""

@@ -54,19 +54,23 @@ class Line(Generic[Job]):
 
     def enter(self, whose: Account | None) -> None:
         """Take a slot."""
-        self.inside.update(_counted(whose))
+        for key in _counted(whose):
+            self.inside[key] += 1
 
     def leave(self, whose: Account | None) -> None:
         """Return the slot."""
         for key in _counted(whose):
-            self.inside[key] -= 1
-            if not self.inside[key]:
-                del self.inside[key]
+            left = self.inside.pop(key) - 1
+            if left:
+                self.inside[key] = left
 
     def full(self, whose: Account | None) -> str | None:
         """Return who has taken all the room that this one may have, or None."""
         if whose is None:
             return "the gateway" if self.inside[None] >= self.allowed.own else None
+        inside, most = self.inside.get, self.allowed
+        if inside(whose, 0) < most.scope and inside(whose.agent, 0) < most.agent and inside("agents", 0) < most.agents:
+            return None
         allowed = (self.allowed.agents, self.allowed.agent, self.allowed.scope)
         takers = ("all agents together", f"the agent {whose.agent}", whose.scope_key)
         full = [self.inside[key] >= most for key, most in zip(_counted(whose), allowed, strict=True)]

@@ -123,7 +123,7 @@ class Wire(FrameStream, Generic[Answer]):
         if self.lost is not None:
             raise SandboxLost(self.lost)
         self._count += 1
-        header = {"id": str(self._count), "tool": tool, "args": args, "timeout": timeout_s}
+        header: dict[str, Any] = {"id": str(self._count), "tool": tool, "args": args, "timeout": timeout_s}
         if more is not None:
             header.update(more)
         if sink is not None:
@@ -134,13 +134,14 @@ class Wire(FrameStream, Generic[Answer]):
             frame = encode(header)
         except FrameError as error:
             return self.read_answer(unsendable(error), b"", b"", b"")
-        call = InFlight[Answer](str(self._count), sink, keep=self.keep, acknowledge=self._acknowledge)
+        # Before anything else: the other side works while we write down that it does.
+        self.write(frame)
+        call: InFlight[Answer] = InFlight(header["id"], sink, keep=self.keep, acknowledge=self._acknowledge)
         call.answer = self.loop.create_future()
         call.timer = self.loop.call_later(timeout_s + self.grace_s, self._overdue, call, timeout_s)
         call.timeout_s, call.spare_s = timeout_s, spare_s
         self._calls[call.id] = call
         self._quiet.clear()
-        self.write(frame)
         if self._holds:
             self._hold(call)
         if source is None and sink is None and resizes is None and signals is None:

@@ -26,6 +26,8 @@ FROM_RUNNER = CODES - {"denied", "approval_denied", "approval_timeout", "sandbox
 _HIGHEST_EXIT = 255
 # No tool's data is a quarter as deep; deeper data would exhaust the stack of whoever writes it as JSON again.
 _DEEPEST = 32
+# What has nothing to replace in it.
+_PLAIN = frozenset({int, bool, float, type(None)})
 
 
 class BadReply(FrameError):
@@ -123,7 +125,7 @@ def _error(value: Any, codes: AbstractSet[str]) -> tuple[str, str] | None:
 def _text(value: Any, ahead: bytes = b"") -> str:
     if type(value) is not str:
         raise BadReply("text is not a string")
-    cleaned: str = clean(value)
+    cleaned: str = value if value.isascii() else clean(value)
     return ahead.decode("utf-8", "replace") + cleaned if ahead else cleaned
 
 
@@ -136,6 +138,8 @@ def clean(value: Any, depth: int = 0) -> Any:
         return value
     if depth >= _DEEPEST:
         raise BadReply(f"data nested deeper than {_DEEPEST}")
-    if kind is dict:
-        return {clean(key): clean(item, depth + 1) for key, item in value.items()}
-    return [clean(item, depth + 1) for item in value]
+    if kind is list:
+        return [item if type(item) in _PLAIN else clean(item, depth + 1) for item in value]
+    keys = value if "".join(value).isascii() else map(clean, value)
+    items = [item if type(item) in _PLAIN else clean(item, depth + 1) for item in value.values()]
+    return dict(zip(keys, items, strict=True))
