@@ -45,16 +45,17 @@ def ended(
 ) -> Callable[[], dict[str, Any]]:
     """Return what describes a call that has ended, for when nobody waits for it."""
     # Taken now: whoever gets the result may change its data.
-    return partial(_describe, call, agent, result, verdict, streamed, _texts(result))
+    return partial(_described, _texts(result), call, agent, result, verdict, streamed=streamed)
 
 
-def _describe(  # noqa: PLR0913  the fields of a record
+def _described(  # noqa: PLR0913  what a record is made of
+    texts: dict[str, str],
     call: ToolCall,
     agent: str,
     result: ToolResult,
     verdict: Verdict[Any],
+    *,
     streamed: Mapping[str, int],
-    texts: dict[str, str],
 ) -> dict[str, Any]:
     back = {name: _encode(text) for name, text in texts.items()}
     return {

@@ -267,7 +267,7 @@ class RunnerWire(Wire[Reply]):
         super().__init__(channel, grace_s=grace_s)
         self.upcalls = Upcalls(self)
 
-    def admit(self, line: bytearray) -> None:
+    def admit(self, line: bytes | bytearray) -> None:
         """Refuse a long line that is not an answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed."""
         # What calls itself an answer and is something else is parsed once, and dropped.
         if len(line) > SHORT_LINE and not line.startswith(_ANSWER):

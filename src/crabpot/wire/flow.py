@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 PIECE = 256 * 1024
 
 
-def pieces(data: bytes) -> Iterator[bytes]:
+def pieces(data: bytes) -> Iterator[memoryview]:
     """Yield the pieces in which data is sent."""
-    if len(data) <= PIECE:
-        yield data
-        return
     view = memoryview(data)
     for start in range(0, len(view), PIECE):
-        yield bytes(view[start : start + PIECE])
+        yield view[start : start + PIECE]
 
 
 class Window:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import threading
 import time
 from abc import abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.runner.core.frames import ACK_EVERY, MAX_PAYLOAD, FrameError, FrameReader, encode
+from crabpot.runner.core.frames import ACK_EVERY, MAX_PAYLOAD, WINDOW, FrameError, FrameReader, encode, encode_header
 from crabpot.scheduling.fair_loop import FairLoop
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ PROTOCOL = 1
 GRACE_S = 5.0
 
 _READ = 128 * 1024
+# Below this size one copy is cheaper than a second write.
+_JOIN_BELOW = 16 * 1024
 
 
 class _Scratch(threading.local):
@@ -47,7 +51,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def give_up(self, reason: str) -> None:
         """Notify whoever waits that nothing more comes."""
 
-    def admit(self, line: bytearray) -> None:
+    def admit(self, line: bytes | bytearray) -> None:
         """Look at a line before it is parsed; FrameError loses the stream."""
 
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
@@ -113,12 +117,17 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+    def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
         """Send one frame; FrameError if it is too large to be one."""
-        self.write(encode(header, payload))
+        if len(payload) < _JOIN_BELOW:
+            self.write(encode(header, payload))
+            return
+        self.write(encode_header(header, len(payload)))
+        # By itself: joined to its line, all of it would be copied.
+        self.write(payload)
 
-    def write(self, frame: bytes) -> None:
-        """Send an encoded frame."""
+    def write(self, frame: bytes | memoryview) -> None:
+        """Send an encoded frame, or a part of one."""
         if self.lost is None and self._transport is not None:
             self._transport.write(frame)
 
@@ -128,6 +137,9 @@ class FrameStream(asyncio.BufferedProtocol):
         """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        with suppress(OSError):
+            # A whole window, so that the kernel takes each piece at once, and nothing of it is copied to wait here.
+            self._channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WINDOW)
         transport.set_write_buffer_limits(high=4 * MAX_PAYLOAD)
         if self.lost is not None:
             transport.abort()

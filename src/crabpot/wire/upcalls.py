@@ -116,7 +116,7 @@ class Upcall:
             raise FrameError("signals faster than they are handled")
         self._signals.put_nowait(name)
 
-    def _send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+    def _send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
         # A runner treats anything after a reply as a protocol violation.
         if not self._over:
             self._stream.send(header, payload)

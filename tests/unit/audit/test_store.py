@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -24,6 +25,26 @@ SOURCE = os.path.dirname(os.path.dirname(crabpot.__file__))
 
 def record(number, session="agent:main:main"):
     return {"kind": "call", "session": session, "n": number}
+
+
+async def test_what_is_described_later_is_there_in_its_order_and_with_its_time(log, state):
+    log.record_soon(lambda: {"kind": "first"})
+    began = time.time()
+    log.record_soon(lambda: {"kind": "second"})
+    log.record({"kind": "third"})
+    log.record_soon(lambda: {"kind": "fourth"})
+    await log.durable()
+    found = AuditReader(state).last(4)
+    assert [one["kind"] for one in found] == ["first", "second", "third", "fourth"]
+    assert found[0]["time"] <= began + 0.001
+
+
+async def test_what_nobody_waits_for_is_described_in_the_next_turn_of_the_loop(log):
+    described: list[str] = []
+    log.record_soon(lambda: described.append("it") or {"kind": "it"})
+    assert not described
+    await asyncio.sleep(0)
+    assert described == ["it"]
 
 
 async def test_what_was_recorded_is_there_in_order_once_it_is_durable(log, state):

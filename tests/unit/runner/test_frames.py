@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crabpot.runner.core import frames
 from crabpot.runner.core.frames import MAX_LINE, MAX_PAYLOAD, FrameError, FrameReader, encode
+from crabpot.runner.core.wire import InputFrames
 
 HEADERS = st.dictionaries(
     st.text().filter(lambda key: key != "bytes"),
@@ -31,6 +32,42 @@ def test_what_is_encoded_is_read_back_however_it_is_cut(messages, sizes):
     read += reader.feed(stream)
     expected = [({**header, "bytes": len(payload)} if payload else header, payload) for header, payload in messages]
     assert read == expected
+
+
+PASSED = st.builds(
+    lambda data, eof: ({"op": "input", "id": "1", **eof}, data),
+    st.binary(max_size=64),
+    st.sampled_from([{}, {"eof": True}]),
+)
+
+
+@given(st.lists(PASSED | st.tuples(HEADERS, st.binary(max_size=64)), max_size=6), st.lists(st.integers(1, 200)))
+def test_input_is_passed_on_as_it_comes_and_is_all_there_however_it_is_cut(messages, sizes):
+    stream = b"".join(encode(header, payload) for header, payload in messages)
+    reader, read = InputFrames(), []
+    for size in (*sizes, len(stream)):
+        # Overwritten by the next read, as the runner's own buffer is.
+        scratch = bytearray(stream[:size])
+        read += [(header, bytes(payload)) for header, payload in reader.feed(memoryview(scratch))]
+        stream = stream[size:]
+    joined: list[tuple[dict, bytes]] = []
+    for header, payload in read:
+        if joined and joined[-1][0] is header:
+            joined[-1] = (header, joined[-1][1] + payload)
+        else:
+            joined.append((header, payload))
+    whole = [({**header, "bytes": len(payload)} if payload else header, payload) for header, payload in messages]
+    # What is empty and has no end has nothing to pass on.
+    nothing = ({"op": "input", "id": "1"}, b"")
+    assert [one for one in joined if one != nothing] == [one for one in whole if one != nothing]
+    assert not reader.partial
+
+
+def test_input_that_is_no_frame_breaks_the_stream_for_good():
+    reader = InputFrames()
+    for broken in (b'{"op":"input"!}\n', b"{}\n"):
+        with pytest.raises(FrameError):
+            reader.feed(memoryview(broken))
 
 
 @given(HEADERS)

@@ -184,7 +184,7 @@ class Connection:
             raise FrameError("MCP needs both streams")
         await talk(self._gateway, caller, streams.source, _Messages(streams.sink))
 
-    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+    def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
         """Send one frame; it is dropped if the client is gone."""
         if not self._writer.is_closing():
             self._writer.write(encode(header, payload))

@@ -42,6 +42,9 @@ class Call:
     """Lives from its frame until its result is sent. `words` is the argv of a command whose args were a list."""
 
     words: list[Any] | None = None
+    job: Job | None = None
+    _queued = _unacknowledged = _received = _consumed = 0
+    _result: tuple[dict[str, Any], bytes] | None = None
 
     def __init__(self, header: dict[str, Any], wire: Wire, on_end: Callable[[Call], None]) -> None:
         call_id = header.get("id")
@@ -57,15 +60,9 @@ class Call:
         self.paced = header.get("paced") is True
         self.merged = header.get("merged") is True
         self.timeout_s: float | None = header.get("timeout")
-        self.job: Job | None = None
         self._wire = wire
         self._on_end = on_end
         self._queue: list[tuple[str, memoryview]] = []
-        self._queued = 0
-        self._unacknowledged = 0
-        self._received = 0
-        self._consumed = 0
-        self._result: tuple[dict[str, Any], bytes] | None = None
 
     def check(self) -> None:
         """Refuse what is not shaped like a call."""

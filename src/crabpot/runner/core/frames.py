@@ -24,6 +24,8 @@ MAX_UPCALLS = 256
 MAX_QUESTION = 136 << 10
 
 _MAX_DIGITS = 20
+# Up to here copying what came once more costs less than keeping it in a buffer.
+_SHORT = 64 << 10
 
 
 class FrameError(Exception):
@@ -113,12 +115,13 @@ def encode_header(header: dict[str, Any], payload_size: int = 0) -> bytes:
     return line
 
 
-def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
+def encode(header: dict[str, Any], payload: bytes | memoryview = b"") -> bytes:
     """Return a whole frame, ready to send."""
     return encode_header(header, len(payload)) + payload
 
 
-def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
+def parse(line: bytes | bytearray) -> tuple[dict[str, Any], int]:
+    """Return the header of a line, and the size of the payload after it."""
     try:
         text = line.decode("utf-8")
         header, end = _scan(text, 0)
@@ -138,7 +141,7 @@ def _parse(line: bytearray) -> tuple[dict[str, Any], int]:
 class FrameReader:
     """Cuts a byte stream into frames. After a FrameError it returns nothing more."""
 
-    def __init__(self, admit: Callable[[bytearray], None] | None = None) -> None:
+    def __init__(self, admit: Callable[[bytes | bytearray], None] | None = None) -> None:
         # Called with each line before it is parsed: one byte of JSON may take seventy bytes of memory.
         self._admit = admit
         self._buffer = bytearray()
@@ -157,9 +160,26 @@ class FrameReader:
         if self._broken:
             raise FrameError("the stream is broken")
         self._broken = True
-        frames = self._cut(data)
+        if self._header is None and not self._buffer and len(data) <= _SHORT:
+            frames = self._short(bytes(data))
+        else:
+            frames = self._cut(data)
         self._broken = False
         return frames
+
+    def _short(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
+        """Return the frames of what came at once; nearly always it is one, and nothing of it is kept."""
+        end = data.find(b"\n")
+        if end < 0:
+            return self._cut(data)
+        line, rest = data[:end], data[end + 1 :]
+        if self._admit is not None:
+            self._admit(line)
+        header, size = parse(line)
+        if len(rest) == size:
+            return [(header, rest)]
+        self._header, self._payload_size = header, size
+        return self._cut(rest)
 
     def _cut(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
         buffer = self._buffer
@@ -179,7 +199,7 @@ class FrameReader:
                 line = buffer[start:end]
                 if self._admit is not None:
                     self._admit(line)
-                self._header, self._payload_size = _parse(line)
+                self._header, self._payload_size = parse(line)
                 start = end + 1
             end = start + self._payload_size
             if len(buffer) < end:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from ..exec.process import Processes
+    from .tools import Function
 
 _PASSED_ON = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -42,6 +43,7 @@ class Runner:
         self.loop = loop or Loop()
         self._calls: dict[str, Call] = {}
         self._context: Any = None
+        self._functions: dict[str, Function] = {}
         self._processes: Processes | None = None
         self._wire = kind(self.loop, reader, writer, self._greet)
         self._wire.on_room = self._resume
@@ -167,7 +169,10 @@ class Runner:
 
             call.job = transfer.Download(call, self) if name == "read" else transfer.Upload(call, self)
         elif name in self.tools.inline:
-            result = self.tools.function(name)(call.args, self.context)
+            function = self._functions.get(name)
+            if function is None:
+                function = self._functions[name] = self.tools.function(name)
+            result = function(call.args, self.context)
             truncated = is_truncated(result)
             call.finish(data=result.get("data"), truncated=truncated, payload=result.get("payload", b""))
         elif name in self.tools.forked:

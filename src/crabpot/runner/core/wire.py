@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from .frames import FrameError, FrameReader, encode_header
+from .frames import FrameError, FrameReader, encode_header, parse
 from .loop import READ, WRITE
 
 TYPE_CHECKING = False
@@ -19,6 +19,46 @@ _RELIEVED = 1 << 20
 _READ_SIZE = 256 << 10
 # Below this size one copy is cheaper than a second piece for the kernel.
 _JOIN_BELOW = 16 << 10
+# How the line of a piece of input begins, and how long it is at most: what is longer is read as any other frame.
+_INPUT, _LONGEST_INPUT = b'{"op":"input"', 256
+
+
+class InputFrames(FrameReader):
+    """Passes input on as it comes, as views that are good until the next read: nobody needs it whole.
+
+    A file is then written from where the kernel put it, without a copy.
+    """
+
+    _input: dict[str, Any] | None = None
+    _left = 0
+
+    @property
+    def partial(self) -> bool:
+        """Return whether an incomplete frame has begun."""
+        return self._left > 0 or super().partial
+
+    def feed(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
+        """Return the frames that `data` completes, and the input that is in it, in order."""
+        frames: list[Any] = []
+        while data:
+            if self._left:
+                piece = data[: self._left]
+                self._left -= len(piece)
+                frames.append((self._input, piece))
+                data = data[len(piece) :]
+            elif self._broken or self.partial or bytes(data[: len(_INPUT)]) != _INPUT:
+                return frames + super().feed(data)
+            else:
+                end = bytes(data[:_LONGEST_INPUT]).find(b"\n") + 1
+                self._broken = True
+                header, size = parse(bytes(data[: end - 1])) if end else ({"eof": True}, 0)
+                self._broken = False
+                # Its end is told after all of it.
+                if "eof" in header:
+                    return frames + super().feed(data)
+                self._input, self._left = header, size
+                data = data[end:]
+        return frames
 
 
 class Wire:
@@ -29,7 +69,7 @@ class Wire:
         self._reader = loop.own(reader)
         self._writer = loop.own(writer)
         self.handle = handle
-        self._frames = FrameReader()
+        self._frames = InputFrames()
         # Reused: allocating this much for every short frame costs more than the rest of reading it.
         self._scratch = memoryview(bytearray(_READ_SIZE))
         self._queue: list[memoryview] = []

@@ -128,7 +128,8 @@ class Child:
         if self._stdin < 0 or self._ending:
             self._on_consumed(len(data))
             return
-        self._pending.append(memoryview(data))
+        # A copy: what came is overwritten by what comes next.
+        self._pending.append(memoryview(bytes(data)))
         self._pending_size += len(data)
         if len(self._pending) == 1:
             self._write()

@@ -35,7 +35,7 @@ _OPTIONAL = {
 class _Request:
     """A checked `read` call with its file open."""
 
-    __slots__ = ("base64", "fd", "first", "limit", "place", "size")
+    __slots__ = ("base64", "ended", "fd", "first", "limit", "place", "size")
 
     def __init__(self, args: dict[str, Any], ctx: Context) -> None:
         values = arguments.take("read", args, _REQUIRED, _OPTIONAL)
@@ -51,7 +51,11 @@ class _Request:
 
     def chunk(self) -> bytes:
         # A buffer no larger than the file: a fresh half megabyte costs more than reading 4 KiB into a small one.
-        return posix.read(self.fd, min(CHUNK, (self.size or CHUNK) + 1))
+        wanted = self.size + 1 if 0 < self.size < CHUNK else CHUNK
+        piece = posix.read(self.fd, wanted)
+        # As long as it was said to be, and asked for more: there is no more.
+        self.ended = 0 < len(piece) == self.size < wanted
+        return piece
 
     def data(self, lines: int | None, *, truncated: bool) -> dict[str, Any]:
         encoding = "base64" if self.base64 else "utf-8"
@@ -105,6 +109,8 @@ def _bytes(request: _Request, cap: int | None) -> Generator[bytes, None, dict[st
             return request.data(None, truncated=True)
         given += len(piece)
         yield piece
+        if request.ended:
+            break
     if not request.size:
         request.size = request.first + given if given else 0
     return request.data(None, truncated=False)
@@ -130,6 +136,8 @@ def _text(request: _Request, cap: int | None) -> Generator[bytes, None, dict[str
         part = selection.take(piece, count)
         partial = _check_utf8(partial, part, request.place)
         yield part
+        if request.ended:
+            break
     if partial and not selection.cut:
         raise _not_text(request.place)
     # procfs reports size 0 for files that have content.
