@@ -19,7 +19,7 @@ from crabpot.decide.scope import OPERATOR, PRINCIPAL
 from crabpot.errors import CrabpotError
 from crabpot.settings import Audit
 from crabpot.state.ownership import make_own
-from crabpot.state.sqlite import connect
+from crabpot.state.sqlite import connect, reserve
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _LINGER_S = 0.05
 # While the disk is full, this many are kept for later. Beyond that, only their number is.
 _MOST_KEPT = 10_000
+# From so many waits on, more are to be expected, and each is made shorter.
+_WAITS_OFTEN = 16
 
 
 class AuditUnavailable(CrabpotError):
@@ -144,7 +146,7 @@ class AuditLog:
     def _write_all(self) -> None:
         connection = None
         unwritten: list[Record] = []
-        dropped = 0
+        dropped = waits = 0
         ended = False
         while not ended:
             waiting, ended = self._gather(unwritten)
@@ -161,6 +163,9 @@ class AuditLog:
             for tell in waiting:
                 tell(failure)
             if connection is not None and failure is None:
+                if waits < _WAITS_OFTEN <= waits + len(waiting):
+                    reserve(connection, self._file)
+                waits += len(waiting)
                 self._retention.tend(connection)
         if connection is not None:
             connection.close()

@@ -7,13 +7,27 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 Answer = TypeVar("Answer")
 
 
 class ClientGone(Exception):
     """The call was cancelled: its client is gone, or the door is closing."""
+
+
+class Sign(asyncio.Event):
+    """An event, such as that a client is gone, and whom to tell of it: no task has to wait for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Note it, and tell."""
+        super().set()
+        for tell in self.told:
+            tell()
 
 
 class Calls:
@@ -39,20 +53,17 @@ class Calls:
             # Whoever waits gets the exception; retrieving it once keeps asyncio from logging it.
             task.exception()
 
-    async def finish(self, task: asyncio.Task[Answer], gone: asyncio.Event | None = None) -> Answer:
+    async def finish(self, task: asyncio.Task[Answer], gone: Sign | None = None) -> Answer:
         """Wait for the result. If the client disconnects first, or this is cancelled, the call is cancelled."""
-        ending = None if gone is None else asyncio.create_task(gone.wait())
+        await first_of(task, gone)
         try:
-            await asyncio.wait({task} if ending is None else {task, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() or task.cancelled():
                 raise ClientGone
             return task.result()
         finally:
             task.cancel()
-            if ending is not None:
-                ending.cancel()
 
-    async def run(self, work: Coroutine[Any, Any, Answer], gone: asyncio.Event | None = None) -> Answer:
+    async def run(self, work: Coroutine[Any, Any, Answer], gone: Sign | None = None) -> Answer:
         """Start a call and wait for its result."""
         return await self.finish(self.start(work), gone)
 
@@ -68,3 +79,27 @@ class Calls:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def first_of(task: asyncio.Task[Any], *signs: Sign | None) -> None:
+    """Wait until a call has ended, or for a sign; the call is cancelled if this is."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    awaited = [sign for sign in signs if sign is not None]
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(end)
+    for sign in awaited:
+        sign.told.append(end)
+    try:
+        if not any(sign.is_set() for sign in awaited):
+            await over
+    except BaseException:
+        task.cancel()
+        raise
+    finally:
+        task.remove_done_callback(end)
+        for sign in awaited:
+            sign.told.remove(end)

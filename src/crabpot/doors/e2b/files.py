@@ -60,8 +60,8 @@ class Files:
                 await pieces.send(data)
 
             args = {"path": path, "encoding": "base64"}
-            async with watched(request) as gone:
-                result = await self._sandboxes.call(sandbox, "read", args, gone=gone, streams=Streams(sink=take))
+            gone = watched(request)
+            result = await self._sandboxes.call(sandbox, "read", args, gone=gone, streams=Streams(sink=take))
             if result.success:
                 return Response(b"", media_type=_BYTES)
             if pieces.started:

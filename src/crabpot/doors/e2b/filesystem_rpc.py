@@ -59,8 +59,7 @@ class FilesystemRpc:
         return [*found, Route(f"{base}/WatchDir", self.watch_dir, methods=["POST"])]
 
     async def _call(self, request: Request, tool: str, **args: Any) -> dict[str, Any]:
-        async with watched(request) as gone:
-            result = await self._sandboxes.call(sandbox_of(request), tool, args, gone=gone)
+        result = await self._sandboxes.call(sandbox_of(request), tool, args, gone=watched(request))
         if (failure := failure_of(result)) is not None:
             raise failure
         return dict(result.data or {})

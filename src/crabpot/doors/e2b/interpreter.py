@@ -56,9 +56,8 @@ class Interpreter:
         code, envs = fields.text(body, "code"), fields.texts(body, "env_vars")
 
         async def write(pieces: Pieces) -> None:
-            async with watched(request) as gone:
-                running = asyncio.create_task(self._run(pieces, kernels, kernel, code, envs))
-                await self._sandboxes.context.calls.finish(running, gone)
+            running = asyncio.create_task(self._run(pieces, kernels, kernel, code, envs))
+            await self._sandboxes.context.calls.finish(running, watched(request))
 
         return Pieces(_LINES, write)
 

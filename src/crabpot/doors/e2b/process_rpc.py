@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from crabpot.doors.e2b.processes import Process, Processes
     from crabpot.doors.e2b.sandboxes import Sandbox, Sandboxes
+    from crabpot.doors.inflight import Sign
 
     Handler = Callable[[Request], Awaitable[Response]]
 
@@ -58,14 +59,13 @@ def check_user(name: str) -> None:
         raise RpcError("invalid_argument", f"user {name[:64]!a} is not offered; all runs as the sandbox's own user")
 
 
-def streamed(request: Request, write: Callable[[Stream, asyncio.Event], Awaitable[None]]) -> Response:
+def streamed(request: Request, write: Callable[[Stream, Sign], Awaitable[None]]) -> Response:
     """Answer by a stream: what is refused after its begin ends it."""
 
     async def answer(pieces: Pieces) -> None:
         stream = Stream(pieces)
         try:
-            async with watched(request) as gone:
-                await write(stream, gone)
+            await write(stream, watched(request))
         except Refusal as refusal:
             await stream.end(rpc_error(refusal))
         else:
@@ -153,14 +153,13 @@ class ProcessRpc:
         """Write to a process."""
         message = await connect.unary(request)
         process = self._processes(request).find(fields.inner(message, "process"))
-        async with watched(request) as gone:
-            await self._write(process, fields.inner(message, "input"), gone)
+        await self._write(process, fields.inner(message, "input"), watched(request))
         return as_json({})
 
     async def stream_input(self, request: Request) -> Response:
         """Write to a process, piece by piece."""
         processes, process = self._processes(request), None
-        gone: asyncio.Event = request.scope["state"]["gone"]
+        gone: Sign = request.scope["state"]["gone"]
         try:
             async for message in connect.messages(request):
                 if "start" in message:
@@ -173,7 +172,7 @@ class ProcessRpc:
             return streamed(request, _raising(refusal))
         return streamed(request, _one({}))
 
-    async def _write(self, process: Process, given: dict[str, Any], gone: asyncio.Event) -> None:
+    async def _write(self, process: Process, given: dict[str, Any], gone: Sign) -> None:
         name = "pty" if process.tty else "stdin"
         if process.input is None or name not in given:
             raise RpcError("failed_precondition", f"the process takes no {'stdin' if name == 'pty' else 'input'}")
@@ -194,21 +193,20 @@ class ProcessRpc:
         process = self._processes(request).find(fields.inner(message, "process"))
         if process.input is None or process.tty:
             raise RpcError("failed_precondition", "the process takes no input that could end")
-        async with watched(request) as gone:
-            ending = self._sandboxes.context.calls.start(process.input.end())
-            await self._sandboxes.context.calls.finish(ending, gone)
+        ending = self._sandboxes.context.calls.start(process.input.end())
+        await self._sandboxes.context.calls.finish(ending, watched(request))
         return as_json({})
 
 
-def _raising(refusal: Refusal) -> Callable[[Stream, asyncio.Event], Awaitable[None]]:
-    async def write(_stream: Stream, _gone: asyncio.Event) -> None:
+def _raising(refusal: Refusal) -> Callable[[Stream, Sign], Awaitable[None]]:
+    async def write(_stream: Stream, _gone: Sign) -> None:
         raise refusal
 
     return write
 
 
-def _one(message: dict[str, Any]) -> Callable[[Stream, asyncio.Event], Awaitable[None]]:
-    async def write(stream: Stream, _gone: asyncio.Event) -> None:
+def _one(message: dict[str, Any]) -> Callable[[Stream, Sign], Awaitable[None]]:
+    async def write(stream: Stream, _gone: Sign) -> None:
         await stream.send(message)
 
     return write
@@ -220,7 +218,7 @@ def _ping(request: Request) -> float:
     return float(min(max(int(given), least), most)) if given.isascii() and given.isdigit() else float(most)
 
 
-async def _follow(process: Process, listener: Any, stream: Stream, gone: asyncio.Event, ping_s: float) -> None:
+async def _follow(process: Process, listener: Any, stream: Stream, gone: Sign, ping_s: float) -> None:
     """Send a process's events until it ends, or the client leaves: the process itself goes on then."""
     departed = asyncio.create_task(gone.wait())
     departed.add_done_callback(lambda _task: listener.leave())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.decide import placement, sessions
 from crabpot.doors.http.access.refusals import Refusal
 from crabpot.doors.http.context import CallRequest
+from crabpot.doors.inflight import Sign
 from crabpot.layers.snapshots import forget_all as forget_snapshots
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders
@@ -167,7 +168,7 @@ class Sandboxes:
         tool: str,
         args: Mapping[str, Any],
         *,
-        gone: asyncio.Event | None = None,
+        gone: Sign | None = None,
         streams: Streams | None = None,
     ) -> ToolResult:
         """Pass a call to the gateway. A sandbox is never the host, whatever the token may do elsewhere."""
@@ -177,7 +178,7 @@ class Sandboxes:
         asked = CallRequest(
             session=sandbox.session, tool=tool, args=args, sender=admitted[1].sender, host_allowed=False
         )
-        return await self.context.call(asked, gone=gone or asyncio.Event(), streams=streams)
+        return await self.context.call(asked, gone=gone or Sign(), streams=streams)
 
 
 def _remove_files(state: str, scope_key: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.doors.e2b.lines import Lines
 from crabpot.doors.e2b.refusals import RpcError, failure_of
+from crabpot.doors.inflight import Sign
 from crabpot.sandboxes.streams import Streams
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _TYPES = frozenset({"CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"})
 
 
 async def watching(  # noqa: PLR0913  what to watch, and for whom
-    sandboxes: Sandboxes, sandbox: Sandbox, path: str, *, recursive: bool, tell: Tell, gone: asyncio.Event
+    sandboxes: Sandboxes, sandbox: Sandbox, path: str, *, recursive: bool, tell: Tell, gone: Sign
 ) -> None:
     """Report what happens in a folder until the sandbox ends or nobody wants to know."""
     program = files("crabpot.doors.e2b.inside").joinpath("watch.py").read_text()
@@ -65,7 +66,7 @@ class Watchers:
     def __init__(self, sandboxes: Sandboxes, sandbox: Sandbox) -> None:
         self._sandboxes = sandboxes
         self._sandbox = sandbox
-        self._all: dict[str, tuple[asyncio.Event, deque[dict[str, str]]]] = {}
+        self._all: dict[str, tuple[Sign, deque[dict[str, str]]]] = {}
         sandbox.closers.append(self.close)
 
     async def add(self, path: str, *, recursive: bool) -> str:
@@ -73,7 +74,7 @@ class Watchers:
         if len(self._all) >= _MOST:
             raise RpcError("resource_exhausted", f"more than {_MOST} watchers; remove some")
         identity = secrets.token_hex(8)
-        gone, begun = asyncio.Event(), asyncio.Event()
+        gone, begun = Sign(), asyncio.Event()
         # Whoever does not fetch them loses the oldest.
         events: deque[dict[str, str]] = deque(maxlen=_MOST_EVENTS)
 
@@ -97,7 +98,7 @@ class Watchers:
             raise RpcError("internal", "the watch ended at once")
         return identity
 
-    def _found(self, identity: str) -> tuple[asyncio.Event, deque[dict[str, str]]]:
+    def _found(self, identity: str) -> tuple[Sign, deque[dict[str, str]]]:
         if identity not in self._all:
             raise RpcError("not_found", f"there is no watcher {identity[:64]!a}")
         return self._all[identity]

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from crabpot.doors.http.context import Context
+    from crabpot.doors.http.routes.calls import Calling
 
 
-def application(context: Context) -> FastAPI:
+def application(context: Context, calling: Calling) -> FastAPI:
     """Return the application. FastAPI's documentation page loads scripts from elsewhere, so it is off."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     # Onto the application's own router: the search for a path's other methods does not see included routers.
-    calls.add_routes(app.router, context)
+    calls.add_routes(app.router, calling)
     operations.add_routes(app.router, context)
     review.add_routes(app.router, context)
     snapshots.add_routes(app.router, context)

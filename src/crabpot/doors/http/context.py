@@ -14,10 +14,10 @@ from crabpot.doors.http.access.refusals import Refusal
 from crabpot.doors.inflight import Calls, ClientGone
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping
 
     from crabpot.doors.http.routes.metrics import Metrics
+    from crabpot.doors.inflight import Sign
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
     from crabpot.sandboxes.streams import Streams
@@ -43,7 +43,7 @@ class Context:
     calls: Calls = field(default_factory=Calls)
     closing: bool = False
 
-    async def call(self, asked: CallRequest, *, gone: asyncio.Event, streams: Streams | None = None) -> ToolResult:
+    async def call(self, asked: CallRequest, *, gone: Sign, streams: Streams | None = None) -> ToolResult:
         """Pass one call to the gateway; it is cancelled if the client disconnects."""
         if self.closing:
             raise _closing()

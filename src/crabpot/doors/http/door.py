@@ -10,6 +10,8 @@ from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.http.api import application
 from crabpot.doors.http.context import Context
 from crabpot.doors.http.listening import listen
+from crabpot.doors.http.routes.calls import Calling
+from crabpot.doors.http.routes.direct import DirectCalls
 from crabpot.doors.http.routes.mcp import Mcp
 from crabpot.doors.http.routes.metrics import Metrics
 
@@ -27,11 +29,13 @@ async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = N
     tokens = Tokens(context.state)
     if at is not None:
         tokens.need_operator()
-    app = application(context)
+    calling = Calling(context)
+    app = application(context, calling)
     mcp = Mcp(context)
     app.router.routes.append(mcp.route())
+    direct = DirectCalls(app, calling)
     try:
-        async with mcp.manager.run(), listen(context, app, tokens, at, limits or Limits()) as listeners:
+        async with mcp.manager.run(), listen(context, direct, tokens, at, limits or Limits()) as listeners:
             yield listeners
     except ExceptionGroup as group:
         # The manager's task group wraps exceptions: a port in use must still be reported as a sentence.

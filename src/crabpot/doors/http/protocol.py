@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from crabpot.doors.http.access.connections import Connections
+    from crabpot.doors.inflight import Sign
 
 
 class Timely(H11Protocol):
@@ -25,6 +26,8 @@ class Timely(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
     peer: int | None = None
+    # Set when the client of the request that is being answered disconnects.
+    gone: Sign | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Count it, and start the clock."""
@@ -43,6 +46,15 @@ class Timely(H11Protocol):
     def idle(self) -> bool:
         """Whether no request is being answered on it."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all of the request that is being answered has come."""
+        return self.cycle is not None and not self.cycle.more_body
+
+    def listen_on(self) -> None:
+        """Notice a disconnect, even if the next request began to come already."""
+        self.flow.resume_reading()
 
     def drop(self) -> None:
         """Close it at once."""
@@ -78,6 +90,8 @@ class Timely(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it no longer."""
+        if self.gone is not None and not self.idle:
+            self.gone.set()
         self._stop_waiting()
         self._connections.left(self)
         super().connection_lost(exc)

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from crabpot.doors.http.access.principals import Principal
 
 _LONGEST = 4096
+# As it is sent, percent-encoded.
+LONGEST_KEY = 12 * _LONGEST
 
 
-def _decoded(encoded: str) -> str:
+def decoded(encoded: str) -> str:
+    """Return a segment of a path as bytes that need not be UTF-8."""
     return unquote(encoded, errors="surrogateescape")
 
 
@@ -30,16 +33,16 @@ Key = Annotated[
     str,
     Path(
         min_length=1,
-        max_length=12 * _LONGEST,
+        max_length=LONGEST_KEY,
         json_schema_extra={"maxLength": _LONGEST},
         description="the session key, percent-encoded as one segment",
     ),
-    AfterValidator(_decoded),
+    AfterValidator(decoded),
 ]
 FilePath = Annotated[
     str,
     Path(min_length=1, description="relative to /workspace; absolute after a second slash"),
-    AfterValidator(_decoded),
+    AfterValidator(decoded),
 ]
 Sender = Annotated[
     str | None, Header(alias="Crabpot-Sender", max_length=_LONGEST, description="on whose behalf; operators only")

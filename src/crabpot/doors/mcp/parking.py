@@ -18,6 +18,7 @@ from crabpot.doors.mcp.eliciting import answer, question
 if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, InputRequests, InputResponses
 
+    from crabpot.doors.inflight import Sign
     from crabpot.doors.mcp.running import Running
     from crabpot.doors.mcp.server import Caller
 
@@ -43,7 +44,7 @@ class Parking:
         _settle(found, params.input_responses or {}, caller.by)
         return found
 
-    async def outcome(self, running: Running, gone: asyncio.Event | None) -> InputRequiredResult | None:
+    async def outcome(self, running: Running, gone: Sign | None) -> InputRequiredResult | None:
         """Wait for a call and return None when it ends, or park it and return the questions for the client."""
         while not running.task.done():
             await running.pause(gone)

@@ -10,7 +10,7 @@ from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CreateMessageRequest, CreateMessageRequestParams, CreateMessageResult
 
-from crabpot.doors.inflight import ClientGone
+from crabpot.doors.inflight import ClientGone, Sign, first_of
 from crabpot.doors.mcp.eliciting import answer, message, schema
 from crabpot.doors.mcp.results import with_bytes
 from crabpot.doors.output import Output, streams
@@ -49,7 +49,7 @@ class Running:
         self.listens = progress_token_from_params(context.params) is not None
         self.output = Output(self._tell) if self.listens and streams(params.name, self.args) else None
         self.questions: dict[str, tuple[Request, asyncio.Future[Answer]]] = {}
-        self._asked = asyncio.Event()
+        self._asked = Sign()
 
     @property
     def can_be_asked(self) -> bool:
@@ -116,17 +116,9 @@ class Running:
         finally:
             del self.questions[request.id]
 
-    async def pause(self, gone: asyncio.Event | None) -> None:
+    async def pause(self, gone: Sign | None) -> None:
         """Wait until the call has ended or has a question; if the client disconnects or cancels, the call ends."""
-        signs = [asyncio.create_task(event.wait()) for event in (self._asked, gone) if event is not None]
-        try:
-            await asyncio.wait({self.task, *signs}, return_when=asyncio.FIRST_COMPLETED)
-        except BaseException:
-            self.task.cancel()
-            raise
-        finally:
-            for sign in signs:
-                sign.cancel()
+        await first_of(self.task, self._asked, gone)
         self._asked.clear()
         if gone is not None and gone.is_set() and not self.task.done():
             self.task.cancel()

@@ -21,7 +21,6 @@ from crabpot.errors import CrabpotError
 from crabpot.sandboxes.streams import Streams
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable
 
     from mcp.server.context import ServerRequestContext
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, InputRequiredResult, PaginatedRequestParams
 
     from crabpot.doors.any_gateway import AnyGateway
-    from crabpot.doors.inflight import Calls
+    from crabpot.doors.inflight import Calls, Sign
     from crabpot.model import ToolResult
 
     Context = ServerRequestContext[Any, Any]
@@ -53,7 +52,7 @@ class Caller:
     structured: bool = False
     # Whether calls may be placed on the host: not with an agent's token, unless the operator allowed it.
     host_allowed: bool = True
-    gone: asyncio.Event | None = field(default=None, compare=False)
+    gone: Sign | None = field(default=None, compare=False)
 
     @property
     def by(self) -> str:

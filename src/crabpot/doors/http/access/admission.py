@@ -11,6 +11,7 @@ from crabpot.doors.http.access.bodies import MOST_VALUES, Body, TooManyValues
 from crabpot.doors.http.access.limits import MOST_JSON, MOST_UPLOAD, TooMany
 from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
 from crabpot.doors.http.access.tokens import TokenError
+from crabpot.doors.inflight import Sign
 from crabpot.scheduling.fair_loop import turn
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Admission:
         most = MOST_UPLOAD if uploads else MOST_JSON
         if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > most:
             raise _too_large(most)
-        gone = asyncio.Event()
+        gone = scope["state"]["connection"].gone = Sign()
         # An upload is passed on as it comes, and nothing of it is parsed.
         is_json = headers.get("content-type", _JSON).partition(";")[0].strip().lower() == _JSON
         body = None if uploads else Body(self.bodies, principal.name, is_json=is_json)
@@ -94,8 +95,11 @@ class Admission:
             # An upload may take long as a whole; once the body is complete, this only waits for a disconnect.
             until = None if whole else loop.time() + self.limits.request_s if uploads else by
             try:
-                async with asyncio.timeout_at(until):
+                if scope["state"]["connection"].has_all:
                     message = await receive()
+                else:
+                    async with asyncio.timeout_at(until):
+                        message = await receive()
             except TimeoutError:
                 raise _too_slow(self.limits.request_s) from None
             whole = not message.get("more_body", False)

@@ -53,9 +53,8 @@ class Broken(Exception):
     """A file that could not be sent completely: the connection is broken off, so that nobody takes it for complete."""
 
 
-def add_routes(router: APIRouter, context: Context) -> None:
+def add_routes(router: APIRouter, calling: Calling) -> None:
     """Add the routes of agents."""
-    calling = _Calling(context)
     for tool in BUILT_IN.values():
         router.add_api_route(
             f"/v1/sessions/{{key}}/tools/{tool.name}",
@@ -91,7 +90,7 @@ def add_routes(router: APIRouter, context: Context) -> None:
     _add_files(router, calling)
 
 
-def _add_files(router: APIRouter, calling: _Calling) -> None:
+def _add_files(router: APIRouter, calling: Calling) -> None:
     failures = {
         "s404": "No such file",
         "s409": "Not a file",
@@ -124,7 +123,7 @@ def _add_files(router: APIRouter, calling: _Calling) -> None:
     )
 
 
-class _Calling:
+class Calling:
     """Passes each request to the gateway, and its result to the client."""
 
     def __init__(self, context: Context) -> None:
@@ -134,7 +133,7 @@ class _Calling:
         """Return the route of a built-in tool."""
 
         async def route(request: Request, key: Key, stream: bool = False, sender: Sender = None) -> Response:  # noqa: FBT001, FBT002
-            return await self._call(request, key, name, sender, stream=stream)
+            return await self.call(request, key, name, sender, stream=stream)
 
         return route
 
@@ -147,21 +146,21 @@ class _Calling:
         sender: Sender = None,
     ) -> Response:
         """Call a host tool of the embedding program, or a built-in tool by an alias."""
-        return await self._call(request, key, tool, sender, stream=stream)
+        return await self.call(request, key, tool, sender, stream=stream)
 
     async def offered(self, request: Request, key: Key) -> Response:
         """Describe the tools that the session's policy allows, and only those."""
         host_allowed = user_of(request, key).host_allowed
         return as_json({"tools": await self._context.gateway.offered(key, host_allowed=host_allowed)})
 
-    async def _call(self, request: Request, key: str, tool: str, stated: str | None, *, stream: bool) -> Response:
+    async def call(self, request: Request, key: str, tool: str, stated: str | None, *, stream: bool) -> Response:
+        """Call a tool with the request's body as its arguments."""
         principal = user_of(request, key)
         sender = sender_of(principal, stated)
         asked = _call_request(principal, key, tool, await object_of(request), sender)
         if stream or _EVENTS in request.headers.get("accept", ""):
             return Pieces(_EVENTS, lambda pieces: self._stream(request, pieces, asked))
-        async with watched(request) as gone:
-            result = await self._context.call(asked, gone=gone)
+        result = await self._context.call(asked, gone=watched(request))
         return _answer(result, _REFUSED)
 
     async def _stream(self, request: Request, pieces: Pieces, asked: CallRequest) -> Response | None:
@@ -172,8 +171,8 @@ class _Calling:
 
         output = Output(tell) if streams(asked.tool, asked.args) else None
         given = None if output is None else Streams(sink=output.sink)
-        async with watched(request) as gone, events.kept_alive():
-            result = await self._context.call(asked, streams=given, gone=gone)
+        async with events.kept_alive():
+            result = await self._context.call(asked, streams=given, gone=watched(request))
         pieces.status_code = _REFUSED.get(_code(result), 200)
         await events.send("result", (result if output is None else output.whole(result)).as_json())
         return None
@@ -187,8 +186,7 @@ class _Calling:
             async def take(_stream: str, data: bytes) -> None:
                 await pieces.send(data)
 
-            async with watched(request) as gone:
-                result = await self._context.call(asked, streams=Streams(sink=take), gone=gone)
+            result = await self._context.call(asked, streams=Streams(sink=take), gone=watched(request))
             if result.success:
                 return Response(b"", media_type=_BYTES)
             if pieces.started:

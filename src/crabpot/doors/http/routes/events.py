@@ -49,7 +49,8 @@ class Feed:
         return Pieces("text/event-stream", write)
 
     async def _stream(self, request: Request, events: Events) -> None:
-        async with watched(request) as gone, events.kept_alive():
+        gone = watched(request)
+        async with events.kept_alive():
             works = (self._records, self._approvals, self._sandboxes, self._running)
             tasks = [asyncio.create_task(work(events)) for work in works]
             try:

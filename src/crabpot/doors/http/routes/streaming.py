@@ -15,25 +15,18 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
+    from crabpot.doors.inflight import Sign
+
 # Keeps proxies from closing an idle stream.
 _PING_S = 15.0
 
 
-@asynccontextmanager
-async def watched(request: Request) -> AsyncIterator[asyncio.Event]:
-    """Watch for the client's disconnect during the block. The body must have been read before."""
-    gone: asyncio.Event = request.scope["state"]["gone"]
-
-    async def watch() -> None:
-        while not gone.is_set():
-            await request.receive()
-
-    watching = asyncio.create_task(watch())
-    try:
-        yield gone
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+def watched(request: Request) -> Sign:
+    """Return what is set when the client disconnects. The body must have been read before."""
+    state = request.scope["state"]
+    gone: Sign = state["gone"]
+    state["connection"].listen_on()
+    return gone
 
 
 class Pieces(Response):
