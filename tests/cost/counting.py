@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 GATEWAY_PROGRAM = str(Path(__file__).with_name("counted_gateway.py"))
+DOORS_PROGRAM = str(Path(__file__).with_name("counted_doors.py"))
 RUNNER_PROGRAM = str(Path(__file__).with_name("traced_runner.py"))
 START_PROGRAM = str(Path(__file__).with_name("counted_start.py"))
 SEARCH_PROGRAM = str(Path(__file__).with_name("counted_search.py"))
@@ -43,6 +44,15 @@ def counted_in_gateway(state: Path, openings: int, calls: int) -> dict[str, list
     program = [sys.executable, GATEWAY_PROGRAM, str(state), str(openings), str(calls)]
     done = subprocess.run(program, stdout=subprocess.PIPE, timeout=_PATIENCE_S, check=True)
     counted: dict[str, list[dict[str, int]]] = json.loads(done.stdout)
+    return counted
+
+
+def counted_by_doors(state: Path, calls: int) -> dict[str, int]:
+    """Return what a call costs at least by each door into a gateway of its own process."""
+    program = [sys.executable, DOORS_PROGRAM, str(state), str(calls)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(program, env=environ, stdout=subprocess.PIPE, timeout=_PATIENCE_S, check=True)
+    counted: dict[str, int] = json.loads(done.stdout)
     return counted
 
 

@@ -13,6 +13,7 @@ from tests.cost.counting import (
     INSTRUCTIONS_MARGIN,
     RUNNER_PROGRAM,
     check,
+    counted_by_doors,
     counted_in_gateway,
     fewest,
     system_calls_of,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # The costs that are held. A change that raises one on purpose writes the new number here.
 IN_THE_GATEWAY = {"exec": 4505, "read": 4747, "write": 4654, "ls": 4659}
 IN_THE_RUNNER = {"exec": 2711, "read": 1609, "write": 1778, "ls": 1578}
+# A `read`, with the gateway's own part of it.
+BY_DOOR = {"http": 21_550, "mcp": 18_550, "mcp-http": 59_500}
 SYSTEM_CALLS = {"exec": 166, "read": 12}
 WAKEUPS = 2
 
@@ -37,6 +40,13 @@ def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: 
         cheapest = min(counted[tool], key=lambda cost: cost["instructions"])
         check(f"{tool} in the gateway, in instructions,", cheapest["instructions"], most, margin=INSTRUCTIONS_MARGIN)
         check(f"{tool}, in wake-ups of the gateway's loop,", cheapest["wakeups"], WAKEUPS, margin=0)
+
+
+def test_no_door_takes_more_instructions_of_the_gateway(open_folder: Path) -> None:
+    need("bubblewrap")
+    counted = counted_by_doors(open_folder / "state", calls=12)
+    for name, most in BY_DOOR.items():
+        check(f"a read by the door {name}, in instructions,", counted[name], most, margin=INSTRUCTIONS_MARGIN)
 
 
 @pytest.mark.parametrize("tool", CALLS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -105,7 +105,8 @@ class SandboxSpec:
     def family(self) -> str:
         """Return the digest of everything but its owner: sandboxes that share it are interchangeable."""
         workspace = "" if self.private else self.workspace
-        return _digest(replace(self, scope_key="", name="", workspace=workspace, certificates=()))
+        # Not `replace`: it would take longer than the digest, and every first call of a session waits for it.
+        return _digest({**_members(self), "scope_key": "", "name": "", "workspace": workspace, "certificates": ()})
 
     @cached_property
     def hash(self) -> str:
@@ -114,7 +115,7 @@ class SandboxSpec:
 
 
 def _digest(value: object) -> str:
-    text = json.dumps(value, default=_members, sort_keys=True, separators=(",", ":"))
+    text = _CANONICAL(value)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -125,3 +126,6 @@ def _members(value: object) -> dict[str, object]:
     if not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} is not part of a spec")
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+_CANONICAL = json.JSONEncoder(default=_members, sort_keys=True, separators=(",", ":")).encode

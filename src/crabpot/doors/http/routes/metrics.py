@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -43,6 +44,13 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        # Few, and to find one by its labels takes longer than to count.
+        self._series = cache(
+            lambda tool, place, outcome: (
+                self._calls.labels(tool, place, outcome),
+                self._seconds.labels(tool, place),
+            )
+        )
         self._looked = _Looked(gateway)
         self._registry.register(self._looked)
         gateway.watch(self._count)
@@ -50,8 +58,9 @@ class Metrics:
     def _count(self, call: ToolCall, result: ToolResult, _verdict: Verdict[Any]) -> None:
         # An agent chooses the tool's name: each new one would create a new series.
         tool = call.tool if call.tool in _KNOWN else "other"
-        self._calls.labels(tool, result.place.value, result.outcome).inc()
-        self._seconds.labels(tool, result.place.value).observe(result.duration_ms / 1000)
+        counted, observed = self._series(tool, result.place.value, result.outcome)
+        counted.inc()
+        observed.observe(result.duration_ms / 1000)
 
     def text(self, pending: int) -> bytes:
         """Return the metrics as text. On the gateway's own thread: sandboxes come and go."""
