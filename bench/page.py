@@ -42,7 +42,7 @@ Found once by profiling on the machine above, and not measured anew by each run.
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of the call reaches the disk before the answer leaves.
-- **A `read` by HTTP** takes 25,300 bytecode instructions in the gateway, and 4,750 without the door: 5,300 more in the parser of HTTP (h11), 4,300 in FastAPI and Starlette, some 6,000 in the event loop.
+- **A `read` by HTTP** takes 21,400 bytecode instructions in the gateway, and 4,300 without the door: 5,400 more in the parser of HTTP (h11), the rest in the event loop, the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 18,400, and over HTTP 60,000, nearly all of the difference in the protocol's SDK.
 - **What a gateway keeps of sandboxes that are gone** has bounds. Two memories of at most 4,096 sessions take some 2 KB for each session never seen before, until they are full. What else grew was garbage in cycles, 139 KB for each opening,
   nearly all of it a buffer to read into, until Python looked for it: the peaks of some 30 MB in an earlier run. All sandboxes of a loop share one buffer now, and 10 KB are left.
 - **1,000 alive**, by `crabpot bench --only many`, one run each on a very busy machine (a load of 50 on two cores): as root 3.4 MB each and `exec true` in 0.61 spawns (1.75 with one alive), as an ordinary user 3.41 MB and 0.72 spawns (1.28).
@@ -77,6 +77,21 @@ Bare bwrap with a shell took 4.0 ms there, bare bwrap with a bare interpreter 11
 
 So 3 × a bare bwrap, which would be 12 ms here, is **not held**, and neither is 1.2 × for 100 at once: an interpreter that starts in each sandbox leaves too little.
 
+### Calls and doors, before and after
+
+Counted as in `tests/cost`; processor times are the least of several runs on a busy machine, of both versions in turns. The ratios to hold were not measured anew for this table.
+
+| what | before | after | what did it |
+|---|---|---|---|
+| `read` in the gateway | 4,750 instructions, 150 µs of them on the way of the call | 4,280, and 70 µs | a call is described for the log in the loop's next turn, while nobody waits for it, and its frame is sent before it is noted down; blocks without generators: 90 lines more |
+| `exec` in the gateway · in the runner | 4,505 · 2,711 instructions | 4,270 · 2,580 | the same |
+| `read` in the runner | 1,609 instructions, 6 system calls for the file | 1,490, and 5 | a frame that comes alone passes no buffer, and a file that was as long as it said is not asked for more: 30 lines more |
+| 100 MB file in | 104 ms of processor time in the gateway, 140 ms in the runner | 40 ms, 72 ms | sent as it is, and written to the file from where the kernel put it; room for a whole window in the socket: 60 lines more |
+| a record, on disk | 500 µs, the median of a busy disk 2.7 ms | 215 µs, and 0.4 ms | who waits often gets a write-ahead log of its full length, so that no commit makes the file longer: 40 lines more |
+| `read` by HTTP | 29,600 instructions, 16 turns of the loop | 21,400, 12 | plain calls of built-in tools do not pass through the framework, and no task waits for their client to leave: 60 lines more |
+| `read` by MCP | 19,700 instructions | 18,400 | no tasks that wait for signs |
+| first call of a session that gets a spare | 11,700 instructions | 9,700 | its digest is made without a copy of its description: 2 lines more |
+
 ### Searches, before and after
 
 Processor time on a busy machine, over trees of 1,000 and 100,000 files of 40 lines; 50 of them match. The instructions are those of `tests/cost`. The first two rows
@@ -98,7 +113,7 @@ built: it would have to be told apart from what a command leaves behind at the e
 _COUNTED = """## What noise cannot change
 
 Times move with the machine, so the tests hold counted numbers instead (`tests/cost`, a part of `make test`): the bytecode instructions that a
-call or an opening takes in the gateway, and a call in the runner; the wake-ups of the gateway's loop; the system calls of a call, and those, the mounts and the programs of an opening, as root
+call or an opening takes in the gateway, a call also by HTTP and by MCP, and a call in the runner; the wake-ups of the gateway's loop; the system calls of a call, and those, the mounts and the programs of an opening, as root
 and as an ordinary user; the modules that each start imports, and the texts that it compiles. The margin is 3 % and less. What a shell, or the interpreter inside, does by itself is subtracted, since it is the machine's.
 Tried with deliberate regressions: one module more in the thin client, twenty steps more in `Gateway.call`, one `stat` and twenty steps more in the runner's dispatch, nine links resolved while opening, and the settings' classes made by the standard library each failed it.
 """

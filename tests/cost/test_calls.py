@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The costs that are held. A change that raises one on purpose writes the new number here.
-IN_THE_GATEWAY = {"exec": 4505, "read": 4747, "write": 4654, "ls": 4659}
+IN_THE_GATEWAY = {"exec": 4266, "read": 4275, "write": 4246, "ls": 4211}
 IN_THE_RUNNER = {"exec": 2711, "read": 1609, "write": 1778, "ls": 1578}
 # A `read`, with the gateway's own part of it.
-BY_DOOR = {"http": 21_550, "mcp": 18_550, "mcp-http": 59_500}
+BY_DOOR = {"http": 21_358, "mcp": 18_373, "mcp-http": 60_232}
 SYSTEM_CALLS = {"exec": 166, "read": 12}
-WAKEUPS = 2
+# One of them does not wait: it describes the call before for the log.
+WAKEUPS = 3
 
 
 def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:

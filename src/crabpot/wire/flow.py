@@ -16,7 +16,8 @@ PIECE = 256 * 1024
 
 def pieces(data: bytes) -> Iterator[memoryview]:
     """Yield the pieces in which data is sent."""
-    view = memoryview(data)
+    # What could be changed while it waits to be sent is copied.
+    view = memoryview(data if isinstance(data, bytes) else bytes(data))
     for start in range(0, len(view), PIECE):
         yield view[start : start + PIECE]
 
