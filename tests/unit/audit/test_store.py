@@ -41,7 +41,12 @@ async def test_what_is_described_later_is_there_in_its_order_and_with_its_time(l
 
 async def test_what_nobody_waits_for_is_described_in_the_next_turn_of_the_loop(log):
     described: list[str] = []
-    log.record_soon(lambda: described.append("it") or {"kind": "it"})
+
+    def describe():
+        described.append("it")
+        return {"kind": "it"}
+
+    log.record_soon(describe)
     assert not described
     await asyncio.sleep(0)
     assert described == ["it"]

@@ -50,7 +50,7 @@ def test_input_is_passed_on_as_it_comes_and_is_all_there_however_it_is_cut(messa
         scratch = bytearray(stream[:size])
         read += [(header, bytes(payload)) for header, payload in reader.feed(memoryview(scratch))]
         stream = stream[size:]
-    joined: list[tuple[dict, bytes]] = []
+    joined: list[tuple[object, bytes]] = []
     for header, payload in read:
         if joined and joined[-1][0] is header:
             joined[-1] = (header, joined[-1][1] + payload)
