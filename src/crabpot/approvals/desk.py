@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 # How often to look for another process's answer while a request is pending.
 _LOOK_S = 0.1
 # An agent that asks without end must not crowd out other agents' requests, nor fill the disk: neither from one scope
-# nor from many. An agent with few requests is heard even if all others have filled the desk.
-_MOST_OF_A_SCOPE, _MOST_OF_AN_AGENT, _MOST, _RESERVED = 256, 512, 1024, 8
+# nor from many. An agent with few requests is heard even if all others have filled the desk. Nobody answers hundreds,
+# and every page that is open is sent all that wait at each change.
+_MOST_OF_A_SCOPE, _MOST_OF_AN_AGENT, _MOST, _RESERVED = 32, 64, 1024, 8
 # Each is a commit, and commits wait for each other: one agent's wait in its own line, and of each only one in between.
 _STORING = Allowance(scope=1, agent=1, agents=4, own=4)
 _ENDING = denied(GONE, "the gateway ends")
