@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from crabpot.backends.bubblewrap import remedy
 from crabpot.backends.linux import cgroup_delegation
 from crabpot.backends.linux.kernel_files import read
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _ENABLED = "/sys/module/apparmor/parameters/enabled"
 _FREE = ("unconfined", "complain")
+_BEGIN_S = 20.0
 
 
 def look(path: str) -> remedy.Circumstances:
@@ -51,14 +57,29 @@ def _profile_of(path: str) -> str | None:
     """Return the profile that confines it, as the kernel says of one that was started; None where none does."""
     if not has_apparmor():
         return None
+    try:
+        with waiting(path) as pid:
+            label = read(f"/proc/{pid}/attr/apparmor/current") or read(f"/proc/{pid}/attr/current")
+    except OSError:
+        return None
+    name, _, mode = label.strip().rpartition(" ")
+    return name if name and mode.strip("()") not in _FREE else None
+
+
+@contextmanager
+def waiting(path: str) -> Iterator[int]:
+    """Start a bwrap that waits for the rest of its arguments, from a pipe that never ends; give its process id."""
     # Slow to import, and only for machines with AppArmor.
+    import fcntl  # noqa: PLC0415
+    import select  # noqa: PLC0415
     import subprocess  # noqa: PLC0415
 
     from crabpot.backends.linux import processes  # noqa: PLC0415
+    from crabpot.backends.linux.held_files import Fds  # noqa: PLC0415
 
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    # It waits for more arguments from a pipe that says nothing, and is looked at meanwhile.
-    try:
+    with Fds() as fds:
+        reader, writer = fds.pipe()
+        os.write(writer, bytes(fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1)))
         started = subprocess.Popen(
             [path, "--args", str(reader)],
             stdin=subprocess.DEVNULL,
@@ -66,14 +87,13 @@ def _profile_of(path: str) -> str | None:
             stderr=subprocess.DEVNULL,
             pass_fds=[reader],
         )
-    except OSError:
-        return None
-    finally:
-        os.close(reader)
-    try:
-        label = read(f"/proc/{started.pid}/attr/apparmor/current") or read(f"/proc/{started.pid}/attr/current")
-    finally:
-        os.close(writer)
-        processes.kill(started)
-    name, _, mode = label.strip().rpartition(" ")
-    return name if name and mode.strip("()") not in _FREE else None
+        fds.close(reader)
+        # The kernel lets us go on before it has given the new program its profile. Once the program reads, there is
+        # room in the full pipe; if it ends, nobody can read.
+        room = select.poll()
+        room.register(writer, select.POLLOUT)
+        try:
+            room.poll(_BEGIN_S * 1000)
+            yield started.pid
+        finally:
+            processes.kill(started)
