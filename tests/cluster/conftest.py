@@ -22,6 +22,7 @@ class Cluster:
         self.kubeconfig = kubeconfig
         # Of the builds that are kept, the one that runs.
         self._bin = (folder / "run/bin").resolve() / "kubectl"
+        self._first = (folder / "run/pid").read_text().split()[0]
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl in the sandboxes' namespace, and return what it printed."""
@@ -36,6 +37,11 @@ class Cluster:
     def argv(self, *words: str) -> list[str]:
         """Return the words of a kubectl that is started otherwise."""
         return [str(self._bin), "--kubeconfig", self.kubeconfig, *words]
+
+    def on_the_node(self, program: str, *words: str) -> list[str]:
+        """Return the words that start a program of the cluster's, or of this machine's, in the node's network."""
+        own = self._bin.with_name(program)
+        return ["nsenter", "--target", self._first, "--net", str(own) if own.exists() else program, *words]
 
     def pods(self, selector: str = "app.kubernetes.io/managed-by=crabpot") -> list[dict[str, Any]]:
         """List the pods with these labels."""

@@ -121,8 +121,8 @@ async def test_a_runtime_class_is_passed_on_and_a_missing_user_namespace_is_told
     finally:
         await gateway.close()
         cluster.kubectl("delete", "runtimeclass", "by-hand")
-    # Debian's containerd makes none.
-    said = await refused(configured(inet="refuse", hostUsers=False), tmp_path / "users")
+    # gVisor's runtime makes none.
+    said = await refused(configured(inet="refuse", hostUsers=False, runtimeClass="gvisor"), tmp_path / "users")
     assert "makes no user namespace for a pod" in said
 
 

@@ -31,6 +31,8 @@ _TRY_S = 1.0
 _KEPT = (b"run", b"listen")
 _MIRROR = (b"mirror",)
 _BEGUN = signal.SIGUSR1
+# IP_RECVERR and IPV6_RECVERR, by family, which the standard library does not name.
+_TELL_ICMP = {2: (0, 11), 10: (41, 25)}
 
 
 def wait(start_s: str, deadline_s: str) -> int:
@@ -96,6 +98,7 @@ def _is_ours(pid: int, actions: tuple[bytes, ...]) -> bool:
 
 def run() -> int:
     """Look at this pod, put up the last walls, report both, and become the runner."""
+    from crabpot_runner import inside  # type: ignore[import-not-found]  # noqa: PLC0415
     from crabpot_runner.core import landlock, prctl, seccomp, server  # type: ignore[import-not-found]  # noqa: PLC0415
 
     with open(f"{HERE}/filter.{os.uname().machine}", "rb") as file:
@@ -104,13 +107,12 @@ def run() -> int:
         plan = json.load(file)
     prctl.forbid_privileges()
     os.kill(1, _BEGUN)
-    found = report()
+    found = {**inside.report(), "processes": len(_pids())}
     found["landlock"] = landlock.version()
     if plan["unrunnable"]:
         found["noexec"] = landlock.forbid_running(tuple(plan["unrunnable"]))
     seccomp.install(program)
-    found["filters"] = _status().get("Seccomp_filters")
-    found["inet"] = _has_inet()
+    found |= inside.filtered()
     _say(found)
     result: int = server.main([])
     return result
@@ -119,69 +121,6 @@ def run() -> int:
 def _say(found: dict[str, Any]) -> int:
     os.write(2, MARK + json.dumps(found).encode() + b"\n")
     return 0
-
-
-def report() -> dict[str, Any]:
-    """Return what the kernel says of this process and its surroundings."""
-    status = _status()
-    return {
-        "uid": os.getuid(),
-        "gid": os.getgid(),
-        "groups": os.getgroups(),
-        "pid": os.getpid(),
-        "capabilities": [status.get(name) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
-        "privileges": status.get("NoNewPrivs"),
-        "seccomp": status.get("Seccomp_filters"),
-        "mounts": _mounts(),
-        "account": os.path.exists("/var/run/secrets/kubernetes.io"),
-        "services": sorted(name for name in os.environ if name.endswith("_SERVICE_HOST")),
-        "users": _first_line("/proc/self/uid_map").split(),
-        "kernel": os.uname().release,
-        "gvisor": "gVisor" in _first_line("/proc/version") or "Linux version 4.4.0" in _first_line("/proc/version"),
-        "limits": _limits(),
-        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-        "processes": len(_pids()),
-    }
-
-
-def _status() -> dict[str, str]:
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
-
-
-def _mounts() -> dict[str, list[str]]:
-    """Return the options and the kind of what is mounted at each place; the last one at a place is what is seen."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        found = [line.split() for line in file]
-    return {one[4]: [*one[5].split(","), one[one.index("-") + 1]] for one in found}
-
-
-def _limits() -> dict[str, str]:
-    places = {
-        "memory": ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        "cpu": ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-    }
-    return {name: next(filter(None, map(_first_line, paths)), "") for name, paths in places.items()}
-
-
-def _first_line(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.readline().strip()
-    except OSError:
-        return ""
-
-
-def _has_inet() -> bool:
-    import socket  # noqa: PLC0415
-
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.socket(family).close()
-        except OSError:
-            continue
-        return True
-    return False
 
 
 def reach(*addresses: str) -> int:
@@ -195,6 +134,7 @@ def reach(*addresses: str) -> int:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
         sock.setblocking(False)
+        sock.setsockopt(*_TELL_ICMP[family], 1)
         # No route, or not allowed: nothing was sent.
         if sock.connect_ex((host, int(port))) in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
             waiting[sock] = address
@@ -208,11 +148,28 @@ def reach(*addresses: str) -> int:
         streams = [sock for sock in waiting if sock.type == socket.SOCK_STREAM]
         ready = select.select(list(waiting), streams, [], max(until - time.monotonic(), 0))
         for sock in {*ready[0], *ready[1]}:
-            # Even a refusal came back from there; what has no way is dropped, or has no route.
-            if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED):
+            if _came_back(sock):
                 reached.append(waiting[sock])
             del waiting[sock]
     return _say({"reached": sorted(reached)})
+
+
+def _came_back(sock: Any) -> bool:
+    """Return whether something came back from there; what has no way is dropped, has no route, or is turned back.
+
+    A machine refuses TCP by a reset. An ICMP message is a firewall's on the way: some network plugins enforce policies
+    so (kube-router). For UDP only the listener's answer counts, since a refusal is such a message in any case.
+    """
+    import socket  # noqa: PLC0415
+
+    try:
+        turned_back = bool(sock.recvmsg(1, 512, socket.MSG_ERRQUEUE)[1])
+    except OSError:
+        # Nothing was queued; kernels before 5.9 queue nothing here, and a refusal is taken for the machine's own.
+        turned_back = False
+    error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    refused = error == errno.ECONNREFUSED and sock.type == socket.SOCK_STREAM
+    return not turned_back and (error == 0 or refused)
 
 
 def listen(port: str) -> int:
@@ -279,7 +236,7 @@ def struck() -> int:
 def _shield() -> None:
     """Keep what runs here as the same user out of this process's memory and descriptors."""
     package: Any = type(sys)("crabpot_runner")
-    package.__path__ = [HERE + "/runner"]
+    package.__path__ = [HERE + "/runner", HERE]
     sys.modules["crabpot_runner"] = package
     from crabpot_runner.core import prctl  # noqa: PLC0415
 

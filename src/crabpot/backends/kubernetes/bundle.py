@@ -101,7 +101,8 @@ def make(spec: SandboxSpec) -> Bundle:
 @cache
 def _source() -> Mapping[str, bytes]:
     paths = {f"runner/{name}": path for name, path in runner_source.files().items()}
-    paths["boot.py"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot.py")
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths |= {name: os.path.join(here, name) for name in ("boot.py", "inside.py")}
     return {name: _content(path) for name, path in paths.items()}
 
 

@@ -93,14 +93,17 @@ def _live(spec: SandboxSpec, report: Report) -> Iterator[Row]:
     yield "image", "enforced", f"{spec.kubernetes.image}, seen to run on {report.node} ({kernel})"
     yield "user", "enforced", f"{report.user.uid}:{report.user.gid}, seen inside"
     own = "mount, pid, ipc, uts, net and cgroup of its own"
-    if report.own_users:
+    if report.gvisor:
+        yield "namespaces", "degraded", "a kernel of its own, gVisor's, but no user namespace in it"
+    elif report.own_users:
         yield "namespaces", "enforced", f"user, {own}"
     else:
         mend = "kubernetes.hostUsers: false gives it one where the nodes can"
         yield "namespaces", "degraded", f"{own}, but no user namespace: {mend}"
     yield "capabilities", "enforced", "none, in no set, seen inside"
     yield "no-new-privileges", "enforced", "seen inside"
-    yield "seccomp", "enforced", "allow-list, taken by the runner before its first call, over the cluster's own"
+    under = "by gVisor's kernel" if report.gvisor else "over the cluster's own"
+    yield "seccomp", "enforced", f"allow-list, taken by the runner before its first call, {under}"
     how = (
         "the image read-only; passwd and group of its own; /proc, /dev and /etc/hosts as the node's runtime mounts them"
     )
@@ -161,9 +164,7 @@ def _limits(spec: SandboxSpec, report: Report | str | None) -> Iterator[Row]:
         yield "limits.cpus", "enforced", f"{limits.cpus:g} (control group{', seen inside' if seen else ''})"
     else:
         yield "limits.cpus", "degraded", f"{limits.cpus:g} was asked for, and is not seen inside"
-    shared = spec.user is not None and (seen is None or not seen.own_users)
-    whose = "of every pod of this user on a node together" if shared else "by a user id made from its scope key"
-    yield "limits.pids", "degraded" if shared else "enforced", f"{limits.pids}, {whose} (RLIMIT_NPROC)"
+    yield _processes(spec, seen)
     yield "limits.openFiles", "enforced", f"{limits.open_files} for each process (RLIMIT_NOFILE)"
     yield "limits.fileSize", "enforced", f"{amount(limits.file_size)} for each file (RLIMIT_FSIZE)"
     yield "limits.tmp", "enforced", f"{amount(limits.tmp)} in /tmp, and as much in /var/tmp and in /dev/shm"
@@ -175,3 +176,12 @@ def _limits(spec: SandboxSpec, report: Report | str | None) -> Iterator[Row]:
     if limits.io.read is not None or limits.io.write is not None:
         yield "limits.io", "degraded", "not limited: a cluster has no such setting"
     yield "limits.timeLimit", "enforced", f"{limits.time_limit:g} s, then the call's whole tree is killed"
+
+
+def _processes(spec: SandboxSpec, seen: Report | None) -> Row:
+    most = spec.limits.pids
+    if seen is not None and not seen.counted:
+        return "limits.pids", "degraded", f"{most} was asked for, and this kernel was seen to count none"
+    if spec.user is not None and (seen is None or not seen.own_users):
+        return "limits.pids", "degraded", f"{most}, of every pod of this user on a node together (RLIMIT_NPROC)"
+    return "limits.pids", "enforced", f"{most}, by a user id made from its scope key (RLIMIT_NPROC)"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec, User
 
 _PAGE = 4096
+# As the kernel writes SECCOMP_MODE_FILTER.
+_FILTERING = "2"
 # A namespace that maps every id to itself is the node's own.
 _WHOLE = ("0", "0", "4294967295")
 
@@ -31,6 +33,8 @@ class Report:
     gvisor: bool
     memory_limited: bool
     cpu_limited: bool
+    counted: bool
+    """Whether processes of a user are."""
 
 
 def read(said: Mapping[str, Any], *, user: User, node: str, spec: SandboxSpec) -> Report:
@@ -47,6 +51,7 @@ def read(said: Mapping[str, Any], *, user: User, node: str, spec: SandboxSpec) -
         gvisor=said.get("gvisor") is True,
         memory_limited=_is_limited(limits.get("memory"), int(spec.limits.memory)),
         cpu_limited=str(limits.get("cpu") or "max").split()[0] not in ("max", "-1"),
+        counted=said.get("counted") is True,
     )
 
 
@@ -81,9 +86,11 @@ def _mount_problems(mounts: Mapping[str, Any], spec: SandboxSpec) -> Iterator[tu
 
 
 def _is_filtered(said: Mapping[str, Any]) -> bool:
-    """Return whether one filter more is in force than the cluster's own; kernels before 5.9 do not count them."""
+    """Return whether one filter more is in force than the cluster's own; kernels before 5.9 and gVisor's count none."""
     before, after = said.get("seccomp"), said.get("filters")
-    return before is None or (after is not None and int(after) > int(before))
+    if before is None:
+        return said.get("mode") == _FILTERING
+    return after is not None and int(after) > int(before)
 
 
 def _is_limited(written: object, wanted: int) -> bool:

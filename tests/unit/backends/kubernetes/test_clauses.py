@@ -39,6 +39,7 @@ def report(**more: Any) -> dict[str, Any]:
         "landlock": 6,
         "noexec": True,
         "limits": {"memory": str(2 * 1024**3), "cpu": "200000"},
+        "counted": True,
         "kernel": "6.18",
     }
     return {**said, **more}
@@ -64,6 +65,8 @@ def test_a_pod_that_is_as_asked_has_no_problem() -> None:
         ({"privileges": "0"}, "no-new-privileges"),
         ({"filters": "1"}, "seccomp"),
         ({"filters": None}, "seccomp"),
+        ({"seccomp": None, "filters": None, "mode": "0"}, "seccomp"),
+        ({"seccomp": None, "filters": None}, "seccomp"),
         ({"mounts": {"/": ["rw"]}}, "filesystem"),
         ({"account": True}, "filesystem"),
         ({"inet": True}, "network"),
@@ -85,6 +88,16 @@ def test_what_was_seen_is_what_the_table_says() -> None:
     assert states(spec, users=["0", "65536", "65536"])["namespaces"] == "enforced"
     assert states(spec, limits={"memory": "9223372036854771712", "cpu": "-1"})["limits.memory"] == "degraded"
     assert states(spec, landlock=0)["landlock"] == "degraded"
+    assert seen["limits.pids"] == "enforced"
+    assert states(spec, counted=False)["limits.pids"] == "degraded"
+    # A user namespace is believed of the node's kernel alone.
+    assert states(spec, gvisor=True, users=["0", "65536", "65536"])["namespaces"] == "degraded"
+
+
+def test_a_kernel_that_counts_no_filters_is_asked_for_its_mode() -> None:
+    spec = specified(kubernetes=Kubernetes(inet="refuse"))
+    uncounted = report(seccomp=None, filters=None, mode="2")
+    assert list(inspection.problems(uncounted, user=USER, spec=spec)) == []
 
 
 @pytest.mark.parametrize(
