@@ -107,9 +107,7 @@ def _claimed(cluster: Cluster, name: str) -> str:
     return str(scope)
 
 
-async def test_a_runtime_class_is_passed_on_and_a_missing_user_namespace_is_told(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_a_runtime_class_is_passed_on(cluster: Cluster, tmp_path: Path) -> None:
     made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "by-hand"}, "handler": "runc"}
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(made))
     gateway = open_gateway(configured(inet="refuse", runtimeClass="by-hand"), str(tmp_path / "state"))
@@ -121,9 +119,6 @@ async def test_a_runtime_class_is_passed_on_and_a_missing_user_namespace_is_told
     finally:
         await gateway.close()
         cluster.kubectl("delete", "runtimeclass", "by-hand")
-    # gVisor's runtime makes none.
-    said = await refused(configured(inet="refuse", hostUsers=False, runtimeClass="gvisor"), tmp_path / "users")
-    assert "makes no user namespace for a pod" in said
 
 
 async def test_an_image_that_cannot_be_pulled_and_a_node_that_is_not_there_are_told(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-// What runs the pods of scripts/cluster: containerd, runc, and gVisor's runsc with its shim, pinned to the newest
-// versions that share a runtime-spec. Apart from Kubernetes, so that neither raises what the other is made of.
+// What runs the pods of scripts/cluster: containerd and runc, pinned. Apart from Kubernetes, so that neither
+// raises what the other is made of.
 module crabpot.dev/cluster/node
 
 go 1.26.3
@@ -9,8 +9,6 @@ tool (
 	github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	github.com/containerd/containerd/v2/cmd/ctr
 	github.com/opencontainers/runc
-	gvisor.dev/gvisor/runsc
-	gvisor.dev/gvisor/shim
 )
 
 require (
@@ -158,7 +156,6 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237 // indirect
 	k8s.io/api v0.32.3 // indirect
 	k8s.io/apimachinery v0.32.3 // indirect
 	k8s.io/apiserver v0.32.3 // indirect
