@@ -369,7 +369,7 @@ async def test_of_200_requests_with_racing_answers_each_is_answered_once_and_run
             started.append(request.id)
         return request.id, answer
 
-    wanted = [a_request(argv=("git", "push", str(number))) for number in range(200)]
+    wanted = [a_request(agent=f"a{n % 8}", scope_key=f"s{n % 8}", argv=("git", "push", str(n))) for n in range(200)]
     deciding = [asyncio.create_task(call(request)) for request in wanted]
     await until(lambda: len(made.pending()) == 200)
     ids = [request.id for request in wanted]
