@@ -69,8 +69,6 @@ class _Use:
     """What one principal waits for, and what it has used."""
 
     at: float
-    # An operator never is heavy, whatever it uses.
-    counts: bool = True
     steps: deque[_Step] = field(default_factory=deque)
     # What lets its streams be read.
     reads: deque[Callable[[], None]] = field(default_factory=deque)
@@ -85,8 +83,6 @@ class _Use:
         self.at = now
 
     def add(self, seconds: float) -> None:
-        if not self.counts:
-            return
         self.owes_s = min(_MOST_OWED_S, self.owes_s + seconds)
         if self.owes_s > _BURST_S:
             self.heavy_until = self.at + _HEAVY_S
@@ -106,11 +102,9 @@ class _Use:
         # One: many streams that are let go at once would all be read in the same turn.
         if self.reads:
             self.reads.popleft()()
-        while self.steps:
+        while self.steps and now - began <= _SLICE_S:
             self.steps.popleft().run()
             now = time.thread_time()
-            if now - began > _SLICE_S:
-                break
         self.add(now - began)
         return now - began
 
@@ -121,6 +115,9 @@ class FairLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._idle = _Idle()
         super().__init__(self._idle)
+        # What operators wait for: they never are heavy, whatever they use, and so nothing is counted.
+        self._operators: deque[_Step] = deque()
+        self._operators_soon = False
         self._uses: dict[str, _Use] = {}
         # Those of them that have steps.
         self._lines: dict[str, _Use] = {}
@@ -149,14 +146,16 @@ class FairLoop(asyncio.SelectorEventLoop):
         # Transports and futures rely on the order of their callbacks, which are short.
         if whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
             step = _Step(callback, args, self, context)
+            if whose == OPERATOR:
+                self._operators.append(step)
+                self._wake_operators()
+                return step
             use = self._use(whose)
             use.steps.append(step)
             if not use.heavy:
                 self._light_at = use.at
             self._wake(whose, use)
             return step
-        if whose == OPERATOR:
-            self._light_at = self._now()
         return super().call_soon(callback, *args, context=context)
 
     def charge(self, whose: str, seconds: float, go_on: Callable[[], None]) -> bool:
@@ -179,7 +178,7 @@ class FairLoop(asyncio.SelectorEventLoop):
         self._forget(now)
         use = self._uses.get(whose)
         if use is None:
-            use = self._uses[whose] = _Use(now, counts=whose != OPERATOR)
+            use = self._uses[whose] = _Use(now)
         use.settle(now)
         return use
 
@@ -222,6 +221,23 @@ class FairLoop(asyncio.SelectorEventLoop):
             if self._later is not None:
                 self._later.cancel()
             self._later = self.call_later(seconds, self._serve, context=_NOBODYS)
+
+    def _serve_operators(self) -> None:
+        """Run operators' steps for one slice, with those that they add."""
+        began = time.thread_time()
+        try:
+            while self._operators and time.thread_time() - began <= _SLICE_S:
+                self._operators.popleft().run()
+        finally:
+            self._light_at = self._now()
+            self._operators_soon = False
+            if self._operators:
+                self._wake_operators()
+
+    def _wake_operators(self) -> None:
+        if not self._operators_soon:
+            self._operators_soon = True
+            super().call_soon(self._serve_operators, context=_NOBODYS)
 
     def _serve(self) -> None:
         """Run a slice of every line; of the heavy ones only of one, and only if they need not rest."""
