@@ -51,6 +51,11 @@ def displayed(value: Any) -> Any:
     return [displayed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def imitating(word: str) -> frozenset[str]:
+    """Return the letters of a word that look like others, or turn the direction of what follows."""
+    return frozenset(char for char in _deceptive_in(word)[0] if char.isalpha())
+
+
 def _line_word(word: str) -> str:
     # On its own it imitates nothing, and marks where a push goes.
     if word == "→":

@@ -159,3 +159,21 @@ def test_a_terminal_is_coloured_unless_the_person_said_not_to(
     assert show.wants_colour(_Terminal()) is colour
     assert not show.wants_colour(io.StringIO())
     assert not show.wants_colour(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("agent:asks:m\u0430in", "agent:asks:m<U+0430>in"),
+        ("\uff4dain \u202eniam", "<U+FF4D>ain <U+202E>niam"),
+        ("\u0441\u043e\u0441\u043e", "<U+0441><U+043E><U+0441><U+043E>"),
+        (
+            "\u041f\u0440\u0438\u0432\u0435\u0442 m\u00e4in \u2192 \u2026 \u2713",
+            "\u041f\u0440\u0438\u0432\u0435\u0442 m\u00e4in \u2192 \u2026 \u2713",
+        ),
+    ],
+)
+def test_a_letter_that_imitates_another_is_shown_by_its_number_and_an_honest_word_as_it_is(
+    text: str, shown: str
+) -> None:
+    assert show.visible(text) == shown

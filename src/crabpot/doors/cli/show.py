@@ -44,8 +44,16 @@ class Pen:
 
 
 def visible(text: str) -> str:
-    """Return a text with every control, invisible or bidirectional character shown by number."""
-    return "".join(f"<{name_of(char)}>" if is_deceptive(char) else char for char in text)
+    """Return a text with every control, invisible, bidirectional or imitating character shown by number."""
+    if text.isascii() and text.isprintable():
+        return text
+    from crabpot.approvals.display import imitating  # noqa: PLC0415  hardly any text needs it
+
+    return " ".join(_visible_word(word, imitating(word)) for word in text.split(" "))
+
+
+def _visible_word(word: str, imitators: frozenset[str]) -> str:
+    return "".join(f"<{name_of(char)}>" if char in imitators or is_deceptive(char) else char for char in word)
 
 
 def explanation(answers: list[dict[str, Any]], explainer: Explainer, *, colour: bool) -> Iterator[str]:
