@@ -32,3 +32,10 @@ def test_a_configuration_that_does_not_load_is_named(crabpot: Program) -> None:
     ended = crabpot("e2b", "--print-env")
     assert ended.code == 2
     assert 'toolz: unknown key; did you mean "tools"?' in ended.said()
+
+
+def test_a_word_that_names_no_agent_starts_nothing(crabpot: Program) -> None:
+    ended = crabpot("e2b", "--print-env", "--agent", "ops:")
+    assert ended.code == 2
+    assert "cannot be an agent's id" in ended.err
+    assert crabpot("serve", "stop").code == 1, "no gateway was started"

@@ -29,6 +29,8 @@ def test_what_is_said_through_a_running_gateway_is_what_is_said_without(placed):
         ["call", "no-such-tool"],
         ["call", "exec", "--args", '{"command": "seq 100000"}'],
         ["cp", "agent:main:main:/nowhere/x", "x"],
+        ["explain", "--session", "agent:ops:"],
+        ["snapshots", "list", "--session", "agent:ops:"],
     ]
 
     def said(command):

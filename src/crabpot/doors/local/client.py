@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.doors.local.identity import SOCKET_NAME, digest, of_code, surroundings
 from crabpot.doors.local.questions import Answerer
 from crabpot.doors.local.server import fingerprint, peer, reachable
-from crabpot.errors import CrabpotError, SandboxLost
+from crabpot.errors import CrabpotError, SandboxLost, SessionError
 from crabpot.model import Place, ToolResult
 from crabpot.sandboxes.remarks import Remark
 from crabpot.sandboxes.streams import Streams
@@ -129,7 +129,9 @@ class RemoteGateway:
         """Make an inquiry that is not a tool call."""
         result = await self._call("", args, {"inquiry": inquiry}, Streams())
         if result.error is not None:
-            raise CrabpotError(result.error.message)
+            # The same exit code as where no gateway runs.
+            wrong_key = result.error.code == "invalid_arguments"
+            raise (SessionError if wrong_key else CrabpotError)(result.error.message)
         return (result.data or {}).get("answer")
 
     async def _call(self, tool: str, args: Mapping[str, Any], more: Mapping[str, Any], streams: Streams) -> ToolResult:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from crabpot.doors.cli.frame import OK, note
+from crabpot.decide import sessions
+from crabpot.doors.cli.frame import OK, UsageError, note
 from crabpot.doors.local.client import connect
 from crabpot.errors import CrabpotError
 
@@ -28,12 +29,15 @@ def e2b(frame: Frame, options: Namespace) -> int:
     app = frame.app()
     # What does not load is said here: the gateway is started without a word.
     app.settings()
-    url, key = asyncio.run(_opened(app, frame, options.agent))
+    agent = options.agent.lower()
+    if not sessions.is_agent_id(options.agent):
+        raise UsageError(f"--agent {options.agent!a} cannot be an agent's id; use lower-case letters, digits, _ and -")
+    url, key = asyncio.run(_opened(app, frame, agent))
     values = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key}
     if options.print_env:
         print("export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items()))
         return OK
-    print(f"E2B API on {url}, for sandboxes of the agent {options.agent}. For programs that use the E2B SDKs:")
+    print(f"E2B API on {url}, for sandboxes of the agent {agent}. For programs that use the E2B SDKs:")
     print("  eval $(crabpot e2b --print-env)")
     return OK
 
