@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import termios
+from contextlib import nullcontext
 
 import pytest
 
@@ -139,6 +140,16 @@ def test_standard_input_from_a_file_passes_through(placed, tmp_path):
 
 def test_an_end_of_the_input_is_an_end_inside(placed):
     assert placed("exec", "--", "cat; echo end", stdin=b"text").out == "textend\n"
+
+
+@pytest.mark.parametrize("through", ["a gateway of its own", "serve"])
+def test_whoever_pipes_something_to_a_command_that_runs_on_the_host_is_told_that_it_is_not_read(crabpot, through):
+    crabpot.configure('{tools: {elevated: {enabled: true, patterns: ["sleep *"], requireApproval: false}}}')
+    with crabpot.serving() if through == "serve" else nullcontext():
+        piped, silent = (crabpot("exec", "--", "sleep 1", stdin=given) for given in (b"text", b""))
+    assert (piped.code, piped.out) == (silent.code, silent.out) == (0, "")
+    assert "on the host a command gets no input" in piped.err
+    assert "no input" not in silent.err
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

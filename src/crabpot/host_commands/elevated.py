@@ -20,6 +20,7 @@ from crabpot.audit.store import AuditUnavailable
 from crabpot.decide.elevation import Decision
 from crabpot.decide.known_programs import executes_nothing, needs
 from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
+from crabpot.host_commands.unread_input import told_of_input
 from crabpot.model import Place
 from crabpot.sandboxes.arguments import InvalidCall, time_limit
 
@@ -121,7 +122,8 @@ class ElevatedCommands:
         sink = None if streams is None else streams.sink
         folder = os.path.realpath(plan.folder.path)
         # Relayed git works with the sandbox's git, and reads nothing of the folder.
-        async with self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(folder)):
+        frozen = self.execution.fleet.frozen(lambda live: plan.relay is None and live.can_reach(folder))
+        async with frozen, told_of_input(streams):
             return await run.run(
                 plan,
                 timeout_s=timeout_s,
