@@ -96,15 +96,17 @@ class _Use:
         return bool(self.steps or self.reads)
 
     def run(self) -> float:
-        """Run steps for one slice, with those that they add, and return what it took."""
+        """Run steps for one slice, and return what it took; those that they add come in the next turn."""
         # Of the processor: on a busy machine a step may take long through no fault of its principal.
         began = now = time.thread_time()
         # One: many streams that are let go at once would all be read in the same turn.
         if self.reads:
             self.reads.popleft()()
-        while self.steps and now - began <= _SLICE_S:
+        for _ in range(len(self.steps)):
             self.steps.popleft().run()
             now = time.thread_time()
+            if now - began > _SLICE_S:
+                break
         self.add(now - began)
         return now - began
 
@@ -115,9 +117,6 @@ class FairLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._idle = _Idle()
         super().__init__(self._idle)
-        # What operators wait for: they never are heavy, whatever they use, and so nothing is counted.
-        self._operators: deque[_Step] = deque()
-        self._operators_soon = False
         self._uses: dict[str, _Use] = {}
         # Those of them that have steps.
         self._lines: dict[str, _Use] = {}
@@ -143,13 +142,11 @@ class FairLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         """Run a callback in the next turn; the step of a principal's task when that principal has its turn."""
         whose = PRINCIPAL.get() if context is None else context.get(PRINCIPAL)
+        if whose == OPERATOR:
+            self._light_at = self._now()
         # Transports and futures rely on the order of their callbacks, which are short.
-        if whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
+        elif whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
             step = _Step(callback, args, self, context)
-            if whose == OPERATOR:
-                self._operators.append(step)
-                self._wake_operators()
-                return step
             use = self._use(whose)
             use.steps.append(step)
             if not use.heavy:
@@ -221,23 +218,6 @@ class FairLoop(asyncio.SelectorEventLoop):
             if self._later is not None:
                 self._later.cancel()
             self._later = self.call_later(seconds, self._serve, context=_NOBODYS)
-
-    def _serve_operators(self) -> None:
-        """Run operators' steps for one slice, with those that they add."""
-        began = time.thread_time()
-        try:
-            while self._operators and time.thread_time() - began <= _SLICE_S:
-                self._operators.popleft().run()
-        finally:
-            self._light_at = self._now()
-            self._operators_soon = False
-            if self._operators:
-                self._wake_operators()
-
-    def _wake_operators(self) -> None:
-        if not self._operators_soon:
-            self._operators_soon = True
-            super().call_soon(self._serve_operators, context=_NOBODYS)
 
     def _serve(self) -> None:
         """Run a slice of every line; of the heavy ones only of one, and only if they need not rest."""

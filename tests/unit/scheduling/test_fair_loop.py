@@ -149,45 +149,26 @@ def test_nobody_waits_for_more_than_one_step_of_one_that_is_heavy():
     assert set(run(first_steps())) == {"next"}
 
 
-async def turns_of_a_chain(name: str | None) -> int:
-    """Return in how many turns of the loop a chain of ten steps ran, each of which wakes the next."""
-    turns = 0
+@pytest.mark.parametrize("name", [None, "honest", OPERATOR])
+def test_a_step_comes_after_the_callbacks_that_were_wanted_before_it(name):
+    # As when a program is started: a transport wants its protocol called first, and then wakes who waits for it.
+    async def order() -> list[str]:
+        seen: list[str] = []
+        loop, made = asyncio.get_running_loop(), asyncio.Event()
 
-    def turn() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(turn)
+        async def waits() -> None:
+            await made.wait()
+            seen.append("who waits")
 
-    async def chain(length: int) -> None:
-        if length:
-            await asyncio.create_task(chain(length - 1))
+        async def makes() -> None:
+            loop.call_soon(seen.append, "the protocol")
+            made.set()
 
-    turn()
-    with behind_it(name):
-        task = asyncio.create_task(chain(10))
-    await task
-    return turns
+        with behind_it(name):
+            await asyncio.gather(waits(), makes())
+        return seen
 
-
-@pytest.mark.parametrize("name", ["honest", OPERATOR])
-def test_what_a_step_wakes_runs_in_the_same_turn_unless_the_slice_is_used_up(name):
-    # The gateway's own steps take a turn each: down the chain, and up again.
-    assert run(turns_of_a_chain(None)) >= 20
-    assert run(turns_of_a_chain(name)) <= 8
-
-
-async def steps_of_a_busy_operator(turns: int) -> int:
-    flood = Flood(OPERATOR)
-    while flood.steps < 4 * MANY:
-        await asyncio.sleep(0)
-    try:
-        return await steps_beside(flood, turns)
-    finally:
-        await flood.end()
-
-
-def test_an_operator_has_its_slice_in_every_turn_however_much_it_used():
-    assert run(steps_of_a_busy_operator(10)) >= 9
+    assert run(order()) == ["the protocol", "who waits"]
 
 
 async def resting(debt_s: float, enough: Callable[[list[str]], bool]) -> list[str]:
