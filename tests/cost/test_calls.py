@@ -36,7 +36,7 @@ WAKEUPS = 3
 
 def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:
     need("bubblewrap")
-    counted = counted_in_gateway(open_folder / "state", openings=1, calls=15)
+    counted = counted_in_gateway(open_folder / "state", openings=1, calls=60)
     for tool, most in IN_THE_GATEWAY.items():
         cheapest = min(counted[tool], key=lambda cost: cost["instructions"])
         check(f"{tool} in the gateway, in instructions,", cheapest["instructions"], most, margin=INSTRUCTIONS_MARGIN)
