@@ -140,7 +140,7 @@ def test_an_output_that_nobody_reads_does_not_stop_the_gateway(crabpot):
         client = await connect(state)
         long = "x" * 2000
         asking = [
-            asyncio.create_task(client.call("agent:hostile:main", "exec", {"command": f"uname {long}{n}"}))
+            asyncio.create_task(client.call(f"agent:hostile{n % 4}:{n % 8}", "exec", {"command": f"uname {long}{n}"}))
             for n in range(200)
         ]
         async with asyncio.timeout(60):
