@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from crabpot.runner.core.frames import FrameReader, encode
+from crabpot.runner.core.frames import ACK_EVERY, FrameReader, encode
 from tests.unit.runner.driver import (
     ENV,
     FAKE_TOOLS,
@@ -435,12 +435,13 @@ def test_a_file_is_written_from_input_and_appears_when_it_is_whole(fakes, tmp_pa
     call = fakes.begin("write", {"path": str(target)}, input=True)
     acknowledged = 0
     for number in range(16):
-        fakes.send({"op": "input", "id": call}, bytes([number]) * (256 << 10))
-        header, _ = fakes.receive()
-        assert header["op"] == "ack"
-        acknowledged += header["n"]
+        fakes.send({"op": "input", "id": call}, bytes([number]) * (1 << 18))
+        # Each time that so much of it was written, wherever a frame ends.
+        while ((number + 1) << 18) - acknowledged >= ACK_EVERY:
+            header, _ = fakes.receive()
+            assert header["op"] == "ack"
+            acknowledged += header["n"]
         assert not target.exists()
-    assert acknowledged == 4 << 20
     fakes.send({"op": "input", "id": call, "eof": True})
     assert fakes.result(call)["data"] == {"size": 4 << 20}
     assert target.stat().st_size == 4 << 20
