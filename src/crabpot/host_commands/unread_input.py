@@ -1,4 +1,4 @@
-"""Tell whoever gives a host command input that it gets none: a person agreed to its words, and to nothing besides."""
+"""Warns whoever pipes input to a host command that it gets none: a person agreed to its words, and to nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNREAD = Remark(text="on the host a command gets no input: what was piped or ty
 
 @asynccontextmanager
 async def told_of_input(streams: Streams | None) -> AsyncIterator[None]:
-    """Say during the block, once, that input came. An input that is open and silent, as in a service, says nothing."""
+    """Warn once, during the block, if input comes. One that is open and silent, as in a service, warns of nothing."""
     if streams is None or streams.source is None or streams.remark is None:
         yield
         return

@@ -33,7 +33,7 @@ def connect(file: str, schema: str) -> sqlite3.Connection:
 
 
 def reserve(connection: sqlite3.Connection, file: str) -> None:
-    """Give the write-ahead log its full length, if there is room: a commit then takes a quarter of the time.
+    """Extend the write-ahead log to its full length, if there is room: a commit then takes a quarter of the time.
 
     Else each commit makes the file longer, and waits until the file system has written that down too. What SQLite finds
     after its last frame, it ignores.
