@@ -186,6 +186,10 @@ while True:
 """
 
 
+def ends_with_prompt(screen: str) -> str | None:
+    return screen if screen.rstrip().endswith(PROMPT) else None
+
+
 @pytest.mark.parametrize("arguments", [["exec", "--"], ["exec", "--tty", "--"]])
 def test_output_from_inside_is_held_back_while_the_question_stands(leaving, pane, arguments, bubblewrap):
     program = leaving(**{'sandbox: { workspace: "rw" }': "sandbox: {}"})
@@ -194,13 +198,12 @@ def test_output_from_inside_is_held_back_while_the_question_stands(leaving, pane
         wait_until(lambda: program("sandboxes", "list", "--json").json)
         with waiting(program, "touch", "made") as (started, request_id):
             real = f"(request {request_id})"
-            shown = pane.shows(real)
+            # A capture may fall between two of its lines.
+            wait_until(lambda: PROMPT in pane.text.partition(real)[2])
             time.sleep(1.0)  # A hundred more drawings, were they not held back.
-            again = pane.text
-            assert shown.count("command   touch made") == again.count("command   touch made") == 1
-            below = again.split(real)[1]
+            above, _, below = wait_until(lambda: ends_with_prompt(pane.text)).partition(real)
             assert "decoy" not in below
-            assert below.strip().splitlines()[-1].endswith(PROMPT)
+            assert (above + below).count("command   touch made") == below.count("command   touch made") == 1
             pane.type("o")
             assert ended(started)[0] == 0
         pane.tmux("kill-session")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tests.unit.runner.driver import RunnerProcess
 
 if TYPE_CHECKING:
@@ -57,9 +58,10 @@ def test_what_a_detached_command_leaves_is_polled_and_killed(runner: RunnerProce
     assert [(one["id"], one["running"]) for one in left_running(runner)] == [(process, True)]
     assert runner.run("true")["success"]
     assert left_running(runner)
+    if "later" not in done["stdout"]:
+        wait_until(lambda: "later" in runner.call("process", {"action": "poll", "id": process})["stdout"])
     killed = runner.call("process", {"action": "kill", "id": process})
     assert killed["data"]["running"] is False
-    assert "later" in done["stdout"] + killed["stdout"]
     assert left_running(runner) == []
 
 

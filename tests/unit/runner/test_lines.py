@@ -6,6 +6,8 @@ import os
 import re
 import resource
 import string
+import subprocess
+import sys
 import tempfile
 import warnings
 
@@ -94,10 +96,15 @@ def test_ripgrep_searches_the_folder_of_the_descriptor_with_little_memory_and_no
     program.write_text(f"#!/bin/sh\n{{ pwd -P; ulimit -d; env; ls -l /proc/self/fd; cat; }} >{told}\nexit 1\n")
     program.chmod(0o755)
     (tmp_path / "deep").mkdir()
-    fd = os.open(tmp_path / "deep", os.O_RDONLY)
-    (tmp_path / "deep").rename(tmp_path / "moved")
-    assert ripgrep.list_candidates(bytes(program), fd, "x", None) == []
-    os.close(fd)
+    # In a process as small as a runner: with more data than its limit nothing can be started.
+    search = f"""
+import os
+from crabpot.runner.search import ripgrep
+fd = os.open("deep", os.O_RDONLY)
+os.rename("deep", "moved")
+assert ripgrep.list_candidates({bytes(program)!r}, fd, "x", None) == []
+"""
+    subprocess.run([sys.executable, "-c", search], cwd=tmp_path, check=True)
     folder, memory, *rest = told.read_text(encoding="utf-8").splitlines()
     assert (folder, memory) == (str(tmp_path / "moved"), str(512 << 10))
     assert not any("PATH=/" in line or "HOME=" in line for line in rest)

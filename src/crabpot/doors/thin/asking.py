@@ -30,7 +30,7 @@ class Asking:
         self.bell, self._ring = os.pipe()
         os.set_blocking(self.bell, False)
         self._answers: list[bytes] = []
-        self._reading = threading.Lock()
+        self._terminal = threading.Lock()
         self._answerer = Answerer(self._send)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._run, daemon=True, name="crabpot-asking").start()
@@ -64,8 +64,8 @@ class Asking:
     def held(self) -> Iterator[None]:
         """Hold output back, and leave what is typed to the question."""
         self._call.held = True
-        with self._reading:
-            pass  # What is being read was typed before, for the program inside.
+        with self._terminal:
+            pass  # What is being read was typed before, for the program inside; what is being written comes above.
         try:
             yield
         finally:
@@ -74,7 +74,7 @@ class Asking:
 
     def read_input(self, size: int) -> bytes | None:
         """Read standard input, unless what was typed there is an answer."""
-        with self._reading, contextlib.suppress(BlockingIOError):
+        with self._terminal, contextlib.suppress(BlockingIOError):
             if self._call.held or not select.select([0], [], [], 0)[0]:
                 return None
             try:
@@ -82,6 +82,18 @@ class Asking:
             except OSError:
                 return b""
         return None
+
+    def write_output(self, fd: int, data: bytes) -> bytes:
+        """Write output until a question is asked, at the pace of its reader, and return what is left of it."""
+        view = memoryview(data)
+        while view:
+            select.select([], [fd], [])
+            # Looked at and written in one step: a question drawn in between would be drawn over.
+            with self._terminal, contextlib.suppress(BlockingIOError):
+                if self._call.held:
+                    break
+                view = view[os.write(fd, view[: select.PIPE_BUF]) :]
+        return bytes(view)
 
     def close(self) -> None:
         """Take back what is still asked, and leave the terminal as it was."""

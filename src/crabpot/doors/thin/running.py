@@ -115,9 +115,8 @@ class Call:
 
     def finish(self) -> dict[str, Any]:
         """Pass input, output and questions until the result is here."""
-        while self._result is None or (self._output and self.held):
+        while self._result is None or self._output:
             self._wait(None)
-        self._write_output()
         return self._result
 
     def cancel(self, code: int) -> int:
@@ -158,8 +157,7 @@ class Call:
             else:
                 self._sending.go_on()
                 self._receive()
-        if not self.held:
-            self._write_output()
+        self._write_output()
         return bool(found)
 
     def _feed(self) -> None:
@@ -227,10 +225,12 @@ class Call:
         shower(self.state)(Remark(text=text, once=once, quiet=quiet))
 
     def _write_output(self) -> None:
-        while self._output:
+        while self._output and not self.held:
             fd, data = self._output.pop(0)
-            write(fd, data)
-            self._taken += len(data)
+            left = write(fd, data) if self._asking is None else self._asking.write_output(fd, data)
+            if left:
+                self._output.insert(0, (fd, left))
+            self._taken += len(data) - len(left)
         if self._taken >= ACK_EVERY and self._result is None:
             self._send({"op": "ack", "id": self._id, "n": self._taken})
             self._taken = 0
