@@ -131,9 +131,9 @@ class Desk:
             return Answer(allowed=True, by=f"lease {lease.id}", reason=lease.answer.reason)
         if not any(one.hears(request) for one in self._attached):
             return denied(NOBODY, "no operator is connected")
-        crowded = self._crowded(request)
+        crowded = self._crowded(request.agent, request.scope_key)
         if crowded is not None:
-            return denied(NOBODY, f"too many {crowded} are already waiting for an answer")
+            return denied(NOBODY, crowded)
         request = replace(request, ends_with=self.ends_with)
         asker = request.agent, request.scope_key
         self._asked[asker] += 1
@@ -143,14 +143,24 @@ class Desk:
             self._asked -= Counter({asker: 1})
             await self._tell()
 
-    def _crowded(self, request: Request) -> str | None:
-        """Return whose requests already use up the limit that applies to this one, or None."""
-        if self._asked[request.agent, request.scope_key] >= _MOST_OF_A_SCOPE:
-            return f"requests of {request.scope_key}"
-        of_agent = sum(count for (agent, _), count in self._asked.items() if agent == request.agent)
-        if of_agent >= _MOST_OF_AN_AGENT:
-            return f"requests of the agent {request.agent}"
-        return "requests" if of_agent >= _RESERVED and self._asked.total() >= _MOST else None
+    async def refused(self, agent: str, scope_key: str) -> Answer | None:
+        """Return the denial of whatever this scope would ask now, or None: what will be denied need not be prepared."""
+        crowded = self._crowded(agent, scope_key)
+        if crowded is None or await asyncio.to_thread(self.leases.any_of, scope_key):
+            return None
+        return denied(NOBODY, crowded)
+
+    def _crowded(self, agent: str, scope_key: str) -> str | None:
+        """Return why nothing more of this scope can be asked now, or None."""
+        whose = None
+        of_agent = sum(count for (asker, _), count in self._asked.items() if asker == agent)
+        if self._asked[agent, scope_key] >= _MOST_OF_A_SCOPE:
+            whose = f"requests of {scope_key}"
+        elif of_agent >= _MOST_OF_AN_AGENT:
+            whose = f"requests of the agent {agent}"
+        elif of_agent >= _RESERVED and self._asked.total() >= _MOST:
+            whose = "requests"
+        return None if whose is None else f"too many {whose} are already waiting for an answer"
 
     async def _stored(self, request: Request) -> Answer:
         begun = False

@@ -59,6 +59,13 @@ class Leases:
         )
         return next((_lease(row) for row in rows if self._count(row[0])), None)
 
+    def any_of(self, scope_key: str) -> bool:
+        """Return whether some request of a scope may be covered by a lease."""
+        found = self._store.read(
+            _IN_FORCE + " AND json_extract(body, '$.scope_key') = ? LIMIT 1", (time.time(), scope_key)
+        )
+        return bool(found)
+
     def _count(self, lease_id: str) -> bool:
         with self._store.transaction() as db:
             # It may have been revoked since it was found.

@@ -25,11 +25,15 @@ class AuditReader:
         self._state = state
         self._folder = os.path.join(state, volumes.FOLDER)
 
-    def last(self, count: int, *, before: int | None = None, wanted: Wanted | None = None) -> list[dict[str, Any]]:
-        """Return the last matching records before a number, oldest first."""
+    def last(
+        self, count: int, *, after: int = 0, before: int | None = None, wanted: Wanted | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the last matching records between two numbers, oldest first."""
         found: list[dict[str, Any]] = []
         with reading(self._state) as log:
             for row in self._backwards(log, before) if count > 0 else ():
+                if row[0] <= after:
+                    break
                 record = _shown(row)
                 if wanted is None or wanted(record):
                     found.append(record)

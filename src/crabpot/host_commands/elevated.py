@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from crabpot.approvals.display import line
+from crabpot.approvals.display import line, shown
 from crabpot.approvals.requests import GONE, NOBODY, Answer, FolderIdentity, Request, denied, new_id
 from crabpot.approvals.store import StoreUnavailable
 from crabpot.audit.records import of_answer, of_elevated_command, of_request
@@ -88,6 +88,8 @@ class ElevatedCommands:
         """
         try:
             timeout_s = _checked(call, agent)
+            if (refused := await self._refused(agent, placed, verdict)) is not None:
+                return call.failed(refused.code, _refusal(shown(verdict.answer.argv or ()), verdict, refused))
             plan = await self._plan(call, agent, placed, verdict)
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
@@ -102,7 +104,8 @@ class ElevatedCommands:
             with nullcontext() if asked_by is None else asked_by.waiting():
                 answer = await self._answer(call, request, verdict)
             if not answer.allowed:
-                return call.failed(answer.code, _refusal(request, verdict, answer))
+                patience_s = request.deadline - request.asked_at
+                return call.failed(answer.code, _refusal(request.shown, verdict, answer, patience_s))
             self.audit.record(of_elevated_command(call, agent.id, verdict, request.as_json(), answer.by))
             await self.audit.durable()
             reply = await (launch or partial(self._launch, agent, streams))(plan, timeout_s)
@@ -147,6 +150,12 @@ class ElevatedCommands:
 
             argv, cwd = verdict.answer.argv or (), call.args.get("cwd")
             return await self.host().prepare(argv, agent, spec, rule, cwd=cwd, inside=inside)
+
+    async def _refused(self, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation]) -> Answer | None:
+        """Return the denial of a command that nobody will be asked about: planning it costs more than asking."""
+        if verdict.answer.decision is Decision.ELEVATED:
+            return None
+        return await self.desk.refused(agent.id, placed.scope_key or "")
 
     async def _answer(self, call: ToolCall, request: Request, verdict: Verdict[Elevation]) -> Answer:
         if verdict.answer.decision is Decision.ELEVATED:
@@ -212,11 +221,11 @@ def _given(argv: tuple[str, ...], rule: ElevationRule) -> tuple[str, ...]:
     return (*catalogued.shows, *catalogued.credentials, *rule.credentials)
 
 
-def _refusal(request: Request, verdict: Verdict[Elevation], answer: Answer) -> str:
+def _refusal(command: str, verdict: Verdict[Elevation], answer: Answer, patience_s: float = 0) -> str:
     why = answer.reason or "the operator said no"
     if answer.code == "approval_timeout":
-        why = f"nobody answered within {request.deadline - request.asked_at:g} s"
+        why = f"nobody answered within {patience_s:g} s"
     elif answer.reason is not None and answer.by not in (NOBODY, GONE):
         why = f"the operator said no: {line(answer.reason)}"
     rule = f"{verdict.because} ({verdict.source})"
-    return f"{request.shown} {rule}, so it would run on the host, and {why}; it did not run"
+    return f"{command} {rule}, so it would run on the host, and {why}; it did not run"

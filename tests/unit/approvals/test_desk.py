@@ -210,6 +210,28 @@ async def test_an_agent_cannot_bury_the_others_requests_under_its_own(desk, a_re
         await asyncio.gather(*waiting)
 
 
+async def test_what_would_be_denied_for_the_crowd_is_known_beforehand_unless_a_lease_may_cover_it(
+    desk, a_request, scripted, monkeypatch
+):
+    monkeypatch.setattr(desks, "_MOST_OF_A_SCOPE", 2)
+    request = a_request()
+    async with desk(Waits()) as made:
+        assert await made.refused(request.agent, request.scope_key) is None
+        waiting = [asyncio.create_task(made.decide(a_request())) for _ in range(2)]
+        await until(lambda: len(made.pending()) == 2)
+        refused = await made.refused(request.agent, request.scope_key)
+        assert "too many" in refused.reason
+        assert await made.refused(request.agent, "another") is None
+        made.answer(made.pending()[0].id, Answer(allowed=True, grant="session", by="test"))
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        waiting += [asyncio.create_task(made.decide(a_request(sender="bob")))]
+        await until(lambda: len(made.pending()) == 2)
+        assert await made.refused(request.agent, request.scope_key) is None
+        for one in made.pending():
+            made.answer(one.id, NO)
+        await asyncio.gather(*waiting)
+
+
 async def test_asking_and_withdrawing_without_end_does_not_fill_the_disk(desk, a_request, monkeypatch):
     monkeypatch.setattr(stores, "_MOST_KEPT", 10)
     monkeypatch.setattr(stores, "_LOOK_EVERY", 5)

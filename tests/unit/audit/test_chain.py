@@ -135,6 +135,8 @@ def test_a_log_whose_tables_are_not_made_yet_is_empty(state):
 def test_the_last_come_oldest_first_and_one_by_its_number(written):
     assert [row["number"] for row in written.last(3)] == [8, 9, 10]
     assert [row["n"] for row in written.last(3)] == [7, 8, 9]
+    assert [row["number"] for row in written.last(3, after=8)] == [9, 10]
+    assert written.last(3, after=10) == []
     assert written.one(4)["n"] == 3
     assert written.one(11) is None
     assert written.last(0) == written.last(-1) == []

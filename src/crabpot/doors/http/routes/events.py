@@ -65,8 +65,7 @@ class Feed:
     async def _records(self, events: Events) -> None:
         reader, seen, count = AuditReader(self._context.state), 0, _FIRST
         while True:
-            found = await asyncio.to_thread(_last, reader, count)
-            fresh = [record for record in found if record["number"] > seen]
+            fresh = await asyncio.to_thread(_last, reader, count, seen)
             if fresh:
                 seen, count = fresh[-1]["number"], _MOST
                 await events.send_json("records", await asyncio.to_thread(_spelled, "records", fresh))
@@ -101,8 +100,8 @@ def _spelled(name: str, rows: list[dict[str, Any]]) -> str:
     return json.dumps({name: displayed(rows)})
 
 
-def _last(reader: AuditReader, count: int) -> list[dict[str, Any]]:
+def _last(reader: AuditReader, count: int, after: int) -> list[dict[str, Any]]:
     try:
-        return reader.last(count)
+        return reader.last(count, after=after)
     except CrabpotError:
         return []  # A log that cannot be read is reported by the route that reads it.
