@@ -90,7 +90,7 @@ class ElevatedCommands:
             timeout_s = _checked(call, agent)
             if (refused := await self._refused(agent, placed, verdict)) is not None:
                 return call.failed(refused.code, _refusal(shown(verdict.answer.argv or ()), verdict, refused))
-            plan = await self._plan(call, agent, placed, verdict)
+            plan = await self._plan(call, agent, placed, verdict, timeout_s)
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
         except HostRefused as refusal:
@@ -134,7 +134,9 @@ class ElevatedCommands:
                 sink=sink,
             )
 
-    async def _plan(self, call: ToolCall, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation]) -> Plan:
+    async def _plan(
+        self, call: ToolCall, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation], limit_s: float
+    ) -> Plan:
         assert placed.scope_key is not None
         spec, _ = self.execution.describe(agent, placed.scope_key)
         if spec.private:
@@ -149,7 +151,7 @@ class ElevatedCommands:
                 return (await self.execution.acquire(agent, placed, call)).wire
 
             argv, cwd = verdict.answer.argv or (), call.args.get("cwd")
-            return await self.host().prepare(argv, agent, spec, rule, cwd=cwd, inside=inside)
+            return await self.host().prepare(argv, agent, spec, rule, cwd=cwd, limit_s=limit_s, inside=inside)
 
     async def _refused(self, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation]) -> Answer | None:
         """Return the denial of a command that nobody will be asked about: planning it costs more than asking."""

@@ -61,11 +61,12 @@ class Host:
         rule: ElevationRule,
         *,
         cwd: str | None = None,
+        limit_s: float | None = None,
         inside: Callable[[], Awaitable[RunnerWire]] | None = None,
     ) -> Plan:
         """Plan one command for a session whose sandbox is `spec`; HostRefused says why it cannot run.
 
-        `inside` returns the wire to that sandbox's own git.
+        `inside` returns the wire to that sandbox's own git, which may take `limit_s`.
         """
         words = tuple(argv)
         if not words or any("\0" in word for word in words):
@@ -83,7 +84,15 @@ class Host:
             operation = None if free or words[0] != "git" else operations.read(words)
             if operation is not None and inside is not None:
                 relay = await self._relay(
-                    operation, agent, spec, folder=folder, git=binary, env=env, cwd=cwd, wire=await inside()
+                    operation,
+                    agent,
+                    spec,
+                    folder=folder,
+                    git=binary,
+                    env=env,
+                    cwd=cwd,
+                    limit_s=limit_s,
+                    wire=await inside(),
                 )
                 dangers = (*_dangers(words, rule, None, hop, relayed=True), *relay.dangers)
                 return Plan(
@@ -134,10 +143,11 @@ class Host:
         git: Identity,
         env: Mapping[str, str],
         cwd: str | None,
+        limit_s: float | None,
         wire: RunnerWire,
     ) -> Prepared:
         limits = agent.sandbox.limits
-        clock = Clock(limit_s=limits.time_ceiling)
+        clock = Clock(limit_s=limits.time_ceiling if limit_s is None else limit_s)
         context = GitContext(
             state=self.around.state,
             inside=Inside(wire=wire, cwd=cwd, clock=clock),

@@ -231,3 +231,14 @@ asyncio.run(main())
         )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-2] == "1"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "config"])
+async def test_a_repository_that_never_answers_takes_no_longer_than_its_call_may(gateway, folder, name) -> None:
+    async with gateway() as (run, person, made):
+        assert (await run(SOWN + str(folder / "no.git"))).success
+        assert (await run(f"rm -f .git/{name}; mkfifo .git/{name}")).success
+        ended = await made.call(SESSION, "exec", command="git push origin main", timeout=3)
+        assert (ended.error.code, ended.place) == ("timeout", "none"), ended
+        assert "the time limit" in ended.error.message
+        assert not person.asked
