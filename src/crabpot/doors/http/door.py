@@ -12,7 +12,7 @@ from crabpot.doors.http.context import Context
 from crabpot.doors.http.listening import listen
 from crabpot.doors.http.routes.calls import Calling
 from crabpot.doors.http.routes.direct import DirectCalls
-from crabpot.doors.http.routes.mcp import Mcp
+from crabpot.doors.http.routes.mcp_on_demand import McpOnDemand
 from crabpot.doors.http.routes.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -31,12 +31,8 @@ async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = N
         tokens.need_operator()
     calling = Calling(context)
     app = application(context, calling)
-    mcp = Mcp(context)
+    mcp = McpOnDemand(context)
     app.router.routes.append(mcp.route())
     direct = DirectCalls(app, calling)
-    try:
-        async with mcp.manager.run(), listen(context, direct, tokens, at, limits or Limits()) as listeners:
-            yield listeners
-    except ExceptionGroup as group:
-        # The manager's task group wraps exceptions: a port in use must still be reported as a sentence.
-        raise (group if len(group.exceptions) > 1 else group.exceptions[0]) from None
+    async with mcp.served(), listen(context, direct, tokens, at, limits or Limits()) as listeners:
+        yield listeners

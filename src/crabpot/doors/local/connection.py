@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.decide.scope import PRINCIPAL, called_with, principal_of
 from crabpot.decide.sessions import LONGEST, parse
 from crabpot.doors.local.questions import Asker
+from crabpot.doors.sdk import imported
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
 from crabpot.sandboxes.callers import checked
@@ -37,6 +38,13 @@ _MOST_CALLS = 256
 _LONGEST_ID = 64
 # Of what a client says of itself: it must be this gateway's own.
 _IDENTITY = ("config", "code")
+
+
+def load_mcp() -> tuple[Any, Any]:
+    """Import what an MCP client would wait for."""
+    from crabpot.doors.mcp import server, stdio  # noqa: PLC0415
+
+    return server, stdio
 
 
 class Connection:
@@ -169,20 +177,17 @@ class Connection:
 
     async def _speak_mcp(self, call: _ClientCall, session: str, asked: Any) -> None:
         """Serve an MCP client whose messages a thin client passes on, until the end of its input."""
-        # The SDK takes a second to import, where no idle moment was used for that.
-        from crabpot.doors.mcp.server import Caller  # noqa: PLC0415
-        from crabpot.doors.mcp.stdio import talk  # noqa: PLC0415
-
+        server, stdio = await imported(load_mcp)
         asked = asked if isinstance(asked, dict) else {}
         sender = asked.get("sender")
         if sender is not None and (not isinstance(sender, str) or len(sender) > LONGEST):
             raise SessionError(f"a sender is text of at most {LONGEST} characters")
         elicits, structured = (asked.get(name) is True for name in ("elicits", "structured"))
-        caller = Caller(session=session, sender=sender, name="stdio", elicits=elicits, structured=structured)
+        caller = server.Caller(session=session, sender=sender, name="stdio", elicits=elicits, structured=structured)
         streams = call.streams()
         if streams.source is None or streams.sink is None:
             raise FrameError("MCP needs both streams")
-        await talk(self._gateway, caller, streams.source, _Messages(streams.sink))
+        await stdio.talk(self._gateway, caller, streams.source, _Messages(streams.sink))
 
     def send(self, header: dict[str, Any], payload: bytes | memoryview = b"") -> None:
         """Send one frame; it is dropped if the client is gone."""

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import crabpot
 from crabpot.doors import inquiries, sandboxes
+from crabpot.doors.local.connection import load_mcp
 from crabpot.doors.local.identity import SOCKET_NAME, digest, of_code, surroundings
 from crabpot.doors.local.server import Door, fingerprint
+from crabpot.doors.sdk import imported
 from crabpot.doors.shutdown import Shutdown
 from crabpot.sandboxes.callers import brought
 from crabpot.scheduling.threads import FairThreads, go_first
@@ -58,11 +60,6 @@ async def linger(app: App, ready: int) -> None:
         await gateway.close()
 
 
-def _import_mcp() -> None:
-    """Import what an MCP client would wait for, a second and more."""
-    from crabpot.doors.mcp import stdio  # noqa: F401, PLC0415
-
-
 class Lingering:
     """One lingering gateway, from its first client to its end."""
 
@@ -87,7 +84,7 @@ class Lingering:
         while not self.shutdown.asked.is_set() and self.door.listens and not await self._is_over():
             if not warm and self.idle_s >= _LOOK_S:
                 warm = True
-                await asyncio.to_thread(_import_mcp)
+                await imported(load_mcp)
             if time.monotonic() - swept >= _SWEEP_S:
                 swept = time.monotonic()
                 await sandboxes.sweep(self._gateway)

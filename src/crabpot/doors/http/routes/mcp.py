@@ -10,7 +10,6 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST
-from starlette.routing import Route
 
 from crabpot.doors.http.access.limits import MOST_JSON, Pace
 from crabpot.doors.mcp.server import Caller, Tools
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from crabpot.doors.http.access.principals import Principal
     from crabpot.doors.http.context import Context
 
-PATH = "/mcp"
 SESSION, STRUCTURED = "crabpot-session", "crabpot-structured"
 
 _MAIN = "agent:main:main"
@@ -54,10 +52,6 @@ class Mcp:
         self.manager = StreamableHTTPSessionManager(tools.server(), max_request_body_size=MOST_JSON, max_sessions=None)
         self._beginnings = Pace(per_s=_BEGINNINGS_PER_S, burst=_MOST_SESSIONS)
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def route(self) -> Route:
-        """Return the route to add to the application."""
-        return Route(PATH, endpoint=self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request. The manager binds each client's session to the principal that began it."""
