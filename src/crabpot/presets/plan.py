@@ -74,7 +74,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """What will run, where, and what the person is told before it does."""
 
     name: str
@@ -114,7 +114,7 @@ def make(  # noqa: PLR0913  all that a run is made from
     wishes: Wishes,
     around: Surroundings,
     environ: Mapping[str, str],
-) -> Plan:
+) -> RunPlan:
     """Return the plan, or raise CrabpotError for what cannot be had."""
     keys = _keys(preset, wishes, around, environ)
     home = wishes.home or _SLUG.sub("-", name.lower()).strip("-._") or "agent"
@@ -142,7 +142,7 @@ def make(  # noqa: PLR0913  all that a run is made from
         raise CrabpotError(f"{name} cannot run in {wishes.folder}: {wrong[1]}")
     own = () if preset is None else preset.args
     notes = [preset.notes] if preset is not None and preset.notes and preset.secrets and not keys.names else []
-    return Plan(
+    return RunPlan(
         name=name,
         session=session_for(wishes.folder),
         folder=wishes.folder,
@@ -156,7 +156,7 @@ def make(  # noqa: PLR0913  all that a run is made from
     )
 
 
-def settings_for(plan: Plan, settings: Settings) -> Settings:
+def settings_for(plan: RunPlan, settings: Settings) -> Settings:
     """Return the settings of a gateway that runs it; the file's own hostCommands and approvals are kept.
 
     Where the file lists none, a push may be asked for: without it the agent's work would go nowhere.

@@ -51,7 +51,7 @@ _REFUSED_S = 5.0
 _AT_ONCE = Allowance(scope=256, agent=512, agents=8192, own=0)
 
 
-class _Asked(NamedTuple):
+class _CheckedCall(NamedTuple):
     """A call, checked: its arguments, its input and its time limit."""
 
     args: dict[str, Any]
@@ -117,7 +117,7 @@ class Execution:
     async def run(self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None) -> ToolResult:
         """Run one call to its end."""
         try:
-            asked = _Asked(*split_input(call), time_limit(call.args, agent))
+            asked = _CheckedCall(*split_input(call), time_limit(call.args, agent))
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
         whose = Account(agent.id, placed.scope_key or call.session)
@@ -134,7 +134,7 @@ class Execution:
             self._underway.leave(whose)
 
     async def _run(
-        self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _Asked
+        self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _CheckedCall
     ) -> ToolResult:
         live = await self.acquire(agent, placed, call)
         if given.remark is not None:
@@ -251,7 +251,7 @@ def _gets_a_spare(agent: AgentSettings) -> bool:
     return agent.source("sandbox.warm") == "default" and agent.sandbox.backend in ("auto", "bubblewrap")
 
 
-def _ends_at(asked: _Asked, agent: AgentSettings) -> float | None:
+def _ends_at(asked: _CheckedCall, agent: AgentSettings) -> float | None:
     """Return when a call ends at the latest; what it leaves running may ask for something after that."""
     lasting = asked.args.get("background") or asked.args.get("detach")
     return None if lasting else time.time() + agent.sandbox.limits.time_ceiling

@@ -62,7 +62,7 @@ class Transport(Protocol):
         """Reset how much the server may send to what one call may take."""
 
 
-class Asked(Protocol):
+class QuestionTaker(Protocol):
     """What answers the questions of a server."""
 
     @property
@@ -79,7 +79,7 @@ class Asked(Protocol):
 class Connection:
     """A server that was started, and greeted."""
 
-    def __init__(self, name: str, transport: Transport, *, start_s: float, asked: Asked | None = None) -> None:
+    def __init__(self, name: str, transport: Transport, *, start_s: float, asked: QuestionTaker | None = None) -> None:
         self._name = name
         self._asked = asked
         self._limits: list[asyncio.Timeout] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROGRAM = Program(argv=("/usr/bin/claude",), shows=(), path=("/usr/bin",))
 
 
-def _make(around: Surroundings, folder: Path, name: str = "claude", environ: Any = None, **wishes: Any) -> plan.Plan:
+def _make(around: Surroundings, folder: Path, name: str = "claude", environ: Any = None, **wishes: Any) -> plan.RunPlan:
     wanted = plan.Wishes(folder=str(folder), **{"way": "review", "arguments": ("-p", "hi"), **wishes})
     found = preset.find(name, None)
     return plan.make(name, found, program=PROGRAM, wishes=wanted, around=around, environ=environ or {})

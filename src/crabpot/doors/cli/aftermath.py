@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from crabpot.layers.changes.change import Change
-    from crabpot.presets.plan import Plan
+    from crabpot.presets.plan import RunPlan
 
 _SHOWN = 12
 _MARKS = {"added": "+", "modified": "~", "deleted": "-"}
@@ -35,7 +35,7 @@ def last_record(state: str) -> int:
     return int(found[0]["number"]) if found else 0
 
 
-def report(plan: Plan, state: str, since: int, commits: list[dict[str, Any]]) -> bool:
+def report(plan: RunPlan, state: str, since: int, commits: list[dict[str, Any]]) -> bool:
     """Report on stderr what a run left; return whether there is something to decide."""
     for text in dict.fromkeys(_refusals(plan, state, since)):
         complain(text)
@@ -54,7 +54,7 @@ def report(plan: Plan, state: str, since: int, commits: list[dict[str, Any]]) ->
     return True
 
 
-def decide(plan: Plan, changes_command: Callable[[list[str]], int]) -> None:
+def decide(plan: RunPlan, changes_command: Callable[[list[str]], int]) -> None:
     """Ask for one key on the terminal, until the changes are applied, kept or discarded."""
     while True:
         key = _key("crabpot: [l]ook, [a]pply, [k]eep for --continue, [d]iscard? ")
@@ -66,7 +66,7 @@ def decide(plan: Plan, changes_command: Callable[[list[str]], int]) -> None:
     remind(plan)
 
 
-def remind(plan: Plan) -> None:
+def remind(plan: RunPlan) -> None:
     """Report that the changes are kept, and how to come back to them."""
     decide_by = f"crabpot changes diff|apply|discard --session {plan.session}"
     note(f"the changes are kept: crabpot run --continue goes on, {decide_by}")
@@ -84,7 +84,7 @@ def _listed(found: list[Change]) -> Iterator[str]:
         yield f"  and {len(found) - _SHOWN} more"
 
 
-def _refusals(plan: Plan, state: str, since: int) -> Iterator[str]:
+def _refusals(plan: RunPlan, state: str, since: int) -> Iterator[str]:
     """Yield what this run was refused: connections, and commands that a person or nobody agreed to."""
 
     def wanted(record: dict[str, Any]) -> bool:

@@ -14,13 +14,13 @@ from crabpot.presets import plan as plans
 
 if TYPE_CHECKING:
     from crabpot.app import App
-    from crabpot.presets.plan import Plan
+    from crabpot.presets.plan import RunPlan
     from crabpot.settings import Settings
 
 _WAYS = {"review": "under review: your folder stays as it is until you apply", "direct": "which it may change"}
 
 
-async def lines(app: App, plan: Plan, settings: Settings) -> list[str]:
+async def lines(app: App, plan: RunPlan, settings: Settings) -> list[str]:
     """Return the lines, in which nothing deceives the eye."""
     where = "a private folder" if plan.way == "private" else f"{plan.folder}, {_WAYS[plan.way]}"
     allowed = plan.agent.sandbox.network.allow

@@ -40,7 +40,7 @@ class _File:
         self.like = None if target is None else target.previous
 
 
-class _Plan:
+class _PatchedFiles:
     """The files of a patch as they will be; an operation sees what the ones before it did."""
 
     def __init__(self, ctx: Context) -> None:
@@ -192,7 +192,7 @@ def apply_patch(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Add, delete, update and move files as the patch says; after an error everything is as it was."""
     values = arguments.take("apply_patch", args, {"patch": arguments.text}, {})
     operations = parse(values["patch"])
-    plan = _Plan(ctx)
+    plan = _PatchedFiles(ctx)
     try:
         done = [plan.run(operation) for operation in operations]
         plan.apply()

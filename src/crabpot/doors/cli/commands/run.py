@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
     from crabpot.gateway import Gateway
-    from crabpot.presets.plan import Plan, Way
+    from crabpot.presets.plan import RunPlan, Way
 
 _SEED_S = 60.0
 _PASSED = ("COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -74,7 +74,7 @@ def _attended() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def _plan(app: App, name: str, arguments: tuple[str, ...], options: Namespace) -> Plan:
+def _plan(app: App, name: str, arguments: tuple[str, ...], options: Namespace) -> RunPlan:
     around, environ = app.around, app.environ
     folder = os.path.realpath(options.folder or os.getcwd())
     if not os.path.isdir(folder):
@@ -109,7 +109,7 @@ def _own_presets(app: App) -> str | None:
     return os.path.join(base, "crabpot", "presets")
 
 
-def _check_layer(state: str, plan: Plan, *, goes_on: bool) -> None:
+def _check_layer(state: str, plan: RunPlan, *, goes_on: bool) -> None:
     """Refuse a second run in one folder, and a new run over changes that nobody has decided about."""
     store = LayerStore(state)
     layer = store.find(plan.session)
@@ -127,7 +127,7 @@ def _check_layer(state: str, plan: Plan, *, goes_on: bool) -> None:
     raise LayerError(f"an earlier run left changes in {plan.folder}: go on with --continue, or decide: {what}")
 
 
-async def _run(app: App, plan: Plan, commits: list[dict[str, Any]], *, attended: bool) -> int:
+async def _run(app: App, plan: RunPlan, commits: list[dict[str, Any]], *, attended: bool) -> int:
     settings = plans.settings_for(plan, app.settings())
     agent = settings.entries[plans.AGENT]
     who = await _identity(app)
@@ -152,7 +152,7 @@ async def _run(app: App, plan: Plan, commits: list[dict[str, Any]], *, attended:
         await gateway.close()
 
 
-async def _commits(gateway: Gateway, plan: Plan) -> list[dict[str, Any]]:
+async def _commits(gateway: Gateway, plan: RunPlan) -> list[dict[str, Any]]:
     """Return what the agent committed, while there is a sandbox whose git can tell."""
     layer = LayerStore(gateway.execution.around.state).find(plan.session) if plan.way == "review" else None
     if layer is None:
@@ -180,7 +180,7 @@ async def _identity(app: App) -> dict[str, str]:
     return {}
 
 
-async def _ports(gateway: Gateway, plan: Plan) -> list[str]:
+async def _ports(gateway: Gateway, plan: RunPlan) -> list[str]:
     """Open the sandbox, and return where its ports are on this machine."""
     if not plan.agent.sandbox.ports:
         return []
@@ -191,7 +191,7 @@ async def _ports(gateway: Gateway, plan: Plan) -> list[str]:
     return [f"port {inside} inside: http://127.0.0.1:{outside}" for inside, outside in opened.items()]
 
 
-async def _seed(gateway: Gateway, plan: Plan) -> None:
+async def _seed(gateway: Gateway, plan: RunPlan) -> None:
     """Write what a new home begins with, from inside, as the agent's own user; what is there is left alone."""
     for path, text in plan.seed.items():
         inside = f"/home/agent/{path}"
@@ -200,7 +200,7 @@ async def _seed(gateway: Gateway, plan: Plan) -> None:
             await gateway.call(plan.session, "write", {"path": inside, "content": text, "timeout": _SEED_S})
 
 
-async def _attach(gateway: Gateway, plan: Plan, *, attended: bool) -> int:
+async def _attach(gateway: Gateway, plan: RunPlan, *, attended: bool) -> int:
     args: dict[str, Any] = {"command": list(plan.argv)}
     with raw_mode.taken(wanted=attended) as size:
         if size is not None:
