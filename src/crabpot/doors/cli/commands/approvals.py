@@ -127,7 +127,7 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
             print(f"{request_id}: {question.outcome(answer, request)}: {request.shown}")
             if answer.grant == "config":
                 print(
-                    f"it is listed for the agent {request.agent} alone: agents.entries.{request.agent}.sandbox.network"
+                    f"its gateway lists it for the agent {request.agent} alone: agents.entries.{request.agent}.sandbox.network"
                 )
             return OK
     complain(f"{request_id} is no longer pending: it was answered, it expired, or its gateway has ended")
