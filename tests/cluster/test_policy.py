@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crabpot import app
-from crabpot.config.load import from_text
 from crabpot.decide import placement, sessions
 from crabpot.proof.conformance.harness import Harness
 from crabpot.proof.conformance.run import PROMISES
-from crabpot.proof.verify import trial
-from crabpot.proof.verify.run import targets, verify
+from tests.cluster import attacking
 from tests.cluster.enforcing import enforced
 from tests.support import pods
 from tests.support.suites import open_gateway
@@ -84,15 +81,8 @@ async def test_what_needs_internet_sockets_is_kept(promise: Promise) -> None:
 
 
 async def test_attacks_that_need_internet_sockets_do_not_succeed() -> None:
-    with trial.folder() as place:
-        wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
-        settings = from_text(configured(), None, wired.around, os.environ)
-        tried = trial.prepare(settings, "agent:main:x", place, wired.around, backend="kubernetes")
-        async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
-            found = [finding.as_json() for finding in await verify(target, only=[*ATTACKS, "network"])]
+    found = await attacking.findings(configured(), only=[*ATTACKS, "network"])
     assert {one["claim"] for one in found} >= set(ATTACKS)
-    for one in found:
-        print(one["state"], one["claim"])
     assert [one for one in found if one["state"] not in {"held", "degraded"}] == []
 
 

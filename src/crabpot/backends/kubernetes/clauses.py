@@ -92,14 +92,7 @@ def _live(spec: SandboxSpec, report: Report) -> Iterator[Row]:
     kernel = "gVisor's kernel" if report.gvisor else f"kernel {report.kernel}"
     yield "image", "enforced", f"{spec.kubernetes.image}, seen to run on {report.node} ({kernel})"
     yield "user", "enforced", f"{report.user.uid}:{report.user.gid}, seen inside"
-    own = "mount, pid, ipc, uts, net and cgroup of its own"
-    if report.gvisor:
-        yield "namespaces", "degraded", "a kernel of its own, gVisor's, but no user namespace in it"
-    elif report.own_users:
-        yield "namespaces", "enforced", f"user, {own}"
-    else:
-        mend = "kubernetes.hostUsers: false gives it one where the nodes can"
-        yield "namespaces", "degraded", f"{own}, but no user namespace: {mend}"
+    yield _namespaces(report)
     yield "capabilities", "enforced", "none, in no set, seen inside"
     yield "no-new-privileges", "enforced", "seen inside"
     under = "by gVisor's kernel" if report.gvisor else "over the cluster's own"
@@ -113,6 +106,24 @@ def _live(spec: SandboxSpec, report: Report) -> Iterator[Row]:
     yield _network(spec)
     closed = "no socket" if spec.kubernetes.inet == "refuse" else "no packet"
     yield "interfaces", "degraded", f"lo, and the cluster's own, which {closed} passes"
+
+
+def _namespaces(report: Report) -> Row:
+    if report.gvisor:
+        return "namespaces", "degraded", "a kernel of its own, gVisor's, but no user namespace in it"
+    own, shared = ["mount", "pid", "ipc", "uts", "net"], []
+    for seen, name, mend in (
+        (report.own_users, "user", "kubernetes.hostUsers: false gives it one where the nodes can"),
+        (report.own_control_groups, "cgroup", "a node with cgroup v2 gives it one"),
+    ):
+        if seen:
+            own.append(name)
+        else:
+            shared.append(f"{name} ({mend})")
+    how = f"of its own: {', '.join(own)}"
+    if shared:
+        return "namespaces", "degraded", f"{how}; the node's: {', '.join(shared)}"
+    return "namespaces", "enforced", how
 
 
 def _tmp(spec: SandboxSpec, report: Report) -> Row:

@@ -28,6 +28,7 @@ def report() -> dict[str, Any]:
         "account": os.path.exists("/var/run/secrets/kubernetes.io"),
         "services": sorted(name for name in os.environ if name.endswith("_SERVICE_HOST")),
         "users": _first_line("/proc/self/uid_map").split(),
+        "control_groups": _has_own_control_groups(),
         "kernel": os.uname().release,
         "gvisor": "gvisor" in _first_line("/proc/version") or "Linux version 4.4.0 " in _first_line("/proc/version"),
         "limits": _limits(),
@@ -46,6 +47,16 @@ def _mounts() -> dict[str, list[str]]:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         found = [line.split() for line in file]
     return {one[4]: [*one[5].split(","), one[one.index("-") + 1]] for one in found}
+
+
+def _has_own_control_groups() -> bool:
+    """Return whether each control group is the root of what it sees: a pod on cgroup v1 is in the node's namespace."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+            groups = file.read().splitlines()
+    except OSError:
+        return False
+    return bool(groups) and all(one.endswith(":/") for one in groups)
 
 
 def _limits() -> dict[str, str]:

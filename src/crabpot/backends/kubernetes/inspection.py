@@ -27,6 +27,7 @@ class Report:
     node: str
     kernel: str
     own_users: bool
+    own_control_groups: bool
     landlock: int
     noexec: bool
     filtered: bool
@@ -45,6 +46,7 @@ def read(said: Mapping[str, Any], *, user: User, node: str, spec: SandboxSpec) -
         node=node,
         kernel=str(said.get("kernel")),
         own_users=tuple(said.get("users") or ()) != _WHOLE,
+        own_control_groups=said.get("control_groups") is True,
         landlock=int(said.get("landlock") or 0),
         noexec=said.get("noexec") is True,
         filtered=_is_filtered(said),

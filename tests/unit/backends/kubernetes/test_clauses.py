@@ -36,6 +36,7 @@ def report(**more: Any) -> dict[str, Any]:
         "inet": False,
         "processes": 2,
         "users": ["0", "0", "4294967295"],
+        "control_groups": True,
         "landlock": 6,
         "noexec": True,
         "limits": {"memory": str(2 * 1024**3), "cpu": "200000"},
@@ -86,6 +87,7 @@ def test_what_was_seen_is_what_the_table_says() -> None:
     assert seen["tmp"] == "degraded"
     assert seen["namespaces"] == "degraded"
     assert states(spec, users=["0", "65536", "65536"])["namespaces"] == "enforced"
+    assert states(spec, users=["0", "65536", "65536"], control_groups=False)["namespaces"] == "degraded"
     assert states(spec, limits={"memory": "9223372036854771712", "cpu": "-1"})["limits.memory"] == "degraded"
     assert states(spec, landlock=0)["landlock"] == "degraded"
     assert seen["limits.pids"] == "enforced"
