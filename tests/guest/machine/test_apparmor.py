@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +19,35 @@ if TYPE_CHECKING:
 
 SLOW_S = 300.0
 STATE = "/var/tmp/apparmor-state"
-PROFILE = """
+NAME = "crabpot-test-bwrap"
+# Debian's AppArmor has no `allow all` before 4.0; these are its parts, a line for each, as aa-disable reads them.
+PARTS = "network mount umount pivot_root ptrace signal unix dbus userns mqueue"
+REST = "".join(f"  {part},\n" for part in PARTS.split())
+PROFILE = f"""
 abi <abi/4.0>,
 include <tunables/global>
-profile crabpot-test-bwrap /usr/bin/bwrap flags=(attach_disconnected) {{
-  allow all,
-  {rule}
+profile {NAME} /usr/bin/bwrap flags=(attach_disconnected) {{{{
+  file,
+  capability,
+{REST}  {{rule}}
+}}}}
+"""
+# As Ubuntu's bwrap-userns-restrict does: bwrap may do everything, what it starts has no capability in any namespace.
+# The second is stacked on the first, which no_new_privs allows.
+RESTRICTED = f"""
+abi <abi/4.0>,
+include <tunables/global>
+profile {NAME} /usr/bin/bwrap flags=(attach_disconnected,mediate_deleted) {{
+  capability,
+{REST}  file rwlkm /{{**,}},
+  pix /** -> &{NAME}//&crabpot-test-started,
+}}
+profile crabpot-test-started flags=(attach_disconnected,mediate_deleted) {{
+{REST}  file rwlkm /{{**,}},
+  pix /** -> &crabpot-test-started,
+  audit deny capability,
 }}
 """
-# Debian's AppArmor has no `allow all` before 4.0; these are its parts.
-PARTS = "file, capability, network, mount, umount, pivot_root, ptrace, signal, unix, dbus, userns, mqueue,"
 
 
 def crabpot(*words: str, wheel: bool = True) -> subprocess.CompletedProcess[str]:
@@ -52,19 +72,55 @@ def _fresh() -> Iterator[None]:
 
 
 @pytest.fixture
-def confined(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def confined(request: pytest.FixtureRequest) -> Iterator[str]:
     """Load a profile that denies bwrap one thing."""
-    file = Path("/etc/apparmor.d/crabpot-test-bwrap")
-    file.write_text(PROFILE.format(rule=request.param).replace("allow all,", PARTS))
-    load("--replace", file)
-    yield request.param
-    load("--remove", file)
-    file.unlink()
+    with loaded(PROFILE.format(rule=request.param)):
+        yield request.param
 
 
-def load(how: str, file: Path) -> None:
-    done = subprocess.run(["apparmor_parser", how, str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@contextmanager
+def loaded(text: str) -> Iterator[None]:
+    """Have a profile, until the end or until a command disables it; also ours goes, if a command put it there."""
+    file = Path(f"/etc/apparmor.d/{NAME}")
+    file.write_text(text)
+    run("apparmor_parser", "--replace", str(file))
+    disabled = Path(f"/etc/apparmor.d/disable/{NAME}")
+    ours = Path("/etc/apparmor.d/crabpot-bwrap")
+    try:
+        yield
+    finally:
+        if ours.exists():
+            run("apparmor_parser", "--remove", str(ours))
+            ours.unlink()
+        if not disabled.is_symlink():
+            run("apparmor_parser", "--remove", str(file))
+        disabled.unlink(missing_ok=True)
+        file.unlink()
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SLOW_S)
+    assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"
+
+
+def obey(advice: str) -> None:
+    """Run the commands of a message, as root, with `crabpot` where it is found."""
+    for command in advice.replace("sudo ", "").split(", then "):
+        run("sh", "-c", f"PATH=/crabpot:$PATH; {command}")
+
+
+def wait_for_label(name: str) -> None:
+    """Wait until the kernel puts a bwrap that is started under a profile."""
+    # It waits for the rest of its words.
+    with subprocess.Popen(["/usr/bin/bwrap", "--args", "0"], stdin=subprocess.PIPE) as waiting:
+        label = Path(f"/proc/{waiting.pid}/attr/apparmor/current")
+        wait_until(lambda: label.read_text().startswith(name), SLOW_S)
+        waiting.kill()
+
+
+def weak_clauses() -> set[str]:
+    told = json.loads(crabpot("explain", "--json").stdout)["sandbox"]["clauses"]
+    return {one["name"] for one in told if one["state"] != "enforced"}
 
 
 @pytest.mark.parametrize("confined", ["audit deny userns,", "audit deny capability,"], indirect=True)
@@ -93,26 +149,26 @@ def test_another_bwrap_is_never_taken_silently(confined: str) -> None:
 
 
 @pytest.mark.parametrize("confined", ["audit deny userns,"], indirect=True)
-def test_the_profile_that_crabpot_prints_lets_bwrap_make_sandboxes_again(confined: str) -> None:
-    """As the message says: the other profile is disabled, ours is loaded."""
-    assert crabpot("exec", "--", "true", wheel=False).returncode == 125
-    printed = crabpot("render", "apparmor", "--for", "bwrap").stdout
-    ours = Path("/etc/apparmor.d/crabpot-bwrap")
-    ours.write_text(printed)
-    try:
-        load("--remove", Path("/etc/apparmor.d/crabpot-test-bwrap"))
-        load("--replace", ours)
-        # It waits for the rest of its words.
-        with subprocess.Popen(["/usr/bin/bwrap", "--args", "0"], stdin=subprocess.PIPE) as waiting:
-            label = Path(f"/proc/{waiting.pid}/attr/apparmor/current")
-            wait_until(lambda: label.read_text().startswith("crabpot-bwrap"), SLOW_S)
-            waiting.kill()
-        done = crabpot("exec", "--", "echo hello", wheel=False)
-        assert done.stdout == "hello\n", done.stderr
-    finally:
-        load("--remove", ours)
-        ours.unlink()
-        load("--replace", Path("/etc/apparmor.d/crabpot-test-bwrap"))
+def test_the_commands_of_the_message_let_bwrap_make_sandboxes_again(confined: str) -> None:
+    refused = crabpot("exec", "--", "true", wheel=False)
+    assert refused.returncode == 125
+    obey(refused.stderr[refused.stderr.index("sudo aa-disable") :].strip())
+    wait_for_label("crabpot-bwrap")
+    done = crabpot("exec", "--", "echo hello", wheel=False)
+    assert done.stdout == "hello\n", done.stderr
+
+
+def test_a_profile_like_ubuntus_degrades_tmp_and_the_commands_of_the_doctor_end_that_at_once() -> None:
+    with loaded(RESTRICTED):
+        inside = crabpot("exec", "--", "cat /proc/self/attr/apparmor/current")
+        assert f"{NAME}//&crabpot-test-started" in inside.stdout, inside
+        assert "tmp" in weak_clauses()
+        line = next(line for line in doctor() if line["name"] == "bwrap")
+        assert (line["state"], "programs in /tmp can be run" in line["says"]) == ("warning", True), line
+        obey(line["fix"].removeprefix("if AppArmor confines it: ").partition("; else ")[0])
+        wait_for_label("crabpot-bwrap")
+        assert "tmp" not in weak_clauses()
+        assert next(line for line in doctor() if line["name"] == "bwrap")["state"] == "ok"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ _FACTS = ("seals", "safe_below_links", "groupless")
 
 
 def key(bundle: str) -> list[str]:
-    """Return all that a finding depends on: kernel, boot, switches, user, every bwrap, and our own part."""
+    """Return all that a finding depends on: kernel, boot, switches, profiles, user, every bwrap, and our own part."""
     system = os.uname()
     about = [f"{name}={value}" for name, value in sorted(surroundings.switches().items())]
     programs = [_identity(candidate.path) for candidate in candidates.candidates()]
@@ -42,6 +42,8 @@ def key(bundle: str) -> list[str]:
         f"groups={sorted(os.getgroups())}",
         *(line for line in read("/proc/self/status").splitlines() if line.startswith("NoNewPrivs")),
         *about,
+        # Whoever gives bwrap the profile that we print is to find the change at once, not after the next boot.
+        f"apparmor={surroundings.policy()}",
         *programs,
         bundle,
     ]

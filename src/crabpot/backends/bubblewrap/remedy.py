@@ -68,11 +68,16 @@ def cause(said: str, around: Circumstances) -> str:
     return "{said}"
 
 
+def replacing(path: str) -> str:
+    """Return the commands that put Crabpot's profile in place of another one for this bwrap."""
+    return f"sudo aa-disable {path}, then {PROFILE}"
+
+
 def _refused(around: Circumstances) -> str:
     if around.profile is not None:
         return (
             f'AppArmor\'s profile "{around.profile}" keeps {around.path} from making sandboxes ({{said}}): '
-            f"sudo aa-disable {around.path}, then {PROFILE}"
+            f"{replacing(around.path)}"
         )
     if around.switches.get(APPARMOR) == "1":
         return (

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ENABLED = "/sys/module/apparmor/parameters/enabled"
+_REVISION = "/sys/kernel/security/apparmor/revision"
 _FREE = ("unconfined", "complain")
 _BEGIN_S = 20.0
 
@@ -38,6 +39,21 @@ def switches() -> dict[str, str]:
 def has_apparmor() -> bool:
     """Return whether AppArmor is on."""
     return read(_ENABLED).strip() == "Y"
+
+
+def policy(path: str = _REVISION) -> str:
+    """Return the number that grows with each profile that is loaded or removed; "" without AppArmor."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        # Once only: a second read waits until the number changes, and so does the first where nothing was ever loaded.
+        return os.read(fd, 32).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
 
 
 def unit() -> str | None:

@@ -84,6 +84,8 @@ def _namespaces(kernel: Kernel) -> Iterator[Line]:
         yield Line(area=_AREA, name="user namespaces", state="warning", says=says, fix="see bubblewrap, below")
     elif off is None:
         says = "an ordinary user may make them"
+        if kernel.switches.get(remedy.APPARMOR) == "1":
+            says = "kept from programs without an AppArmor profile, as Ubuntu sets it; bwrap has one"
         yield Line(area=_AREA, name="user namespaces", state="ok", says=says)
     elif off is not None:
         says, fix = off
@@ -97,7 +99,8 @@ def _blocked_by(kernel: Kernel) -> tuple[str, str] | None:
     if kernel.switches.get(remedy.DEBIAN) == "0":
         fix = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
         return "kept for root, as Debian can set it (kernel.unprivileged_userns_clone)", fix
-    if kernel.switches.get(remedy.APPARMOR) == "1":
+    # Root's sandboxes do not show what it keeps from others.
+    if kernel.switches.get(remedy.APPARMOR) == "1" and (kernel.root or not kernel.sandboxes):
         says = "kept from programs without an AppArmor profile, as Ubuntu sets it"
         return says, remedy.PROFILE
     return None

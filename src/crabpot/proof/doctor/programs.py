@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from crabpot.backends.bubblewrap import remedy
 from crabpot.proof.doctor.lines import Line, State, version_of
 from crabpot.wording import counted
 
@@ -78,7 +79,7 @@ def _bwrap(one: Bwrap) -> Line:
         return Line(area="bubblewrap", name="bwrap", state="ok", says=f"{says}, not needed")
     says += ", opens sandboxes"
     if not one.seals:
-        fix = "give it an AppArmor profile that allows capabilities in its namespaces, or use the docker backend"
+        fix = f"if AppArmor confines it: {remedy.replacing(one.path)}; else use the docker backend"
         says += ", but nothing that it starts may mount: programs in /tmp can be run"
         return Line(area="bubblewrap", name="bwrap", state="warning", says=says, fix=fix)
     if not one.safe_below_links:

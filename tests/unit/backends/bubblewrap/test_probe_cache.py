@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crabpot.backends.bubblewrap import candidates, probe_cache
+from crabpot.backends.bubblewrap import candidates, probe_cache, surroundings
 from crabpot.backends.bubblewrap.render import Program
 
 if TYPE_CHECKING:
@@ -91,10 +91,11 @@ def test_a_program_that_became_setuid_since_is_not_used(tmp_path: Path) -> None:
     assert "is setuid" in (candidates.privileged(str(program)) or "")
 
 
-def test_the_key_names_the_boot_the_user_and_every_program() -> None:
+def test_the_key_names_the_boot_the_user_apparmors_policy_and_every_program() -> None:
     key = probe_cache.key("/state/bundle-1")
     assert os.uname().release in key
     assert str(os.geteuid()) in key
     assert "/state/bundle-1" in key
+    assert f"apparmor={surroundings.policy()}" in key
     for candidate in candidates.candidates():
         assert any(part.startswith(f"{candidate.path}:") for part in key)

@@ -1,7 +1,8 @@
-"""A bwrap is looked at when it runs, not while the kernel still puts it in place."""
+"""What is around a bwrap: it is looked at when it runs, not while the kernel still puts it in place."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,17 @@ def test_one_that_ends_at_once_is_not_waited_for() -> None:
 def test_one_that_cannot_be_started_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), surroundings.waiting(str(tmp_path / "none")):
         pass
+
+
+def test_the_number_of_apparmors_policy_is_read_and_never_waited_for(tmp_path: Path) -> None:
+    number = tmp_path / "revision"
+    os.mkfifo(number)
+    # As the kernel's file: it has no end, and what was read is gone.
+    fd = os.open(number, os.O_RDWR)
+    try:
+        assert surroundings.policy(str(number)) == ""
+        os.write(fd, b"108\n")
+        assert surroundings.policy(str(number)) == "108"
+    finally:
+        os.close(fd)
+    assert surroundings.policy(str(tmp_path / "none")) == ""

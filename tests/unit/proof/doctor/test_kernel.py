@@ -13,6 +13,7 @@ from crabpot.proof.doctor.kernel import Kernel, look
 from crabpot.proof.doctor.lines import version_of
 
 ALL = frozenset({"user", "mnt", "pid", "ipc", "uts", "net", "cgroup", "time"})
+UBUNTUS = {remedy.APPARMOR: "1"}
 GOOD = Kernel(
     release="6.8.0-45-generic",
     root=False,
@@ -47,7 +48,8 @@ def test_a_good_kernel_is_all_ok():
         ({"switches": {remedy.MAXIMUM: "0"}, "root": True}, "user namespaces", "problem", "max_user_namespaces"),
         ({"switches": {remedy.DEBIAN: "0"}}, "user namespaces", "problem", "unprivileged_userns_clone=1"),
         ({"switches": {remedy.DEBIAN: "0"}, "root": True}, "user namespaces", "warning", "userns_clone=1"),
-        ({"switches": {remedy.APPARMOR: "1"}}, "user namespaces", "problem", "render apparmor --for bwrap"),
+        ({"switches": UBUNTUS, "sandboxes": False}, "user namespaces", "problem", "render apparmor --for bwrap"),
+        ({"switches": UBUNTUS, "root": True}, "user namespaces", "warning", "render apparmor --for bwrap"),
         ({"seccomp_actions": ""}, "seccomp", "problem", "kernel"),
         ({"landlock": 0}, "Landlock", "warning", "lsm="),
         ({"hierarchy": None}, "control groups", "warning", "systemd"),
@@ -61,6 +63,12 @@ def test_what_is_wrong_is_told_with_what_mends_it(change, name, state, fix):
     line = one(replace(GOOD, **change), name)
     assert line.state == state
     assert fix in line.fix
+
+
+def test_ubuntus_restriction_is_no_problem_once_bwrap_has_a_profile_that_lets_it_work():
+    line = one(replace(GOOD, switches=UBUNTUS), "user namespaces")
+    assert (line.state, line.fix) == ("ok", None)
+    assert "kept from programs without an AppArmor profile" in line.says
 
 
 def test_a_kernel_without_apparmor_is_no_fault_and_says_what_cannot_be_used():
