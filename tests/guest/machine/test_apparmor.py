@@ -152,7 +152,8 @@ def test_another_bwrap_is_never_taken_silently(confined: str) -> None:
 def test_the_commands_of_the_message_let_bwrap_make_sandboxes_again(confined: str) -> None:
     refused = crabpot("exec", "--", "true", wheel=False)
     assert refused.returncode == 125
-    obey(refused.stderr[refused.stderr.index("sudo aa-disable") :].strip())
+    # After it stands what docker lacks.
+    obey(refused.stderr[refused.stderr.index("sudo aa-disable") :].partition(";")[0])
     wait_for_label("crabpot-bwrap")
     done = crabpot("exec", "--", "echo hello", wheel=False)
     assert done.stdout == "hello\n", done.stderr
