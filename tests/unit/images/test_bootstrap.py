@@ -62,6 +62,12 @@ def test_a_pip_that_an_agent_planted_in_the_current_folder_does_not_run(
     (planted / "__init__.py").write_text("")
     (planted / "__main__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit(1)\n")
     monkeypatch.chdir(tmp_path)
+    # It is looked for first, and would be started after pip.
+    maker = tmp_path / "bin/mmdebstrap"
+    maker.parent.mkdir()
+    maker.write_text("#!/bin/false\n")
+    maker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(maker.parent))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(BuildFailed, match="No matching distribution"):
         asyncio.run(bootstrap.make(Recipe(groups=("dev",), extra=(), user=SMALL.user), "x.tar", lambda _: None))

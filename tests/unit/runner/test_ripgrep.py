@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +19,9 @@ from crabpot.runner.files import file_tools
 from crabpot.runner.search import ripgrep, search_tools
 from crabpot.runner.search.lines import Matcher
 from tests.unit.runner.test_prefilter import PATTERNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 needs_ripgrep = pytest.mark.skipif(ripgrep.find_program() is None, reason="ripgrep is not installed")
 
@@ -134,16 +141,20 @@ def test_ripgrep_rules_out_files_that_cannot_match(tmp_path) -> None:
     (tmp_path / "no").write_text("def thread():\n")
     (tmp_path / "shut").write_text("needle")
     os.chmod(tmp_path / "shut", 0)
-    fd = os.open(tmp_path, os.O_RDONLY)
-    try:
-        widened = Matcher(r"\bdef\s+needle\b", ignore_case=False).widened
-        assert ripgrep.list_candidates(program, fd, widened, None) == [b"d/yes"]
-        assert ripgrep.list_candidates(program, fd, widened, "*.py") == []
-        assert ripgrep.list_candidates(program, fd, "(", None) is None
-        assert ripgrep.list_candidates(b"/no/such/rg", fd, widened, None) is None
-        killed = tmp_path / "killed"
-        killed.write_text("#!/bin/sh\nprintf './no\\000'\nkill -9 $$\n")
-        os.chmod(killed, 0o755)
-        assert ripgrep.list_candidates(bytes(killed), fd, widened, None) is None
-    finally:
-        os.close(fd)
+    widened = Matcher(r"\bdef\s+needle\b", ignore_case=False).widened
+    assert listed(program, tmp_path, widened, None) == [b"d/yes"]
+    assert listed(program, tmp_path, widened, "*.py") == []
+    assert listed(program, tmp_path, "(", None) is None
+    assert listed(b"/no/such/rg", tmp_path, widened, None) is None
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nprintf './no\\000'\nkill -9 $$\n")
+    os.chmod(killed, 0o755)
+    assert listed(bytes(killed), tmp_path, widened, None) is None
+
+
+def listed(program: bytes, folder: Path, expression: str, name_glob: str | None) -> object:
+    """Ask a process of its own: while ripgrep starts its limit of memory is ours, and the tests may use more by now."""
+    asked = f"{program!r}, os.open({str(folder)!r}, os.O_RDONLY), {expression!r}, {name_glob!r}"
+    code = f"import os; from crabpot.runner.search import ripgrep; print(ripgrep.list_candidates({asked}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return ast.literal_eval(done.stdout)
