@@ -423,6 +423,7 @@ def test_a_request_that_waits_is_parsed_once_and_one_that_changed_is_read_as_it_
     changed = json.dumps({**request.as_json(), "sender": "mallory"})
     with sqlite3.connect(store.file) as db:
         db.execute("UPDATE requests SET body = ?", (changed,))
+    db.close()
     assert [one.sender for one in store.pending()] == ["mallory"]
     store.close()
 
