@@ -127,7 +127,7 @@ def test_output_still_open_in_a_leftover_process_does_not_hold_the_call(runner):
 
 def test_a_process_without_its_first_thread_is_ended_too(runner, marker):
     command = f"{sys.executable} -c '{HEADLESS}' {marker} & sleep 1000"
-    call = runner.begin("exec", {"command": command}, stream=True, timeout=2)
+    call = runner.begin("exec", {"command": command}, stream=True, timeout=60)
     runner.until_output(call, b"ready")
     eventually(lambda: _looks_dead(runner), "its leader is gone")
     runner.send({"op": "cancel", "id": call})
