@@ -126,9 +126,8 @@ def _give(frame: Frame, request_id: str, answer: Answer) -> int:
         if store.answer(request_id, answer):
             print(f"{request_id}: {question.outcome(answer, request)}: {request.shown}")
             if answer.grant == "config":
-                print(
-                    f"its gateway lists it for the agent {request.agent} alone: agents.entries.{request.agent}.sandbox.network"
-                )
+                where = f"agents.entries.{request.agent}.sandbox.network"
+                print(f"its gateway lists it for the agent {request.agent} alone: {where}")
             return OK
     complain(f"{request_id} is no longer pending: it was answered, it expired, or its gateway has ended")
     return FAILED
