@@ -11,7 +11,8 @@ import sys
 import tempfile
 
 from bench.plots import over_time
-from tests.hostile_run.run import ASK, CALL, HOSTILE, PAGE, QUIET, REACH, Report, run
+from tests.hostile_run.bystander import CALL, PAGE, REACH
+from tests.hostile_run.run import ASK, HOSTILE, QUIET, Report, run
 
 _MIB = 1024**2
 _PROBES = (CALL, REACH, ASK, PAGE)

@@ -23,15 +23,16 @@ from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.access.tokens import Tokens
 from crabpot.doors.local.client import connect
 from tests.hostile_run.agent import AGENT, TOKENS_AGENT
+from tests.hostile_run.bystander import measure
 from tests.hostile_run.probes import HOST, Browser, Probes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-CALL, REACH, ASK, PAGE = "a call", "a listed host, by name", "an approval", "the dashboard's API"
+ASK = "an approval"
 _SAMPLE_S, _START_S = 0.25, 60.0
-# Models and people take longer between two calls or two answers.
-_PAUSE_S = 0.2
+# What a program prints in one line: how long each thing took.
+_LONGEST_LINE = 1024**2
 QUIET, HOSTILE = "quiet", "beside both"
 # What is still on its way when the hostile ones hang up.
 _SETTLE_S = 5.0
@@ -112,25 +113,28 @@ async def run(folder: str, *, rounds: int, quiet_s: float, hostile_s: float) -> 
     web = await asyncio.start_server(_hello, "127.0.0.9", 0)
     port = web.sockets[0].getsockname()[1]
     report, began = Report(), time.monotonic()
-    async with _served(folder, configuration(port)) as (pid, probes), probes.watching():
+    async with (
+        _served(folder, configuration(port)) as (pid, probes),
+        probes.watching(),
+        _bystander(f"{folder}/state", port, probes.browser) as others,
+    ):
         sampling = asyncio.create_task(_sample(pid, began, report.memory))
-        wanted = {CALL: probes.call, REACH: lambda: probes.reach(port), ASK: probes.ask, PAGE: probes.page}
-        for probe in wanted.values():
-            await probe()
+        await probes.ask()
 
-        async def measure(name: str, lasts_s: float) -> None:
-            phase = Phase(name, time.monotonic() - began)
-            report.phases.append(phase)
-            await asyncio.gather(*(_measure(what, probe, phase, lasts_s) for what, probe in wanted.items()))
-            phase.ended_s = time.monotonic() - began
+        async def phase(name: str, lasts_s: float) -> None:
+            one = Phase(name, time.monotonic() - began)
+            report.phases.append(one)
+            asked, one.waits = await asyncio.gather(measure(probes.ask, lasts_s), others(lasts_s))
+            one.waits[ASK] = asked
+            one.ended_s = time.monotonic() - began
 
         for _ in range(rounds):
-            await measure(QUIET, quiet_s)
+            await phase(QUIET, quiet_s)
             async with _hostile(f"{folder}/state", probes, report):
-                await measure(HOSTILE, hostile_s)
+                await phase(HOSTILE, hostile_s)
             await probes.clear()
             await asyncio.sleep(_SETTLE_S)
-        await measure(QUIET, quiet_s)
+        await phase(QUIET, quiet_s)
         sampling.cancel()
     state = f"{folder}/state"
     report.log_bytes = sum(os.path.getsize(f"{state}/{name}") for name in os.listdir(state) if "audit.db" in name)
@@ -139,15 +143,29 @@ async def run(folder: str, *, rounds: int, quiet_s: float, hostile_s: float) -> 
     return report
 
 
-async def _measure(what: str, probe: Callable[[], Awaitable[None]], phase: Phase, lasts_s: float) -> None:
-    """Do one thing over and over, with a pause."""
-    waits = phase.waits.setdefault(what, [])
-    end = time.monotonic() + lasts_s
-    while time.monotonic() < end or not waits:
-        began = time.monotonic()
-        await probe()
-        waits.append(time.monotonic() - began)
-        await asyncio.sleep(_PAUSE_S)
+@asynccontextmanager
+async def _bystander(
+    state: str, port: int, browser: Browser
+) -> AsyncIterator[Callable[[float], Awaitable[dict[str, list[float]]]]]:
+    """Have the honest agent in a program of its own; yield what measures it for so many seconds."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "tests.hostile_run.bystander", state, str(port), str(browser.port), browser.token)
+    running = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)
+    stdin, stdout = running.stdin, running.stdout
+    assert stdin is not None
+    assert stdout is not None
+    assert await stdout.readline() == b"ready\n"
+
+    async def others(lasts_s: float) -> dict[str, list[float]]:
+        stdin.write(b"%g\n" % lasts_s)
+        waits: dict[str, list[float]] = json.loads(await stdout.readline())
+        return waits
+
+    try:
+        yield others
+    finally:
+        stdin.close()
+        await running.wait()
 
 
 async def _hello(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

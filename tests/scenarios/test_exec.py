@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -207,7 +208,11 @@ def test_a_large_output_is_passed_on_whole_whatever_a_result_may_hold(placed):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_told_to_end_it_ends_the_command_first(placed, number):
+def test_told_to_end_it_ends_the_command_first(placed, number, request):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        # As under nohup: what we start would ignore it too.
+        request.addfinalizer(partial(signal.signal, number, signal.SIG_IGN))
+        signal.signal(number, signal.SIG_DFL)
     started = placed.start("exec", "--", "echo $$ > pid; trap '' HUP INT; sleep 1000", stderr=subprocess.PIPE)
     pid = placed.workspace / "pid"
     wait_until(lambda: pid.exists() and pid.read_text())

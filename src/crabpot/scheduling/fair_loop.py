@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Arguments = TypeVarTuple("Arguments")
 
 # How long one principal's steps run before everybody else's have their turn.
-_SLICE_S = 0.0005
+_SLICE_S = 0.0002
 # Who uses more of the loop than this part, and this much beyond it, is heavy: one host command takes 40 ms of the loop.
 _LIGHT_SHARE, _BURST_S = 0.25, 0.1
 # What is remembered at most: one long step, or one in which garbage was collected, must not count for a minute.
