@@ -76,7 +76,7 @@ def _certificate(options: Namespace) -> Certificate | None:
 
 
 async def _serve(app: App, at: Address | None) -> None:
-    # The HTTP and MCP doors take a second to import: only pay for them when serving.
+    # The HTTP door takes half a second to import: only pay for it when serving.
     from crabpot.doors.cli.commands.approvals import Queue
     from crabpot.doors.e2b.door import E2bDoor
     from crabpot.doors.http.door import opened
