@@ -157,7 +157,10 @@ class ElevatedCommands:
         """Return the denial of a command that nobody will be asked about: planning it costs more than asking."""
         if verdict.answer.decision is Decision.ELEVATED:
             return None
-        return await self.desk.refused(agent.id, placed.scope_key or "")
+        try:
+            return await self.desk.refused(agent.id, placed.scope_key or "")
+        except StoreUnavailable:
+            return None  # It is denied where it would be asked.
 
     async def _answer(self, call: ToolCall, request: Request, verdict: Verdict[Elevation]) -> Answer:
         if verdict.answer.decision is Decision.ELEVATED:
