@@ -18,7 +18,7 @@ from crabpot.approvals.liveness import Liveness
 from crabpot.approvals.requests import GONE, NOBODY, Answer, Request, denied, new_id
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import make_own
-from crabpot.state.sqlite import connect
+from crabpot.state.sqlite import connect, rows_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS leases (
 CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
 """
 _SETTLE = "UPDATE requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ? AND state = 'pending'"
+_PENDING = "FROM requests WHERE state = 'pending' ORDER BY rowid"
 # The audit log keeps answers for good; here they stay a while for those who look later.
 _KEPT_S = 7 * 24 * 3600.0
 # And only so many: an agent could ask and withdraw without end. Looked at once in so many requests.
@@ -73,8 +74,7 @@ class Store:
             raise StoreUnavailable(f"{error.filename}: {error.strerror}") from None
         try:
             with self._liveness.alone():
-                self._db = connect(self.file, _SCHEMA)
-                self._view = connect(self.file, _SCHEMA)
+                self._db, self._view = _two_of(self.file)
         except sqlite3.Error as error:
             self._liveness.close()
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
@@ -152,13 +152,13 @@ class Store:
 
     def _read_pending(self) -> Collection[tuple[int, Request]]:
         """Return what is pending and of which gateway, from memory while nobody has written anything."""
-        query = "SELECT body, gateway FROM requests WHERE state = 'pending' ORDER BY rowid"
         with self._looking:
             seen, before = self._pending
             ((version,),) = self._fetch(self._view, "PRAGMA data_version")
             if version != seen:
                 # What is written between the two queries is read now, and read once more at the next look.
-                rows = self._fetch(self._view, query)
+                with self._readable():
+                    rows = rows_at_once(self._view, "body, gateway", _PENDING)
                 found = {body: before.get(body) or (gateway, _parsed(body)) for body, gateway in rows}
                 self._pending = version, found
             return self._pending[1].values()
@@ -204,8 +204,7 @@ class Store:
 
     def answered(self, request_ids: Iterable[str]) -> list[str]:
         """Return which of these are no longer pending."""
-        rows = self.read("SELECT id FROM requests WHERE state = 'pending'")
-        waiting = {row[0] for row in rows}
+        waiting = {request.id for _, request in self._read_pending()}
         return [request_id for request_id in request_ids if request_id not in waiting]
 
     def use(self, request: Request) -> Answer | None:
@@ -258,11 +257,24 @@ class Store:
             return self._fetch(self._view, query, values)
 
     def _fetch(self, db: sqlite3.Connection, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._readable(), closing(db.execute(query, values)) as rows:
+            return rows.fetchall()
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
         try:
-            with closing(db.execute(query, values)) as rows:
-                return rows.fetchall()
+            yield
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be read: {error}") from None
+
+
+def _two_of(file: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    first = connect(file, _SCHEMA)
+    try:
+        return first, connect(file, _SCHEMA)
+    except BaseException:
+        first.close()
+        raise
 
 
 def _parsed(body: str) -> Request:

@@ -10,12 +10,15 @@ from crabpot.audit.chain import START, first_break
 from crabpot.audit.retention import start_of
 from crabpot.audit.tables import reading
 from crabpot.errors import CrabpotError
+from crabpot.state.sqlite import rows_at_once
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
 
     Wanted = Callable[[dict[str, Any]], bool]
+
+_BATCH = 100
 
 
 class AuditReader:
@@ -31,7 +34,7 @@ class AuditReader:
         """Return the last matching records between two numbers, oldest first."""
         found: list[dict[str, Any]] = []
         with reading(self._state) as log:
-            for row in self._backwards(log, before) if count > 0 else ():
+            for row in self._backwards(log, before, batch=min(count, _BATCH)) if count > 0 else ():
                 if row[0] <= after:
                     break
                 record = _shown(row)
@@ -44,7 +47,7 @@ class AuditReader:
     def one(self, number: int) -> dict[str, Any] | None:
         """Return one record, or None."""
         with reading(self._state) as log:
-            row = next(self._backwards(log, number + 1), None)
+            row = next(self._backwards(log, number + 1, batch=1), None)
             return None if row is None or row[0] != number else _shown(row)
 
     def all(self, after: int = 0) -> Iterator[dict[str, Any]]:
@@ -64,9 +67,9 @@ class AuditReader:
                 yield from volume.rows()
         yield from log.execute("SELECT number, text, hash FROM records ORDER BY number")
 
-    def _backwards(self, log: sqlite3.Connection, before: int | None) -> Iterator[volumes.Row]:
+    def _backwards(self, log: sqlite3.Connection, before: int | None, *, batch: int) -> Iterator[volumes.Row]:
         end = 2**63 - 1 if before is None else before
-        yield from log.execute("SELECT number, text, hash FROM records WHERE number < ? ORDER BY number DESC", (end,))
+        yield from _newest(log, end, batch)
         first = log.execute("SELECT min(number) FROM records").fetchone()[0]
         for volume in reversed(volumes.listed(self._folder)):
             if volume.first < end and (first is None or volume.first < first):
@@ -80,6 +83,16 @@ class AuditReader:
             head = log.execute("SELECT number, hash FROM head").fetchone() or (0, START)
             start = start_of(log)
             return max(0, head[0] - start[0]), first_break(self._forwards(log), (head[0], head[1]), start)
+
+
+def _newest(log: sqlite3.Connection, end: int, batch: int) -> Iterator[volumes.Row]:
+    """Yield the records of the database that come before a number, the newest first."""
+    source = "FROM records WHERE number < ? ORDER BY number DESC LIMIT ?"
+    # JSON cannot hold what somebody may have written in place of a text.
+    columns = "number, CAST(text AS TEXT), CAST(hash AS TEXT)"
+    while rows := rows_at_once(log, columns, source, (end, batch)):
+        yield from ((number, text, digest) for number, text, digest in rows)
+        end, batch = rows[-1][0], _BATCH
 
 
 def _shown(row: volumes.Row) -> dict[str, Any]:

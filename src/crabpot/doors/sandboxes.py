@@ -96,7 +96,7 @@ def rows(state: str, running: list[dict[str, Any]], *, gateway: int | None = Non
             "created": kept.created,
             "used": kept.used,
         }
-        for kept in private_folders.listed(state)
+        for kept in private_folders.lately(state)
         if not kept.name.startswith(SPARE)
     } | {layer.scope_key: _layer(layer) for layer in LayerStore(state).all()}
     for one in running:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 
 import pytest
 
@@ -17,6 +18,7 @@ import crabpot
 from crabpot.audit import FILE_NAME, store, tables
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import AuditLog, AuditUnavailable
+from crabpot.errors import CrabpotError
 from crabpot.state import sqlite
 from tests.support.waiting import until
 
@@ -50,6 +52,18 @@ async def test_what_nobody_waits_for_is_described_in_the_next_turn_of_the_loop(l
     assert not described
     await asyncio.sleep(0)
     assert described == ["it"]
+
+
+@pytest.mark.parametrize("damage", ["x'ff00'", "'not JSON'"])
+async def test_a_damaged_record_is_named_and_hides_no_later_one(log, state, damage):
+    for number in range(3):
+        log.record(record(number))
+    await log.durable()
+    with closing(sqlite3.connect(os.path.join(state, FILE_NAME))) as other, other:
+        other.execute(f"UPDATE records SET text = {damage} WHERE number = 2")
+    assert [row["n"] for row in AuditReader(state).last(1)] == [2]
+    with pytest.raises(CrabpotError, match=r"^record 2 is damaged"):
+        AuditReader(state).last(2)
 
 
 async def test_what_was_recorded_is_there_in_order_once_it_is_durable(log, state):

@@ -80,3 +80,11 @@ def test_a_link_in_place_of_the_log_is_not_written_through(tmp_path: Path) -> No
         assert elsewhere.read_bytes() == b""
         # It may be written to as before.
         opened.execute("INSERT INTO seen VALUES (1)")
+
+
+def test_rows_at_once_come_in_their_order_and_with_their_types(tmp_path: Path) -> None:
+    with closing(sqlite.connect(str(tmp_path / "d"), "CREATE TABLE t (n INTEGER, s TEXT);")) as opened:
+        opened.executemany("INSERT INTO t VALUES (?, ?)", [(number, f'"é\n{number}') for number in range(300)])
+        rows = sqlite.rows_at_once(opened, "s, n", "FROM t WHERE n < ? ORDER BY n DESC LIMIT 3", (200,))
+        assert rows == [[f'"é\n{number}', number] for number in (199, 198, 197)]
+        assert sqlite.rows_at_once(opened, "s", "FROM t WHERE n < 0") == []

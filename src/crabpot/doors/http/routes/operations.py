@@ -221,6 +221,7 @@ class _Operating:
             return mine and (text is None or text.lower() in json.dumps(record, ensure_ascii=False).lower())
 
         reader = AuditReader(self._context.state)
-        found = await asyncio.to_thread(reader.last, limit, before=before, wanted=wanted)
+        chosen = None if session is None and text is None else wanted
+        found = await asyncio.to_thread(reader.last, limit, before=before, wanted=chosen)
         before = found[0]["number"] if len(found) == limit else None
         return as_json({"records": displayed(found) if shown else found, "before": before})
