@@ -10,6 +10,7 @@ from tests.support.backends import engine_host, skip_or_fail
 from tests.support.docker_client import Docker
 from tests.support.pane import Pane
 from tests.support.program import REPOSITORY, Program
+from tests.support.suites import take_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,15 @@ def placed(crabpot: Program) -> Program:
 
 
 @pytest.fixture
-def crabpot(tmp_path_factory: pytest.TempPathFactory) -> Program:
+def crabpot(unexamined: Program) -> Program:
+    """The program on a machine that it has examined before: that takes longer than what most tests are about."""
+    take_over(str(unexamined.state))
+    return unexamined
+
+
+@pytest.fixture
+def unexamined(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The program in an empty home, before its first call."""
     # Not below the test's own folder, whose long name leaves no room for a socket's.
     return Program(home=tmp_path_factory.mktemp("home"))
 
