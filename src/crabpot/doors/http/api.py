@@ -14,6 +14,8 @@ from starlette.routing import Match
 
 from crabpot.doors.http.access.refusals import Refusal, bad_request
 from crabpot.doors.http.routes import calls, dashboard, openapi, operations, review, snapshots
+from crabpot.doors.http.routes.calls import Calling
+from crabpot.doors.http.routes.direct import DirectCalls
 from crabpot.doors.inflight import ClientGone
 from crabpot.errors import CrabpotError
 
@@ -21,7 +23,15 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from crabpot.doors.http.context import Context
-    from crabpot.doors.http.routes.calls import Calling
+    from crabpot.doors.http.routes.mcp_on_demand import McpOnDemand
+
+
+def complete(context: Context, mcp: McpOnDemand) -> DirectCalls:
+    """Return all that answers requests: the application with MCP, and the short way of plain calls."""
+    calling = Calling(context)
+    app = application(context, calling)
+    app.router.routes.append(mcp.route())
+    return DirectCalls(app, calling)
 
 
 def application(context: Context, calling: Calling) -> FastAPI:

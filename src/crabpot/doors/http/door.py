@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from crabpot.doors.http.access.limits import Limits
 from crabpot.doors.http.access.tokens import Tokens
-from crabpot.doors.http.api import application
 from crabpot.doors.http.context import Context
 from crabpot.doors.http.listening import listen
-from crabpot.doors.http.routes.calls import Calling
-from crabpot.doors.http.routes.direct import DirectCalls
 from crabpot.doors.http.routes.mcp_on_demand import McpOnDemand
 from crabpot.doors.http.routes.metrics import Metrics
+from crabpot.doors.http.routes.on_demand import RoutesOnDemand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,10 +27,7 @@ async def opened(gateway: Gateway, at: Address | None, limits: Limits | None = N
     tokens = Tokens(context.state)
     if at is not None:
         tokens.need_operator()
-    calling = Calling(context)
-    app = application(context, calling)
     mcp = McpOnDemand(context)
-    app.router.routes.append(mcp.route())
-    direct = DirectCalls(app, calling)
-    async with mcp.served(), listen(context, direct, tokens, at, limits or Limits()) as listeners:
+    routes = RoutesOnDemand(context, mcp)
+    async with mcp.served(), listen(context, routes, tokens, at, limits or Limits()) as listeners:
         yield listeners

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.decide.scope import PRINCIPAL, called_with, principal_of
 from crabpot.decide.sessions import LONGEST, parse
+from crabpot.doors.late_import import imported
 from crabpot.doors.local.client_call import ClientCall
 from crabpot.doors.local.questions import Asker
-from crabpot.doors.sdk import imported
 from crabpot.errors import CrabpotError, SessionError
 from crabpot.runner.core.frames import FrameError, FrameReader, encode
 from crabpot.sandboxes.callers import checked

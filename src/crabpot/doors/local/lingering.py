@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import crabpot
 from crabpot.doors import inquiries, sandboxes
+from crabpot.doors.late_import import imported
 from crabpot.doors.local.connection import load_mcp
 from crabpot.doors.local.identity import SOCKET_NAME, digest, of_code, surroundings
 from crabpot.doors.local.server import Door, fingerprint
-from crabpot.doors.sdk import imported
 from crabpot.doors.shutdown import Shutdown
 from crabpot.sandboxes.callers import brought
 from crabpot.scheduling.threads import FairThreads, go_first

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from crabpot.app import App
     from crabpot.doors.cli.frame import Frame
+    from crabpot.doors.e2b.door import E2bDoor
     from crabpot.doors.http.certificate import Certificate
     from crabpot.doors.http.listening import Address
     from crabpot.gateway import Gateway
@@ -76,10 +77,10 @@ def _certificate(options: Namespace) -> Certificate | None:
 
 
 async def _serve(app: App, at: Address | None) -> None:
-    # The HTTP door takes half a second to import: only pay for it when serving.
+    # The HTTP door takes long to import: only pay for it when serving.
     from crabpot.doors.cli.commands.approvals import Queue
-    from crabpot.doors.e2b.door import E2bDoor
     from crabpot.doors.http.door import opened
+    from crabpot.doors.late_import import imported
     from crabpot.doors.local import server as door
     from crabpot.doors.local.ending import take_over
     from crabpot.doors.local.reloading import Reloading
@@ -103,6 +104,7 @@ async def _serve(app: App, at: Address | None) -> None:
     where: list[str] = []
 
     async def inquire(name: str, args: dict[str, Any]) -> Any:
+        nonlocal e2b
         if name == "addresses":
             return where
         if name == "end":
@@ -111,7 +113,9 @@ async def _serve(app: App, at: Address | None) -> None:
             return await reloading.reload()
         if name == "gateway":
             return {"pid": os.getpid(), "lingers_s": None, "idle_s": None}
-        if name == "e2b" and e2b is not None:
+        if name == "e2b" and where:
+            made = await imported(_e2b_door)
+            e2b = e2b or made(listeners)
             return {"url": await e2b.open()}
         return await inquiries.answer(gateway, name, args)
 
@@ -123,7 +127,6 @@ async def _serve(app: App, at: Address | None) -> None:
             reloading.by_itself(complain),
         ):
             where += listeners.where
-            e2b = E2bDoor(listeners)
             gateway.execution.spare_by_default = True
             gateway.execution.warm_up(gateway.settings)
             # Everybody waits while garbage is collected: often and little, and never through what was imported.
@@ -143,6 +146,12 @@ async def _serve(app: App, at: Address | None) -> None:
                     continue
     finally:
         await gateway.close()
+
+
+def _e2b_door() -> type[E2bDoor]:
+    from crabpot.doors.e2b.door import E2bDoor
+
+    return E2bDoor
 
 
 async def _warn(gateway: Gateway, told: set[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
-from crabpot.doors.sdk import imported
+from crabpot.doors.late_import import imported
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Import the MCP SDK when somebody first needs it: that takes most of a second, and few gateways are asked for MCP."""
+"""Import what takes long when somebody first needs it: the MCP SDK, the E2B API. Few gateways are asked for either."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _imported: dict[Callable[[], Any], Any] = {}
 
 
 async def imported(load: Callable[[], T]) -> T:
-    """Return what a function imports that needs the SDK. Everybody else's calls go on while a thread does that."""
+    """Return what a function imports. Everybody else's calls go on while a thread does that."""
     if load not in _imported:
         _imported[load] = await asyncio.to_thread(_import, load)
     found: T = _imported[load]
