@@ -75,9 +75,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         async with asyncio.timeout(PATIENCE_S):
             await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
 
-    asyncio.run(bounded())
+    if "shared_loop" in pyfuncitem.fixturenames:
+        pyfuncitem._request.getfixturevalue("shared_loop").run(bounded())
+    else:
+        asyncio.run(bounded())
     assert complaints == []
     return True
+
+
+@pytest.fixture(scope="module")
+def shared_loop() -> Iterator[asyncio.Runner]:
+    """Run a file's tests in one loop, for something that they share and that lives in a loop."""
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 @pytest.fixture(scope="session")

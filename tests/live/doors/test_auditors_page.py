@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.async_api import async_playwright
 
 from crabpot.backends.base import Clause
 from crabpot.doors.cli.reports import auditors_page
@@ -18,9 +16,8 @@ from crabpot.proof.verify.report import Report
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, Page
 
-CHROMIUM = shutil.which("chromium")
 HASH = "0123456789abcdef" * 4
 
 
@@ -49,23 +46,17 @@ def report() -> Report:
 
 
 @asynccontextmanager
-async def shown(**options: Any) -> AsyncIterator[Page]:
-    if CHROMIUM is None:
-        pytest.fail("chromium is needed: scripts/test-machine installs it")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            page = await browser.new_page(**options)
-            await page.set_content(auditors_page.text(report()))
-            yield page
-        finally:
-            await browser.close()
+async def shown(browser: Browser, **options: Any) -> AsyncIterator[Page]:
+    async with await browser.new_context(**options) as context:
+        page = await context.new_page()
+        await page.set_content(auditors_page.text(report()))
+        yield page
 
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_fits_the_screen_and_breaks_no_word(width: int, scheme: str) -> None:
-    async with shown(viewport={"width": width, "height": 740}, color_scheme=scheme) as page:
+async def test_it_fits_the_screen_and_breaks_no_word(browser: Browser, width: int, scheme: str) -> None:
+    async with shown(browser, viewport={"width": width, "height": 740}, color_scheme=scheme) as page:
         assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         # A word that is broken has more than one rectangle.
         broken = await page.evaluate(
@@ -78,8 +69,8 @@ async def test_it_fits_the_screen_and_breaks_no_word(width: int, scheme: str) ->
         assert broken == []
 
 
-async def test_its_contents_lead_to_every_part() -> None:
-    async with shown() as page:
+async def test_its_contents_lead_to_every_part(browser: Browser) -> None:
+    async with shown(browser) as page:
         links = await page.locator("nav a").all()
         assert len(links) == 5
         for link in links:
@@ -88,8 +79,8 @@ async def test_its_contents_lead_to_every_part() -> None:
             assert await page.locator(target).count() == 1
 
 
-async def test_on_paper_it_is_black_on_white_whatever_the_screen_is() -> None:
-    async with shown(color_scheme="dark") as page:
+async def test_on_paper_it_is_black_on_white_whatever_the_screen_is(browser: Browser) -> None:
+    async with shown(browser, color_scheme="dark") as page:
         await page.emulate_media(media="print", color_scheme="dark")
         found = await page.evaluate(
             "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-import shutil
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import async_playwright
 
 from crabpot.approvals.requests import FolderIdentity, Request, new_id
 from crabpot.backends.linux import usage
@@ -18,7 +16,6 @@ from crabpot.layers import history
 from crabpot.sandboxes.streams import Streams
 from tests.support.layers import over
 
-CHROMIUM = shutil.which("chromium")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 PATIENCE_MS = 10_000
 SESSION = "agent:main:main"
@@ -56,31 +53,24 @@ class Never:
 
 
 @pytest.fixture
-def page(door):
-    if CHROMIUM is None:
-        pytest.fail("chromium is needed: scripts/test-machine installs it")
-
+def page(door, browser):
     @asynccontextmanager
     async def make(*config, token="operator", **options):
-        async with door(*config) as open_door, async_playwright() as playwright:
+        async with door(*config) as open_door, await browser.new_context(**options) as context:
             open_door.desk.attach(Never())
-            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            try:
-                shown = await browser.new_page(**options)
-                shown.set_default_timeout(PATIENCE_MS)
-                faults: list[str] = []
-                vars(shown)["faults"] = faults
-                shown.on("console", lambda message: faults.append(message.text))
-                shown.on("pageerror", lambda error: faults.append(str(error)))
-                shown.on("dialog", lambda dialog: faults.append(dialog.message))
-                known = operators_token(open_door)
-                hash_ = "" if token is None else f"#token={known if token == 'operator' else token}"
-                await shown.goto(f"{open_door.url}/{hash_}")
-                if token == "operator":
-                    await shown.wait_for_selector("#main:not([hidden])")
-                yield open_door, shown
-            finally:
-                await browser.close()
+            shown = await context.new_page()
+            shown.set_default_timeout(PATIENCE_MS)
+            faults: list[str] = []
+            vars(shown)["faults"] = faults
+            shown.on("console", lambda message: faults.append(message.text))
+            shown.on("pageerror", lambda error: faults.append(str(error)))
+            shown.on("dialog", lambda dialog: faults.append(dialog.message))
+            known = operators_token(open_door)
+            hash_ = "" if token is None else f"#token={known if token == 'operator' else token}"
+            await shown.goto(f"{open_door.url}/{hash_}")
+            if token == "operator":
+                await shown.wait_for_selector("#main:not([hidden])")
+            yield open_door, shown
 
     return make
 
