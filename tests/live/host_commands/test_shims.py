@@ -302,6 +302,15 @@ async def test_a_flood_of_requests_is_looked_into_by_a_few_processes_at_a_time(o
     assert max(sum(running[:end]) for end in range(len(running) + 1)) <= 4
 
 
+# It writes all the time while the folder is swapped, and long after that.
+WRITES = """#!/bin/sh
+mkdir -p -m 777 out/deep
+n=0 after=5000
+while [ $n -lt 200000 ] && [ $after -gt 0 ]; do
+    n=$((n+1)); echo > out/$n; echo > out/deep/$n
+    [ ! -e swapped ] || after=$((after-1))
+done
+"""
 SWAPS = {
     "for a link": "mv out old; ln -s {outside} out",
     "for a link, and hangs up": "mv out old; ln -s {outside} out; kill -9 $tool",
@@ -316,12 +325,9 @@ async def test_a_folder_that_is_swapped_while_a_command_writes_into_it_leads_now
     outside = folder / "operators"
     outside.mkdir()
     async with opened() as desk:
-        desk.script(
-            "tool",
-            "#!/bin/sh\nmkdir -p -m 777 out/deep\nn=0\nwhile [ $n -lt 200000 ]; do n=$((n+1)); echo > out/$n; echo > out/deep/$n; done\n",
-        )
+        desk.script("tool", WRITES)
         swap = SWAPS[how].format(outside=outside)
-        await desk.exec(f"tool & tool=$!; until [ -e out/deep/9 ]; do :; done; {swap}; wait")
+        await desk.exec(f"tool & tool=$!; until [ -e out/deep/9 ]; do :; done; {swap}; : > swapped; wait")
         assert (desk.workspace / "out" / "deep").is_symlink() or (desk.workspace / "out").is_symlink()
     assert list(outside.iterdir()) == []
 
