@@ -47,9 +47,11 @@ def take_over(state: str) -> None:
     """
     make_own(state)
     home = f"{os.path.realpath(state)}/bubblewrap"
+    if bundle.find(home) is not None:
+        return
     examined = _examined()
     ready = bundle.find(examined)
-    if ready is None or bundle.find(home, ready.interpreter) is not None:
+    if ready is None:
         return
     chosen = probe_cache.recall(f"{examined}/probe.json", probe_cache.key(ready.folder))
     if chosen is None:

@@ -79,11 +79,10 @@ def test_no_way_around_is_taken_for_an_honest_import(dodge):
 
 def loads_by_name(source: str) -> set[str]:
     """Return the ways to a module by its name as text that a module uses: import-linter does not see where they lead."""
-    names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
-    names |= {
-        alias.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
+    tree = list(ast.walk(ast.parse(source)))
+    names = {node.id for node in tree if isinstance(node, ast.Name)}
+    names |= {node.attr for node in tree if isinstance(node, ast.Attribute)}
+    names |= {alias.name for node in tree if isinstance(node, ast.ImportFrom) for alias in node.names}
     return names & {"__import__", "import_module", "runpy"}
 
 
