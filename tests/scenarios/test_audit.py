@@ -73,17 +73,17 @@ def test_a_log_that_nobody_touched_holds_and_one_that_was_changed_does_not(used)
     assert "record 1 was changed" in ended.out
 
 
-def test_a_log_that_was_never_written_is_empty_and_holds(crabpot):
-    ended = crabpot("audit", "verify")
+def test_a_log_that_was_never_written_is_empty_and_holds(unexamined):
+    ended = unexamined("audit", "verify")
     assert (ended.code, ended.out) == (0, "0 records: the chain holds\n")
-    ended = crabpot("audit", "tail")
+    ended = unexamined("audit", "tail")
     assert (ended.code, ended.out) == (0, "")
     assert "empty" in ended.err
-    assert not crabpot.state.exists()
+    assert not unexamined.state.exists()
 
 
 def test_a_log_that_is_none_is_told(crabpot):
-    crabpot.state.mkdir(parents=True)
+    crabpot.state.mkdir(parents=True, exist_ok=True)
     (crabpot.state / "audit.db").write_text("x" * 10_000)
     for action in (["tail"], ["verify"], ["show", "1"]):
         ended = crabpot("audit", *action)
@@ -107,7 +107,7 @@ def test_what_a_command_was_given_to_read_is_not_in_the_log(placed):
 
 
 def test_a_log_that_cannot_be_written_is_told_and_nothing_runs_on_the_host(placed):
-    placed.state.mkdir(parents=True)
+    placed.state.mkdir(parents=True, exist_ok=True)
     (placed.state / "audit.db").write_text("x" * 10_000)
     ended = placed("exec", "--", "touch ran")
     assert ended.code == 125

@@ -265,7 +265,7 @@ def test_a_reader_that_leaves_ends_the_command_in_the_gateway(placed):
 
 
 def test_a_folder_that_others_can_write_is_refused(placed):
-    placed.state.mkdir(parents=True)
+    placed.state.mkdir(parents=True, exist_ok=True)
     placed.state.chmod(0o777)
     ended = placed("serve")
     assert ended.code == 1
