@@ -211,7 +211,7 @@ def _seal_source() -> str:
 
 def _filter_sources() -> list[str]:
     folder = os.path.dirname(os.path.abspath(crabpot.spec.seccomp.__file__))
-    return [f"{folder}/{name}.py" for name in ("allowed", "bpf", "numbers", "rules")]
+    return [f"{folder}/{name}.py" for name in ("allowed", "bpf", "numbers", "syscall_rules")]
 
 
 def _digest(interpreter: Interpreter, runner: str) -> str:

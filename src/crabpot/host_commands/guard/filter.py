@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from crabpot.spec.seccomp.allowed import AF_UNIX, RULES
 from crabpot.spec.seccomp.bpf import assemble
-from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, SyscallRules
+from crabpot.spec.seccomp.syscall_rules import Action, Arm, Bits, Condition, SyscallRules
 
 _TYPE, _STREAM, _SEQPACKET = 0xF, 1, 5
 _S_ISUID, _S_ISGID = 0o4000, 0o2000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-from crabpot.spec.seccomp.rules import Action, Arm, Bits, Condition, SyscallRules
+from crabpot.spec.seccomp.syscall_rules import Action, Arm, Bits, Condition, SyscallRules
 
 ALLOWED = {
     "files: open, read, write": """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import LOW_WORD, SKIPPED, X32_BIT, Action, Bits, Condition, SyscallRules
+from crabpot.spec.seccomp.syscall_rules import LOW_WORD, SKIPPED, X32_BIT, Action, Bits, Condition, SyscallRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

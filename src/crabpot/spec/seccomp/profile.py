@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crabpot.spec.seccomp.allowed import RULES
-from crabpot.spec.seccomp.rules import Action, Bits, Condition, SyscallRules
+from crabpot.spec.seccomp.syscall_rules import Action, Bits, Condition, SyscallRules
 
 # archMap, not `architectures`: Docker picks the entry of its own machine. With no sub-architectures,
 # libseccomp kills 32-bit and x32 calls.

@@ -6,7 +6,7 @@ import pytest
 
 from crabpot.host_commands.guard import filter as calls
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import Action, Call, decide
+from crabpot.spec.seccomp.syscall_rules import Action, Call, decide
 
 AF_UNIX, AF_INET, STREAM, DGRAM, SEQPACKET = 1, 2, 1, 2, 5
 CLOEXEC = 0o2000000

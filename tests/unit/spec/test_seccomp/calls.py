@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crabpot.spec.seccomp.allowed import CONDITIONAL
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
-from crabpot.spec.seccomp.rules import X32_BIT, Call, Condition
+from crabpot.spec.seccomp.syscall_rules import X32_BIT, Call, Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

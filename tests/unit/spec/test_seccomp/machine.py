@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crabpot.spec.seccomp.rules import Call
+    from crabpot.spec.seccomp.syscall_rules import Call
 
 LD_ABS, JA, JEQ, JGT, JGE, JSET, AND, RET = 0x20, 0x05, 0x15, 0x25, 0x35, 0x45, 0x54, 0x06
 JUMPS = {

@@ -10,7 +10,7 @@ from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.bpf import assemble
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, numbers
-from crabpot.spec.seccomp.rules import Action, Call, decide
+from crabpot.spec.seccomp.syscall_rules import Action, Call, decide
 from tests.unit.spec.test_seccomp import machine as bpf
 from tests.unit.spec.test_seccomp.calls import MACHINES, native_calls, odd_calls
 

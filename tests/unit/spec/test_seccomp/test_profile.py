@@ -10,7 +10,7 @@ import pytest
 from crabpot.spec.seccomp.allowed import RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
 from crabpot.spec.seccomp.profile import docker_profile
-from crabpot.spec.seccomp.rules import Action, Call, decide
+from crabpot.spec.seccomp.syscall_rules import Action, Call, decide
 from tests.unit.spec.test_seccomp import libseccomp
 from tests.unit.spec.test_seccomp import machine as bpf
 from tests.unit.spec.test_seccomp.calls import MACHINES, native_calls, odd_calls

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp.allowed import ABSENT, ALLOWED, CONDITIONAL, REFUSED, RULES
 from crabpot.spec.seccomp.numbers import AUDIT_ARCHES, names, numbers
-from crabpot.spec.seccomp.rules import Action, Bits, Call, decide
+from crabpot.spec.seccomp.syscall_rules import Action, Bits, Call, decide
 from tests.unit.spec.test_seccomp import libseccomp
 from tests.unit.spec.test_seccomp.calls import AUDIT_ARCH_ARM, AUDIT_ARCH_I386, MACHINES
 
