@@ -45,7 +45,8 @@ def split_input(call: ToolCall) -> tuple[dict[str, Any], Source | None]:
     name = _BESIDE.get(call.tool)
     text = call.args.get(name) if name else None
     # The time limit is a field of the frame, whatever the tool.
-    rest = {key: value for key, value in call.args.items() if key != "timeout"}
+    rest = dict(call.args)
+    rest.pop("timeout", None)
     if name is None or not isinstance(text, str) or len(text) <= _INLINE:
         return rest, None
     del rest[name]
@@ -54,7 +55,7 @@ def split_input(call: ToolCall) -> tuple[dict[str, Any], Source | None]:
 
 
 def _check_numbers(args: Mapping[str, Any]) -> None:
-    left: list[Any] = [*args.values()]
+    left: list[Any] = [value for value in args.values() if type(value) is not str]
     while left:
         value = left.pop()
         if type(value) is dict:

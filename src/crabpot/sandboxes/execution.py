@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from crabpot.backends.registry import Registry
     from crabpot.decide.placement import Placement
+    from crabpot.decide.scope import Underway
     from crabpot.model import ToolCall, ToolResult
     from crabpot.sandboxes.live import Live
     from crabpot.settings import AgentSettings, Settings
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
     from crabpot.wire.calls import Source
     from crabpot.wire.in_flight import Sink
-    from crabpot.wire.replies import Reply
 
 # The exit codes of a shell whose command died by SIGKILL, and by SIGXFSZ.
 _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
@@ -140,18 +140,14 @@ class Execution:
         if given.remark is not None:
             for remark in remarks.of_limits(live.clauses):
                 given.remark(remark)
-        if live.is_behind:
+        if live.reviewed:
             await live.catch_up()
-        self._watch.begun(live)
+            self._watch.begun(live)
         if placed.where is Place.HOST and call.tool == "exec" and (variables := CALLER.get()):
             # One runner serves all callers, and each command has the variables of its own.
             own = asked.args.get("env")
             asked.args["env"] = {**variables, **own} if isinstance(own, dict) else dict(variables)
-        live.wire.principal = PRINCIPAL.get()
-        live.left_running = live.left_running or bool(asked.args.get("background") or asked.args.get("detach"))
-        underway = None if live.scope is None else live.scope.begin(call.session, _ends_at(asked, agent))
-        if underway is not None and call.tool == "exec" and (missed := near_miss(call.args, agent, sender=call.sender)):
-            underway.hints.append(missed)
+        underway = _begin(call, agent, asked, live)
         try:
             reply = await live.wire.call(
                 call.tool,
@@ -164,7 +160,8 @@ class Execution:
                 # A person who is asked may take longer than the limit, but not than any call may.
                 spare_s=agent.sandbox.limits.time_ceiling - asked.timeout_s,
             )
-            await live.bring_back()
+            if live.reviewed:
+                await live.bring_back()
         except SandboxLost as error:
             # Asked first: ending it may take the answer away.
             cause = live.ended_by or await live.sandbox.cause_of_death()
@@ -172,14 +169,23 @@ class Execution:
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
             return call.failed(code, message, placed.where)
         finally:
-            live.used = live.rested = time.time()
-            self._watch.ended(live)
-            if live.scope is not None and underway is not None:
-                live.scope.end(underway)
-        result = await _result(call, reply, live, streamed=given.sink is not None)
+            self._end(underway, live)
+        if reply.error is None and not reply.success and reply.exit_code is not None:
+            reply = reply._replace(error=await _limit_behind(reply.exit_code, live))
+        if call.tool == "read" and reply.data is not None and given.sink is None:
+            # The content came beside the frame; an empty file has none.
+            reply.data.setdefault("content", "")
+        result = reply.as_result(call.id, live.key[0], call.took_ms())
         if underway is None or not underway.hints or call.tool not in _HINTED:
             return result
         return await _with_hints(result, underway.hints, given.sink)
+
+    def _end(self, underway: Underway | None, live: Live) -> None:
+        live.used = live.rested = time.time()
+        if live.reviewed:
+            self._watch.ended(live)
+        if live.scope is not None and underway is not None:
+            live.scope.end(underway)
 
     async def acquire(self, agent: AgentSettings, placed: Placement, call: ToolCall | None = None) -> Live:
         """Find the live place of a session, or open it while the call that needs it waits."""
@@ -204,7 +210,7 @@ class Execution:
         """Return what the calls of a scope need, or those on the host; settings are frozen, so one look suffices."""
         known = self._wanted.get((agent.id, scope_key))
         # A call may have been decided by the settings before these.
-        if known is None or known.agent != agent:
+        if known is None or (known.agent is not agent and known.agent != agent):
             if len(self._wanted) >= _MOST_CACHED:
                 self._wanted.clear()
             known = self._wanted[agent.id, scope_key] = self._look(agent, scope_key)
@@ -251,19 +257,19 @@ def _gets_a_spare(agent: AgentSettings) -> bool:
     return agent.source("sandbox.warm") == "default" and agent.sandbox.backend in ("auto", "bubblewrap")
 
 
-def _ends_at(asked: _CheckedCall, agent: AgentSettings) -> float | None:
-    """Return when a call ends at the latest; what it leaves running may ask for something after that."""
+def _begin(call: ToolCall, agent: AgentSettings, asked: _CheckedCall, live: Live) -> Underway | None:
+    """Note on a sandbox whose call it has now, and for how long at the latest."""
+    live.wire.principal = PRINCIPAL.get()
     lasting = asked.args.get("background") or asked.args.get("detach")
-    return None if lasting else time.time() + agent.sandbox.limits.time_ceiling
-
-
-async def _result(call: ToolCall, reply: Reply, live: Live, *, streamed: bool) -> ToolResult:
-    if reply.error is None and not reply.success and reply.exit_code is not None:
-        reply = replace(reply, error=await _limit_behind(reply.exit_code, live))
-    if call.tool == "read" and reply.data is not None and not streamed:
-        # The content came beside the frame; an empty file has none.
-        reply.data.setdefault("content", "")
-    return reply.as_result(call.id, live.key[0], call.took_ms())
+    if lasting:
+        live.left_running = True
+    if live.scope is None:
+        return None
+    # What it leaves running may ask for something after its end.
+    underway = live.scope.begin(call.session, None if lasting else time.time() + agent.sandbox.limits.time_ceiling)
+    if call.tool == "exec" and (missed := near_miss(call.args, agent, sender=call.sender)):
+        underway.hints.append(missed)
+    return underway
 
 
 async def _with_hints(result: ToolResult, hints: list[str], sink: Sink | None) -> ToolResult:

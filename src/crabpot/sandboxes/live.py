@@ -198,17 +198,14 @@ class Live:
                 self.wire.thaw()
 
     @property
-    def is_behind(self) -> bool:
-        """Whether the host may have changed a folder under review while nothing ran in it."""
-        return self.reviewed and not self.wire.busy and time.time() - self.rested > _UNCHANGED_S
-
-    @property
     def reviewed(self) -> bool:
         """Whether it works on a layer over the host's folder."""
         return self.wanted.spec is not None and self.wanted.spec.layer is not None
 
     async def catch_up(self) -> None:
-        """Show what the host changed meanwhile in a folder under review."""
+        """Show what the host may have changed in a folder under review while nothing ran in it."""
+        if self.wire.busy or time.time() - self.rested <= _UNCHANGED_S:
+            return
         self.rested = time.time()
         if await self.sandbox.remount() and self.held is not None and not self.left_running:
             # What runs in the background may still hold what it saw before.

@@ -37,8 +37,9 @@ class Streams:
     @property
     def header(self) -> dict[str, bool] | None:
         """Return what of it goes into the header of the call's frame."""
-        wanted = {name: True for name in ("paced", "merged") if getattr(self, name)}
-        return wanted or None
+        if not (self.paced or self.merged):
+            return None
+        return {name: True for name in ("paced", "merged") if getattr(self, name)}
 
     def passing(self, through: Callable[[Sink], Sink]) -> Streams:
         """Return the same, with the output passing through what `through` puts before the sink, if there is one."""

@@ -34,12 +34,12 @@ class Watch:
 
     def begun(self, live: Live) -> None:
         """Watch the size of a layer from a call on, until nothing runs in its sandbox."""
-        if live.reviewed and live not in self._watched:
+        if live not in self._watched:
             self._begin(self._watched, live, self._watch(live))
 
     def ended(self, live: Live) -> None:
         """Look at what a call changed, once its sandbox rests."""
-        if live.reviewed and live not in self._resting:
+        if live not in self._resting:
             self._begin(self._resting, live, self._look(live))
 
     @staticmethod

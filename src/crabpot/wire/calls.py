@@ -50,8 +50,9 @@ class Wire(FrameStream, Generic[Answer]):
         self._count = 0
         self._still_until = 0.0
         self._holds = False
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._quiet: asyncio.Event | None = None
+        # One for all calls: most end long before they are due, and a timer for each would cost as much as its frame.
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def busy(self) -> int:
@@ -60,7 +61,9 @@ class Wire(FrameStream, Generic[Answer]):
 
     async def quiet(self) -> None:
         """Wait until no call is in flight."""
-        await self._quiet.wait()
+        while self._calls:
+            self._quiet = self._quiet or asyncio.Event()
+            await self._quiet.wait()
 
     def freeze(self) -> None:
         """Stop all deadlines: the other side is frozen, so no answer is late until it is thawed."""
@@ -86,18 +89,17 @@ class Wire(FrameStream, Generic[Answer]):
         if call.spare_s <= 0 or call.held_at is not None or self.lost is not None:
             return
         call.held_at = self.loop.time()
-        call.left_s = call.timer.when() - call.held_at
-        call.timer.cancel()
-        call.timer = self.loop.call_later(call.spare_s, self._resume, call)
+        call.left_s = call.due - call.held_at
+        self._look_at(call, call.held_at + call.spare_s)
         self.send({"op": "hold", "id": call.id})
 
     def _resume(self, call: InFlight[Answer]) -> None:
         if call.held_at is None or self.lost is not None:
             return
-        call.spare_s -= self.loop.time() - call.held_at
+        now = self.loop.time()
+        call.spare_s -= now - call.held_at
         call.held_at = None
-        call.timer.cancel()
-        call.timer = self.loop.call_later(call.left_s, self._overdue, call, call.timeout_s)
+        self._look_at(call, now + call.left_s)
         self.send({"op": "resume", "id": call.id})
 
     async def call(  # noqa: PLR0913  a call's three streams are optional and independent
@@ -138,10 +140,9 @@ class Wire(FrameStream, Generic[Answer]):
         self.write(frame)
         call: InFlight[Answer] = InFlight(header["id"], sink, keep=self.keep, acknowledge=self._acknowledge)
         call.answer = self.loop.create_future()
-        call.timer = self.loop.call_later(timeout_s + self.grace_s, self._overdue, call, timeout_s)
         call.timeout_s, call.spare_s = timeout_s, spare_s
         self._calls[call.id] = call
-        self._quiet.clear()
+        self._look_at(call, self.loop.time() + timeout_s + self.grace_s)
         if self._holds:
             self._hold(call)
         if source is None and sink is None and resizes is None and signals is None:
@@ -164,20 +165,38 @@ class Wire(FrameStream, Generic[Answer]):
         if call.id not in self._calls:
             return
         call.answer = self.loop.create_future()
-        call.timer.cancel()
-        call.timer = self.loop.call_later(self.grace_s, self._overdue, call, None)
-        call.held_at, call.spare_s = None, 0.0
+        call.timeout_s, call.held_at, call.spare_s = None, None, 0.0
+        self._look_at(call, self.loop.time() + self.grace_s)
         call.discard()
         self.send({"op": "cancel", "id": call.id})
         with suppress(SandboxLost):
             await call.answer
 
-    def _overdue(self, call: InFlight[Answer], timeout_s: float | None) -> None:
-        if call.behind or self.loop.time() < max(self._still_until, self.rests_until):
+    def _look_at(self, call: InFlight[Answer], due: float) -> None:
+        """Look at a call once it is due."""
+        call.due = due
+        if self._timer is None or due < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        for call in list(self._calls.values()):
+            if call.due > now:
+                self._look_at(call, call.due)
+            elif call.held_at is not None:
+                self._resume(call)
+            else:
+                self._overdue(call, now)
+
+    def _overdue(self, call: InFlight[Answer], now: float) -> None:
+        if call.behind or now < max(self._still_until, self.rests_until):
             # Its end may wait behind what our own side is slow to take; and a frozen sandbox ends nothing.
-            call.timer = self.loop.call_later(self.grace_s, self._overdue, call, timeout_s)
+            self._look_at(call, now + self.grace_s)
             return
-        since = "it was cancelled" if timeout_s is None else f"its time limit of {timeout_s:g} s"
+        since = "it was cancelled" if call.timeout_s is None else f"its time limit of {call.timeout_s:g} s"
         self.lose(f"the runner did not end a call within {self.grace_s:g} s after {since}")
 
     async def _answer_streamed(
@@ -238,9 +257,9 @@ class Wire(FrameStream, Generic[Answer]):
         if kind is None:
             answer = self.read_answer(header, payload, call.kept("stdout"), call.kept("stderr"))
             del self._calls[call.id]
-            call.timer.cancel()
-            if not self._calls:
+            if self._quiet is not None and not self._calls:
                 self._quiet.set()
+                self._quiet = None
             if not call.answer.done():
                 call.answer.set_result(answer)
         elif kind == "output":
@@ -253,9 +272,13 @@ class Wire(FrameStream, Generic[Answer]):
     def give_up(self, reason: str) -> None:
         """End every call that is in flight."""
         calls, self._calls = self._calls, {}
-        self._quiet.set()
+        if self._quiet is not None:
+            self._quiet.set()
+            self._quiet = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for call in calls.values():
-            call.timer.cancel()
             if not call.answer.done():
                 fail(call.answer, reason)
 

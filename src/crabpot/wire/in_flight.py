@@ -26,24 +26,26 @@ class InFlight(Generic[Answer]):
     """Lives from its frame until its answer. Without a sink its output is kept for the answer, up to a limit."""
 
     answer: asyncio.Future[Answer]
-    timer: asyncio.TimerHandle
+    # When it is looked at, by the loop's clock. None: it was cancelled, and has no time limit of its own any more.
+    due: float
+    timeout_s: float | None = None
+    # For how long its clock may still be held, since when it is, and what was left on it then.
+    spare_s = 0.0
+    held_at: float | None = None
+    left_s = 0.0
+    input: Window | None = None
+    _intake: Intake | None = None
+    _arrived: asyncio.Event | None = None
+    _ended = _discards = False
 
     def __init__(self, call_id: str, sink: Sink | None, *, keep: int, acknowledge: Callable[[str, int], None]) -> None:
         self.id = call_id
-        self.timeout_s = 0.0
-        # For how long its clock may still be held, since when it is, and what was left on it then.
-        self.spare_s = 0.0
-        self.held_at: float | None = None
-        self.left_s = 0.0
-        self.input: Window | None = None
         self._keep = keep
         self._acknowledge = acknowledge
-        self._intake: Intake | None = None
         self._kept: dict[str, bytearray] = {}
         self._queue: deque[tuple[str, bytes | bytearray]] = deque()
-        self._arrived: asyncio.Event | None = asyncio.Event() if sink is not None else None
-        self._ended = False
-        self._discards = False
+        if sink is not None:
+            self._arrived = asyncio.Event()
 
     @property
     def behind(self) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.model import Failure, ToolResult
 from crabpot.runner.core.frames import FrameError
@@ -34,9 +33,8 @@ class BadReply(FrameError):
     """An answer that no runner of ours gives; the sandbox that sent it is lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What a runner said of one call."""
+class Reply(NamedTuple):
+    """What a runner said of one call; a tuple, since every call makes one, and a frozen dataclass takes longer."""
 
     success: bool
     stdout: str

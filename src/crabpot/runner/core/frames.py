@@ -128,11 +128,13 @@ def parse(line: bytes | bytearray) -> tuple[dict[str, Any], int]:
     # SystemError: CPython's scanner fails without an exception if `json.decoder`, which defines it, was never imported.
     except (ValueError, StopIteration, RecursionError, SystemError) as error:
         raise FrameError("a line that is not JSON") from error
-    if text[end:].strip(" \t\r"):
+    if end != len(text) and text[end:].strip(" \t\r"):
         raise FrameError("a line with something after its JSON")
     if type(header) is not dict:
         raise FrameError("a line that is not an object")
-    size = header.get("bytes", 0)
+    if "bytes" not in header:
+        return header, 0
+    size = header["bytes"]
     if type(size) is not int or not 0 <= size <= MAX_PAYLOAD:
         raise FrameError("a payload size that is not a number from 0 to %d" % MAX_PAYLOAD)
     return header, size
