@@ -97,13 +97,11 @@ def take(tool: str, args: Any, required: Mapping[str, Check], optional: Mapping[
         if name not in required and name not in optional:
             known = ", ".join([*required, *(f"{each}?" for each in optional)])
             raise invalid(f"{tool} has no argument {name!r:.80}; it takes {known}")
-    values: dict[str, Any] = {}
-    for name, check in required.items():
-        value = args.get(name)
-        if value is None:
+    for name in required:
+        if args.get(name) is None:
             raise invalid(f"{tool} needs the argument {name}")
-        values[name] = check(name, value)
-    for name, check in optional.items():
-        value = args.get(name)
-        values[name] = None if value is None else check(name, value)
+    values: dict[str, Any] = dict.fromkeys(optional)
+    for name, value in args.items():
+        if value is not None:
+            values[name] = (required.get(name) or optional[name])(name, value)
     return values

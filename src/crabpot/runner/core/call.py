@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Longer text is sent ahead of the result as output frames: escaped into JSON it may grow sixfold, beyond a line.
 _TEXT_IN_RESULT = 128 << 10
 _MAX_ID = 64
+# Nearly every call has these and nothing else.
+_USUAL = frozenset(("id", "tool", "args", "timeout"))
 
 
 class Job:
@@ -43,6 +45,9 @@ class Call:
 
     words: list[Any] | None = None
     job: Job | None = None
+    cwd: object = None
+    # `paced`: all output is sent, as fast as it is taken; `merged`: both outputs as one.
+    stream = input = paced = merged = False
     _queued = _unacknowledged = _received = _consumed = 0
     _result: tuple[dict[str, Any], bytes] | None = None
 
@@ -53,13 +58,13 @@ class Call:
         self.id: str = call_id
         self.tool = header.get("tool")
         self.args: dict[str, Any] = header.get("args", {})
-        self.cwd = header.get("cwd")
-        self.stream = header.get("stream") is True
-        self.input = header.get("input") is True
-        # All output is sent, as fast as it is taken; both outputs as one.
-        self.paced = header.get("paced") is True
-        self.merged = header.get("merged") is True
         self.timeout_s: float | None = header.get("timeout")
+        if not header.keys() <= _USUAL:
+            self.cwd = header.get("cwd")
+            self.stream = header.get("stream") is True
+            self.input = header.get("input") is True
+            self.paced = header.get("paced") is True
+            self.merged = header.get("merged") is True
         self._wire = wire
         self._on_end = on_end
         self._queue: list[tuple[str, memoryview]] = []

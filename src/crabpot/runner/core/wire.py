@@ -157,7 +157,8 @@ class Wire:
         except OSError:
             self.lose("")
             return
-        self._enqueue(pieces, sent)
+        if sent < len(line) + len(payload):
+            self._enqueue(pieces, sent)
 
     def _enqueue(self, pieces: list[bytes], sent: int) -> None:
         for piece in pieces:

@@ -109,7 +109,7 @@ class Child:
             return len(data)
         self._outputs[name] = -1
         self._loop.close_soon(fd)
-        if not self.tree.exited:
+        if not self.tree.exited and max(self._outputs.values()) < 0:
             # Usually it ended with this, and its exit status is available before the signal that announces it.
             self._reaper.collect()
         return 0
@@ -174,8 +174,9 @@ class Child:
         if self._stdin >= 0:
             self._loop.close_soon(self._stdin)
             self._stdin = -1
-        self._pending = []
-        self._count(self._pending_size)
+        if self._pending_size:
+            self._pending = []
+            self._count(self._pending_size)
 
     def _count(self, size: int) -> None:
         counted = min(size, self._pending_size)

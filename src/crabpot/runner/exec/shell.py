@@ -48,17 +48,10 @@ def start(call: Call, runner: Runner) -> None:
 def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
     """Check the arguments of an `exec` call and enter its folder; return the text for stdin, and what starts it."""
     args = call.args
-    for name in args:
-        if name not in _ARGUMENTS:
-            raise ToolError("invalid_arguments", "exec has no argument %.80r; it takes %s" % (name, _TAKES))
-    if args.get("command") is None:
-        raise ToolError("invalid_arguments", "exec needs the argument command; it takes %s" % _TAKES)
+    # Most have a command and nothing else.
+    if len(args) > 1 or args.get("command") is None:
+        _check_names(args)
     argv = _argv(args["command"], runner)
-    for name in ("background", "detach"):
-        if type(args.get(name)) not in (bool, type(None)):
-            raise ToolError("invalid_arguments", "%s is neither true nor false" % name)
-    if args.get("background") and args.get("detach"):
-        raise ToolError("invalid_arguments", "background and detach exclude each other: one waits, the other does not")
     stdin = None if args.get("stdin") is None else _text(args["stdin"], "stdin")
     size = _terminal_size(args.get("tty"))
     try:
@@ -76,6 +69,19 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
     env = {b"TERM": _DEFAULT_TERM, **env}
     rows, cols = size
     return stdin, lambda: spawn.spawn_on_terminal(argv, env, rows, cols, program=program)
+
+
+def _check_names(args: dict[str, Any]) -> None:
+    for name in args:
+        if name not in _ARGUMENTS:
+            raise ToolError("invalid_arguments", "exec has no argument %.80r; it takes %s" % (name, _TAKES))
+    if args.get("command") is None:
+        raise ToolError("invalid_arguments", "exec needs the argument command; it takes %s" % _TAKES)
+    for name in ("background", "detach"):
+        if type(args.get(name)) not in (bool, type(None)):
+            raise ToolError("invalid_arguments", "%s is neither true nor false" % name)
+    if args.get("background") and args.get("detach"):
+        raise ToolError("invalid_arguments", "background and detach exclude each other: one waits, the other does not")
 
 
 class Foreground(Job):
@@ -194,7 +200,7 @@ class Foreground(Job):
             stderr=self._kept["stderr"].rest(),
             exit_code=None if error else self._child.tree.exit_code,
             error=error,
-            truncated=any(kept.truncated for kept in self._kept.values()),
+            truncated=self._kept["stdout"].truncated or self._kept["stderr"].truncated,
             data=data,
         )
 
@@ -203,7 +209,7 @@ def _argv(command: Any, runner: Runner) -> list[bytes]:
     words = [_text(word, "command") for word in command] if type(command) is list else [_text(command, "command")]
     if not words or not (words[0] or type(command) is str):
         raise ToolError("invalid_arguments", "command as a list begins with the name of a program")
-    if any(b"\0" in word for word in words):
+    if b"\0" in b"".join(words):
         raise ToolError("invalid_arguments", "command has a NUL byte")
     return words if type(command) is list else [*runner.hello.shell, b"-c", *words]
 

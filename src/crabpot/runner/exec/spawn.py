@@ -13,8 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-# Python ignores these two in the runner, and an ignored signal stays ignored across exec; `yes | head` would not end.
-_DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
+# Python ignores SIGPIPE and SIGXFSZ in the runner, and an ignored signal stays ignored across exec; `yes | head` would
+# not end. All are listed: of any other the C library first asks whether it is ignored, which takes a system call more.
+_DEFAULT_AGAIN = tuple(signal.valid_signals())
 _FAILURES = {errno.EAGAIN: "process_limit"}
 _COULD_NOT_START = 126
 _SHELL = b"/bin/sh"
@@ -89,8 +90,9 @@ def spawn_forked(body: Callable[[], None], *, stdin: bool, release: Callable[[],
             return pid
         try:
             release()
-            for number in (*_DEFAULT_AGAIN, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
+            for number in _DEFAULT_AGAIN:
+                if signal.getsignal(number) is not signal.SIG_DFL:
+                    signal.signal(number, signal.SIG_DFL)
             posix.setsid()
             null = posix.open("/dev/null", posix.O_RDONLY) if child_stdin < 0 else child_stdin
             for standard, fd in enumerate((null, child_stdout, child_stderr)):
