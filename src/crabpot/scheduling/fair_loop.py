@@ -264,6 +264,6 @@ def _ran(use: _Use) -> float:
 
 
 async def turn() -> None:
-    """Go on in the line of whoever is behind it, where the loop is fair."""
-    if isinstance(asyncio.get_running_loop(), FairLoop):
+    """Go on in the line of whoever is behind it, where the loop is fair and there is somebody who may have to wait."""
+    if PRINCIPAL.get() not in (None, OPERATOR) and isinstance(asyncio.get_running_loop(), FairLoop):
         await asyncio.sleep(0)

@@ -6,14 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from functools import cache, cached_property
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
 
 from crabpot.frozen import dataclass
 from crabpot.settings import Kubernetes
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crabpot.settings import Docker, Limits
     from crabpot.spec.network import NetworkSpec
 
@@ -121,11 +124,20 @@ def _digest(value: object) -> str:
 
 def _members(value: object) -> dict[str, object]:
     """Return what json does not know, the frozen classes, field by field; anything else is a bug."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if not is_dataclass(value):
-        raise TypeError(f"{type(value).__name__} is not part of a spec")
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return _reader(type(value))(value)
+
+
+@cache
+def _reader(kind: type) -> Callable[[Any], dict[str, object]]:
+    """Return what reads all fields of a class at once: every first call of a session waits for some seventy."""
+    if issubclass(kind, Mapping):
+        return dict
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is not part of a spec")
+    names = tuple(kind.__dataclass_fields__)
+    # One of them twice: of a single name it would return no tuple.
+    read = attrgetter(*names, names[0])
+    return lambda value: dict(zip(names, read(value), strict=False))
 
 
 _CANONICAL = json.JSONEncoder(default=_members, sort_keys=True, separators=(",", ":")).encode
