@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, FrozenInstanceError, fields
 from dataclasses import dataclass as _standard
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -68,7 +69,13 @@ def _compiled(cls: Any) -> Any:
         known[f"_default_{name}"] = one.default
         required = one.default is MISSING and one.default_factory is MISSING
         given.append(name if required else f"{name}=_default_{name}")
-        body.append(f" _set(self, {name!r}, {value})\n")
+        slot = getattr(cls, name, None)
+        if isinstance(slot, MemberDescriptorType):
+            # By its own setter, which has nothing to look for.
+            known[f"_set_{name}"] = slot.__set__
+            body.append(f" _set_{name}(self, {value})\n")
+        else:
+            body.append(f" _set(self, {name!r}, {value})\n")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()\n")
     # Names of fields are all that goes into it.
