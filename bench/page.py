@@ -33,8 +33,9 @@ _WHERE = """## Where the time goes
 Found once by profiling on the machine above, and not measured anew by each run.
 
 - **`exec true`**: about 0.2 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
-  runner's is glibc, which asks for and sets every signal's action before it starts a program: some 130 system calls that a bare spawn from Python does
-  not make.
+  runner's is glibc, which sets every signal's action before it starts a program: 64 system calls, about as many as a bare spawn from Python makes.
+- **The shell itself**, by `perf record` over 1,500 of them in a virtual machine on an Intel Xeon: 59 % of its time is in the loader, and seven eighths of that in its look at the processor (`intel_check_word`, `init_cpu_features`): CPUID, which
+  the hypervisor has to answer. Every program that is started pays that, a bare one too: an opening as root starts three and its first command one, a bare bwrap two.
 - **A warm claim**: the call; 0.4 ms to decide about and describe a session that was never seen; 0.15 ms to pass the folder and its note on; and 0.4 ms more
   in a runner that has been idle.
 - **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
@@ -42,13 +43,13 @@ Found once by profiling on the machine above, and not measured anew by each run.
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of the call reaches the disk before the answer leaves.
-- **A `read` by HTTP** takes 21,400 bytecode instructions in the gateway, and 4,300 without the door: 5,400 more in the parser of HTTP (h11), the rest in the event loop, the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 18,400, and over HTTP 60,000, nearly all of the difference in the protocol's SDK.
+- **A `read` by HTTP** takes 20,400 bytecode instructions in the gateway, and 3,850 without the door: 5,400 more in the parser of HTTP (h11), the rest in the event loop, the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 17,900, and over HTTP 56,700, nearly all of the difference in the protocol's SDK.
 - **What a gateway keeps of sandboxes that are gone** has bounds. Two memories of at most 4,096 sessions take some 2 KB for each session never seen before, until they are full. What else grew was garbage in cycles, 139 KB for each opening,
   nearly all of it a buffer to read into, until Python looked for it: the peaks of some 30 MB in an earlier run. All sandboxes of a loop share one buffer now, and 10 KB are left.
 - **1,000 alive**, by `crabpot bench --only many`, one run each on a very busy machine (a load of 50 on two cores): as root 3.4 MB each and `exec true` in 0.61 spawns (1.75 with one alive), as an ordinary user 3.41 MB and 0.72 spawns (1.28).
 - **`crabpot explain`**: 98 texts are compiled, and not 523, since a frozen class's methods are compiled at their first use (`frozen.py`, 90 lines): 237 ms of processor time and not 290 ms, on a very busy machine where `python -I -c pass` took 16 ms.
 - **An opening**, by `strace -ff` as root: some 1,600 system calls with the closing, 1,100 of them in the process that bwrap makes the sandbox in and that becomes the runner (a bare interpreter alone: 249), 294 in bwrap's monitor; 54 mounts. The gateway
-  itself takes 34,500 bytecode instructions for it, and 17 more for each sandbox that lives. The runner's start is one compiled file already: what is left is the interpreter's own start, and bwrap's.
+  itself takes 32,000 bytecode instructions for it, and 17 more for each sandbox that lives. The runner's start is one compiled file already: what is left is the interpreter's own start, and bwrap's.
 
 ### Opening, before and after
 
@@ -91,6 +92,12 @@ Counted as in `tests/cost`; processor times are the least of several runs on a b
 | `read` by HTTP | 29,600 instructions, 16 turns of the loop | 21,400, 12 | plain calls of built-in tools do not pass through the framework, and no task waits for their client to leave: 60 lines more |
 | `read` by MCP | 19,700 instructions | 18,400 | no tasks that wait for signs |
 | first call of a session that gets a spare | 11,700 instructions | 9,700 | its digest is made without a copy of its description: 2 lines more |
+| `exec` · `read` in the gateway, since | 4,069 · 4,255 instructions | 3,608 · 3,788 | one timer for all calls of a sandbox, and not one for each; a reply is a tuple; what only folders under review need is asked of those alone; an agent's settings are the same object in every decision: 36 lines more |
+| `exec` in the runner, since | 2,611 instructions, 166 system calls with the gateway's | 2,419, and 113 | glibc is told of every signal, and asks about none; what most calls do not have is not looked for: 15 lines more |
+| `read` in the runner, since | 1,487 instructions | 1,364 | the same |
+| first call of a session that gets a spare, since | 9,284 instructions | 8,106 | the same, and a description's fields are read at once: 12 lines more |
+| an opening, in the gateway, since | 32,984 instructions | 31,823 | the same, and slots are set by their own setters: 7 lines more |
+| `read` by HTTP · MCP · MCP over HTTP, since | 21,204 · 18,333 · 60,250 instructions | 20,416 · 17,890 · 56,664 | the same, and an operator, who never waits for a turn, takes none |
 
 ### Searches, before and after
 
