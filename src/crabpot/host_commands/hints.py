@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.host_commands.guard.view import hides, reaches
@@ -87,7 +86,7 @@ async def with_hint(reply: Reply, plan: Plan, sink: Listening | None) -> Reply:
     if sink is not None:
         await sink("stderr", f"{gap}{said}\n".encode())
         return reply
-    return replace(reply, stderr=f"{reply.stderr}{gap}{said}\n")
+    return reply._replace(stderr=f"{reply.stderr}{gap}{said}\n")
 
 
 def hint(printed: str, plan: Plan) -> str | None:

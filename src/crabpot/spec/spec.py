@@ -124,7 +124,8 @@ def _digest(value: object) -> str:
 
 def _members(value: object) -> dict[str, object]:
     """Return what json does not know, the frozen classes, field by field; anything else is a bug."""
-    return _reader(type(value))(value)
+    kind: Any = type(value)
+    return _reader(kind)(value)
 
 
 @cache
