@@ -7,6 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crabpot.errors import SandboxLost
@@ -178,12 +179,15 @@ class Wire(FrameStream, Generic[Answer]):
         if self._timer is None or due < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self.loop.call_at(due, self._look)
+            # In nobody's context: it outlives the call that set it, and a caller's variables are not to be kept.
+            self._timer = self.loop.call_at(due, self._look, context=Context())
 
     def _look(self) -> None:
         self._timer = None
         now = self.loop.time()
         for call in list(self._calls.values()):
+            if self.lost is not None:
+                return
             if call.due > now:
                 self._look_at(call, call.due)
             elif call.held_at is not None:

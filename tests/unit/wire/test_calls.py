@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import socket
 import threading
 import tracemalloc
+import weakref
 from typing import Any
 
 import pytest
@@ -211,6 +213,33 @@ async def test_a_runner_whose_call_is_held_is_not_waited_for_beyond_its_spare_ti
         with pytest.raises(SandboxLost, match="after its time limit"):
             await wire.call("exec", {"command": "true"}, timeout_s=LIMIT_S, spare_s=LIMIT_S)
         wire.resume()
+
+
+async def test_a_call_with_less_time_than_those_before_it_is_not_waited_for_longer():
+    async with connected(Double(attacking(lambda peer, _: peer.take())), grace_s=GRACE_S) as wire:
+        patient = asyncio.create_task(wire.call("exec", {}, timeout_s=60))
+        await until(lambda: wire.busy == 1)
+        with pytest.raises(SandboxLost, match="time limit of"):
+            await asyncio.wait_for(wire.call("exec", {}, timeout_s=LIMIT_S), 30)
+        with pytest.raises(SandboxLost):
+            await patient
+
+
+async def test_what_a_caller_brings_is_not_kept_beyond_its_call(tmp_path):
+    class Secret:
+        pass
+
+    brought: contextvars.ContextVar[Any] = contextvars.ContextVar("brought", default=None)
+    seen = []
+
+    async def call(wire):
+        brought.set(Secret())
+        seen.append(weakref.ref(brought.get()))
+        assert (await wire.call("ls", {}, timeout_s=60)).success
+
+    async with real_runner(tmp_path) as wire:
+        await asyncio.create_task(call(wire))
+        await until(lambda: seen[0]() is None)
 
 
 async def test_the_clock_of_a_held_call_stands_still_inside_and_goes_on_after_it(tmp_path):
