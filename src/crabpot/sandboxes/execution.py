@@ -194,7 +194,8 @@ class Execution:
         if live is not None:
             return live
         with nullcontext() if call is None else call.stage("open"):
-            return await self.fleet.acquire(wanted, self.opener.open)
+            claimed = self.fleet.claim(wanted, self.opener.claim)
+            return claimed or await self.fleet.acquire(wanted, self.opener.open)
 
     def forget(self, agent: AgentSettings, scope_key: str) -> None:
         """Look at a scope's settings again: those of an MCP server change with what was approved of it."""

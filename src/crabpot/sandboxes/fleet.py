@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crabpot.sandboxes.live import Key, Live, Wanted
 
     Open = Callable[[Wanted], Awaitable[Live]]
+    Claim = Callable[[Wanted], Live | None]
 
 # Each opening holds a few dozen descriptors for its moment; a burst must not run into `ulimit -n`.
 # An agent that opens a thousand waits for its own, and not the others for it.
@@ -56,6 +57,21 @@ class Fleet:
         live.used, live.taken = time.time(), True
         return live
 
+    def claim(self, wanted: Wanted, claim: Claim) -> Live | None:
+        """Take one that is ready, at once; None if there is none, or something has to end, open or freeze first."""
+        key = wanted.key
+        if self._closed or self._freezes or key in self._live or key in self._opening:
+            return None
+        if self._to_evict(key, wanted.agent.id) is not None:
+            return None
+        live = claim(wanted)
+        if live is None:
+            return None
+        self._live[key] = live
+        live.taken = True
+        # One that waited too long is replaced like any other.
+        return None if live.lost or live.replaced else live
+
     async def acquire(self, wanted: Wanted, open_: Open) -> Live:
         """Find the sandbox that is wanted, or open it; one of an older version is replaced."""
         while True:
@@ -82,12 +98,15 @@ class Fleet:
 
     def _make_room(self, key: Key, agent: str) -> asyncio.Task[None] | None:
         """Evict a sandbox if one has to go before another opens, and return its end; SandboxUnavailable if none can."""
+        evicted = self._to_evict(key, agent)
+        return None if evicted is None else self.forget(evicted)
+
+    def _to_evict(self, key: Key, agent: str) -> Live | None:
         if key[0] is not Place.SANDBOX:
             return None
         lives = [live for live in self._live.values() if live.wanted.key[0] is Place.SANDBOX and not live.lost]
         opening = [other.agent for (place, _), other in self._opening.items() if place is Place.SANDBOX]
-        evicted = to_evict(agent, lives, opening, self.limits)
-        return None if evicted is None else self.forget(evicted)
+        return to_evict(agent, lives, opening, self.limits)
 
     def room(self, agent: str) -> tuple[int, int]:
         """Return how many more sandboxes this agent may have, and all together, before one would be evicted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,16 @@ class Opener:
 
     def __post_init__(self) -> None:
         self.spares = Spares(state=self.state, start=self._start)
+
+    def claim(self, wanted: Wanted) -> Live | None:
+        """Return a spare as what is wanted; None if there is none, or more has to be opened with it."""
+        if wanted.spec is None or wanted.agent.sandbox.ports:
+            return None
+        # The opening that follows reports it.
+        with suppress(OSError):
+            live = self.spares.claim(wanted.spec, wanted.agent)
+            return None if live is None else self.attend(live)
+        return None
 
     async def open(self, wanted: Wanted) -> Live:
         """Open what is wanted, or raise SandboxUnavailable."""

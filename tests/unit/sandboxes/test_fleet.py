@@ -13,7 +13,7 @@ from crabpot.model import Place
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.sandboxes.live import Wanted
 from crabpot.sandboxes.opening import connect
-from crabpot.settings import AgentSettings
+from crabpot.settings import AgentSettings, Gateway
 from tests.support.runners import Double, answering
 from tests.support.waiting import until
 
@@ -46,6 +46,59 @@ class Opener:
         double = Double(self.script)
         self.made.append(double)
         return await connect(wanted, double, **self.timing)
+
+
+async def spare_for(asked, opener):
+    """Return what claims a sandbox that waits, and how often it was asked."""
+    waiting, asks = [await opener(asked)], []
+
+    def claim(_wanted):
+        asks.append(1)
+        return waiting.pop() if waiting else None
+
+    return claim, asks
+
+
+async def test_one_that_waits_is_claimed_at_once_and_found_by_those_who_come_after():
+    fleet, opener, asked = Fleet(), Opener(), wanted(KEY, "v1")
+    claim, asks = await spare_for(asked, opener)
+    live = fleet.claim(asked, claim)
+    assert live is not None
+    assert fleet.find(asked) is live
+    assert fleet.claim(asked, claim) is None
+    assert len(asks) == 1
+    await fleet.close()
+    assert opener.made[0].closed == 1
+
+
+async def test_none_is_claimed_while_others_are_frozen_or_one_has_to_go_first_or_the_gateway_closes():
+    fleet, opener, asked = Fleet(limits=Gateway(max_sandboxes=1)), Opener(), wanted(KEY, "v1")
+    claim, asks = await spare_for(asked, opener)
+    async with fleet.frozen(lambda _: True):
+        assert fleet.claim(asked, claim) is None
+    other = await fleet.acquire(wanted(OTHER, "v1"), opener)
+    assert fleet.claim(asked, claim) is None
+    assert fleet.listed() == [other]
+    await fleet.close()
+    assert fleet.claim(asked, claim) is None
+    assert asks == []
+    await claim(asked).end()
+
+
+async def test_one_that_was_lost_while_it_waited_is_replaced():
+    fleet, opener, asked = Fleet(), Opener(), wanted(KEY, "v1")
+    claim, _ = await spare_for(asked, opener)
+
+    def lost(given):
+        live = claim(given)
+        live.wire.lose("it went away")
+        return live
+
+    assert fleet.claim(asked, lost) is None
+    live = await fleet.acquire(asked, opener)
+    assert (await live.wire.call("exec", {}, timeout_s=5)).success
+    await fleet.close()
+    assert [double.closed for double in opener.made] == [1, 1]
 
 
 async def test_a_hundred_first_calls_at_once_open_one():
