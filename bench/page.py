@@ -36,7 +36,7 @@ Found once by profiling on the machine above, and not measured anew by each run.
   runner's is glibc, which sets every signal's action before it starts a program: 64 system calls, about as many as a bare spawn from Python makes.
 - **The shell itself**, by `perf record` over 1,500 of them in a virtual machine on an Intel Xeon: 59 % of its time is in the loader, and seven eighths of that in its look at the processor (`intel_check_word`, `init_cpu_features`): CPUID, which
   the hypervisor has to answer. Every program that is started pays that, a bare one too: an opening as root starts three and its first command one, a bare bwrap two.
-- **A warm claim**: the call; 0.4 ms to decide about and describe a session that was never seen; 0.15 ms to pass the folder and its note on; and 0.4 ms more
+- **A warm claim**: the call; 0.3 ms to decide about and describe a session that was never seen; 0.1 ms to pass the folder and its note on; and 0.25 ms more
   in a runner that has been idle.
 - **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
   `setpriv`, which dropped to the sandbox's user (`chroot` now, at less than half of that), 2 % the first shell. An ordinary user pays for neither that nor the control groups.
@@ -95,9 +95,12 @@ Counted as in `tests/cost`; processor times are the least of several runs on a b
 | `exec` · `read` in the gateway, since | 4,069 · 4,255 instructions | 3,608 · 3,788 | one timer for all calls of a sandbox, and not one for each; a reply is a tuple; what only folders under review need is asked of those alone; an agent's settings are the same object in every decision: 36 lines more |
 | `exec` in the runner, since | 2,611 instructions, 166 system calls with the gateway's | 2,419, and 113 | glibc is told of every signal, and asks about none; what most calls do not have is not looked for: 15 lines more |
 | `read` in the runner, since | 1,487 instructions | 1,364 | the same |
-| first call of a session that gets a spare, since | 9,284 instructions | 8,106 | the same, and a description's fields are read at once: 12 lines more |
+| first call of a session that gets a spare, since | 9,284 instructions | 6,254 | the same; a description's fields are read at once (12 lines more); what waits is taken at once, without a task, and without a line for openings (30 lines more) |
 | an opening, in the gateway, since | 32,984 instructions | 31,823 | the same, and slots are set by their own setters: 7 lines more |
 | `read` by HTTP · MCP · MCP over HTTP, since | 21,204 · 18,333 · 60,250 instructions | 20,416 · 17,890 · 56,664 | the same, and an operator, who never waits for a turn, takes none |
+
+The last rows were also timed, both versions in turns in five and six runs on the same busy machine, with real-time priority and without control groups as above, beside the same bare spawns (1.1 ms): `exec true` 1.34–1.36 × before and 1.32 × after,
+a warm claim 2.05–2.14 × and 1.90 ×, `read` of 4 KiB 0.19 × both times. An opening took 18 ms before and after.
 
 ### Searches, before and after
 
