@@ -174,8 +174,8 @@ class Child:
         if self._stdin >= 0:
             self._loop.close_soon(self._stdin)
             self._stdin = -1
+        self._pending = []
         if self._pending_size:
-            self._pending = []
             self._count(self._pending_size)
 
     def _count(self, size: int) -> None:
