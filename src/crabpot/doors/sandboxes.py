@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import asdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.linux import usage
@@ -14,13 +16,15 @@ from crabpot.layers.store import used as last_used
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders, under_review
 from crabpot.sandboxes.spares import PREFIX as SPARE
-from crabpot.spec.naming import sandbox_name
+from crabpot.spec.naming import LAYERS, sandbox_name
 
 if TYPE_CHECKING:
     from crabpot.gateway import Gateway
     from crabpot.layers.layer import Layer
     from crabpot.sandboxes.live import Live
     from crabpot.settings import Settings
+
+_OF_LIVE = ("started", "busy", "limits", "usage")
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -87,7 +91,42 @@ def unseen(state: str, settings: Settings) -> list[str]:
 
 def rows(state: str, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:
     """Join private folders, layers and live sandboxes of the process `gateway`; a sandbox may have neither."""
-    found: dict[str, dict[str, Any]] = {
+    found = dict(_kept(state, _changed(state), int(time.monotonic())))
+    whose = {} if gateway is None else {"gateway": gateway}
+    for one in running:
+        if one["place"] == Place.SANDBOX.value:
+            key = one["scope_key"]
+            row = {**(found.get(key) or _fresh(one)), "state": "live"}
+            if key in found:
+                # Its folder was last marked when the sandbox opened.
+                row["used"] = one["used"]
+            found[key] = row | {name: one[name] for name in _OF_LIVE if name in one} | whose
+    return sorted(found.values(), key=lambda row: str(row["name"]))
+
+
+def _fresh(one: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a sandbox that keeps nothing."""
+    key = one["scope_key"]
+    return {"name": sandbox_name(key), "scope_key": key, "agent": None, "created": one["started"], "used": None}
+
+
+def _changed(state: str) -> tuple[int | None, ...]:
+    """Return what is another whenever a private folder or a layer came or went."""
+    return tuple(_mtime_ns(os.path.join(state, folder)) for folder in (private_folders.FOLDER, LAYERS))
+
+
+def _mtime_ns(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+# A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
+@lru_cache(maxsize=1)
+def _kept(state: str, _changed: tuple[int | None, ...], _second: int) -> dict[str, dict[str, Any]]:
+    """Return the rows of all that is kept, by scope key; when each was last used may be a second old."""
+    folders = {
         kept.scope_key: {
             "name": kept.name,
             "scope_key": kept.scope_key,
@@ -96,26 +135,10 @@ def rows(state: str, running: list[dict[str, Any]], *, gateway: int | None = Non
             "created": kept.created,
             "used": kept.used,
         }
-        for kept in private_folders.lately(state)
+        for kept in private_folders.listed(state)
         if not kept.name.startswith(SPARE)
-    } | {layer.scope_key: _layer(layer) for layer in LayerStore(state).all()}
-    for one in running:
-        if one["place"] == Place.SANDBOX.value:
-            key = one["scope_key"]
-            fresh = {
-                "name": sandbox_name(key),
-                "scope_key": key,
-                "agent": None,
-                "created": one["started"],
-                "used": None,
-            }
-            shown: dict[str, Any] = {name: one[name] for name in ("started", "busy", "limits", "usage") if name in one}
-            if key in found:
-                # Its folder was last marked when the sandbox opened.
-                shown["used"] = one["used"]
-            whose = {} if gateway is None else {"gateway": gateway}
-            found[key] = found.get(key, fresh) | {"state": "live"} | shown | whose
-    return sorted(found.values(), key=lambda row: str(row["name"]))
+    }
+    return folders | {layer.scope_key: _layer(layer) for layer in LayerStore(state).all()}
 
 
 def _layer(layer: Layer) -> dict[str, Any]:

@@ -195,21 +195,6 @@ def listed(state: str) -> Iterator[Kept]:
                 yield kept
 
 
-def lately(state: str) -> tuple[Kept, ...]:
-    """Return the folders that are kept now; the time of each one's last use may be a second old."""
-    try:
-        changed_ns = os.stat(os.path.join(state, FOLDER)).st_mtime_ns
-    except FileNotFoundError:
-        return ()
-    return _lately(state, changed_ns, int(time.monotonic()))
-
-
-# A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
-@lru_cache(maxsize=1)
-def _lately(state: str, _changed_ns: int, _second: int) -> tuple[Kept, ...]:
-    return tuple(listed(state))
-
-
 def _entries(state: str, ending: str) -> list[str]:
     folder = os.path.join(state, FOLDER)
     try:

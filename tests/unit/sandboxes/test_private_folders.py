@@ -8,14 +8,12 @@ import json
 import os
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from crabpot.sandboxes import private_folders
 from crabpot.settings import Prune
 from crabpot.spec.build import build
-from tests.support.waiting import until
 
 HOUR, DAY = 3600, 86400
 
@@ -58,24 +56,6 @@ async def test_a_second_hold_keeps_the_day_on_which_it_was_made(state, spec_of):
     (second,) = private_folders.listed(state)
     assert second.created == first.created
     assert second.used > time.time() - 60
-
-
-async def test_a_page_that_looks_often_misses_no_folder_that_came_or_went(state, spec_of, monkeypatch):
-    # Within one second.
-    monkeypatch.setattr(private_folders, "time", SimpleNamespace(time=time.time, monotonic=lambda: 0.0))
-    wanted: set[str] = set()
-
-    def shown() -> bool:
-        return {kept.scope_key for kept in private_folders.lately(state)} == wanted
-
-    assert shown()
-    for number in range(20):
-        (await private_folders.hold(state, spec_of(f"agent:main:{number}"), "main")).release()
-        wanted.add(f"agent:main:{number}")
-        await until(shown)
-    private_folders.remove(state, lambda kept: kept.scope_key == "agent:main:7")
-    wanted.remove("agent:main:7")
-    await until(shown)
 
 
 async def test_many_that_hold_at_once_write_one_whole_note(state, spec_of):
