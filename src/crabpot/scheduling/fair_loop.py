@@ -39,6 +39,7 @@ _HEAVY_SHARE = 0.125
 # How often it is found out who needs nothing any more.
 _EVERY_S = 0.05
 _NOBODYS = Context()
+_ANYIO = "anyio._backends._asyncio"
 
 
 class _Step(asyncio.Handle):
@@ -145,7 +146,7 @@ class FairLoop(asyncio.SelectorEventLoop):
         if whose == OPERATOR:
             self._light_at = self._now()
         # Transports and futures rely on the order of their callbacks, which are short.
-        elif whose is not None and isinstance(getattr(callback, "__self__", None), asyncio.Task):
+        elif whose is not None and _is_step(callback):
             step = _Step(callback, args, self, context)
             use = self._use(whose)
             use.steps.append(step)
@@ -253,6 +254,15 @@ class FairLoop(asyncio.SelectorEventLoop):
         for use in heavy:
             if use.waits:
                 use.heavy_until = max(use.heavy_until, now + _WAITED_S)
+
+
+def _is_step(callback: object) -> bool:
+    """Return whether a callback is a task's step, or anyio's look whether what it cancelled has ended.
+
+    It looks in every turn, and a task that waits for its principal's turn does not end: the loop would never rest.
+    """
+    owner = getattr(callback, "__self__", None)
+    return isinstance(owner, asyncio.Task) or type(owner).__module__ == _ANYIO
 
 
 def _owed(use: _Use) -> float:

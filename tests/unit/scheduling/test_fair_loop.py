@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
 from crabpot.decide.scope import OPERATOR, PRINCIPAL, acting_for, behind_it
@@ -330,3 +331,36 @@ def test_a_token_is_the_principal_whatever_agents_it_names():
     with behind_it(OPERATOR), acting_for("ops", "agent:ops:main"):
         assert PRINCIPAL.get() == "agent ops"
     assert PRINCIPAL.get() is None
+
+
+def test_whoever_waits_for_what_it_cancelled_does_not_keep_the_loop_busy() -> None:
+    looks = 0
+
+    class Counting(FairLoop):
+        def call_soon(self, callback, *args, context=None):  # type: ignore[no-untyped-def]
+            nonlocal looks
+            looks += getattr(callback, "__qualname__", "").endswith("_deliver_cancellation")
+            return super().call_soon(callback, *args, context=context)
+
+    async def waits(scopes: list[anyio.CancelScope]) -> None:
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            await anyio.sleep_forever()
+
+    async def both() -> None:
+        scopes: list[anyio.CancelScope] = []
+        flood = Flood("a token")
+        with behind_it("a token"):
+            waiting = asyncio.create_task(waits(scopes))
+        await steps_beside(flood, 10)
+        with behind_it("a token"):
+            scopes[0].cancel()
+        assert looks
+        with behind_it(OPERATOR):
+            for _ in range(MANY):
+                await asyncio.sleep(0)
+        assert looks < MANY / 4
+        await flood.end()
+        await waiting
+
+    run(both(), Counting)
