@@ -98,6 +98,11 @@ class Desk:
         """List the requests that may be answered now, from every gateway of the state folder."""
         return self.store.pending()
 
+    async def listed(self) -> list[Request]:
+        """List the same for a page, without a thread while nobody has written: pages ask often."""
+        known = None if self._opened is None else self._opened[0].known()
+        return await asyncio.to_thread(self.pending) if known is None else known
+
     def answer(self, request_id: str, answer: Answer) -> bool:
         """Answer a request; return False if it is no longer pending."""
         return self.store.answer(request_id, answer) and self._heard(request_id)

@@ -11,17 +11,21 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crabpot.approvals.liveness import Liveness
-from crabpot.approvals.requests import GONE, NOBODY, Answer, Request, denied, new_id
+from crabpot.approvals.requests import GONE, NOBODY, Answer, denied, new_id
+from crabpot.approvals.view import View, parsed
 from crabpot.errors import CrabpotError
 from crabpot.state.ownership import make_own
-from crabpot.state.sqlite import connect, rows_at_once
+from crabpot.state.sqlite import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+
+    from crabpot.approvals.requests import Request
+    from crabpot.approvals.view import Pending
 
 FILE_NAME, LOCK_NAME = "approvals.sqlite", "approvals.lock"
 
@@ -39,7 +43,6 @@ CREATE TABLE IF NOT EXISTS leases (
 CREATE INDEX IF NOT EXISTS bounds ON leases (bound);
 """
 _SETTLE = "UPDATE requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ? AND state = 'pending'"
-_PENDING = "FROM requests WHERE state = 'pending' ORDER BY rowid"
 # The audit log keeps answers for good; here they stay a while for those who look later.
 _KEPT_S = 7 * 24 * 3600.0
 # And only so many: an agent could ask and withdraw without end. Looked at once in so many requests.
@@ -51,11 +54,7 @@ class StoreUnavailable(CrabpotError):
 
 
 class Store:
-    """One process's connections to the store. Its methods may be called from any thread.
-
-    Whoever reads does not wait for those who write: an agent that asks without end has many requests stored, each with
-    a commit, while an operator looks at what waits.
-    """
+    """One process's connections to the store. Its methods may be called from any thread."""
 
     def __init__(self, state: str) -> None:
         self.file = os.path.join(state, FILE_NAME)
@@ -63,9 +62,6 @@ class Store:
         self._turn = threading.RLock()
         self._seen: int | None = None
         self._added = 0
-        self._looking = threading.Lock()
-        # The pending requests with their gateways, as of one version: an agent may have hundreds, and pages look often.
-        self._pending: tuple[int, dict[str, tuple[int, Request]]] = -1, {}
         try:
             make_own(state)
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -74,14 +70,15 @@ class Store:
             raise StoreUnavailable(f"{error.filename}: {error.strerror}") from None
         try:
             with self._liveness.alone():
-                self._db, self._view = _two_of(self.file)
+                self._db, view = _two_of(self.file)
+                self._view = View(view)
         except sqlite3.Error as error:
             self._liveness.close()
             raise StoreUnavailable(f"the store of approvals {self.file} cannot be opened: {error}") from None
 
     def close(self) -> None:
         """Close the connection; a gateway that announced itself no longer counts as alive."""
-        with self._turn, self._looking:
+        with self._turn:
             self._view.close()
             self._db.close()
             self._liveness.close()
@@ -142,31 +139,30 @@ class Store:
 
     def pending(self) -> list[Request]:
         """List the requests that may still be answered, oldest first. Those that nobody waits for are denied."""
-        known = self._read_pending()
-        now = time.time()
-        live = {gateway: self.lives(gateway) for gateway in {gateway for gateway, _ in known}}
-        for gateway, request in known:
-            if not live[gateway]:
+        with self._readable():
+            stored = self._view.pending()
+        live = self._alive(stored)
+        for gateway, request in stored:
+            if gateway not in live:
                 self.settle(request.id, denied(GONE, "the gateway that asked has ended"))
-        return [request for gateway, request in known if live[gateway] and request.deadline > now]
+        return _answerable(stored, live)
 
-    def _read_pending(self) -> Collection[tuple[int, Request]]:
-        """Return what is pending and of which gateway, from memory while nobody has written anything."""
-        with self._looking:
-            seen, before = self._pending
-            ((version,),) = self._fetch(self._view, "PRAGMA data_version")
-            if version != seen:
-                # What is written between the two queries is read now, and read once more at the next look.
-                with self._readable():
-                    rows = rows_at_once(self._view, "body, gateway", _PENDING)
-                found = {body: before.get(body) or (gateway, _parsed(body)) for body, gateway in rows}
-                self._pending = version, found
-            return self._pending[1].values()
+    def known(self) -> list[Request] | None:
+        """Return what `pending` would if that is in memory; None if it takes a file, a write or another thread."""
+        with self._readable():
+            stored = self._view.known()
+        if stored is None:
+            return None
+        live = self._alive(stored)
+        return _answerable(stored, live) if all(gateway in live for gateway, _ in stored) else None
+
+    def _alive(self, stored: Pending) -> set[int]:
+        return {gateway for gateway in {gateway for gateway, _ in stored} if self.lives(gateway)}
 
     def find(self, request_id: str) -> Request | None:
         """Return a request by its id, pending or not."""
         rows = self.read("SELECT body FROM requests WHERE id = ?", (request_id,))
-        return _parsed(rows[0][0]) if rows else None
+        return parsed(rows[0][0]) if rows else None
 
     def answer(self, request_id: str, answer: Answer) -> bool:
         """Answer a request; return False if it was answered, is too late or unknown, or its gateway has ended."""
@@ -204,7 +200,8 @@ class Store:
 
     def answered(self, request_ids: Iterable[str]) -> list[str]:
         """Return which of these are no longer pending."""
-        waiting = {request.id for _, request in self._read_pending()}
+        with self._readable():
+            waiting = {request.id for _, request in self._view.pending()}
         return [request_id for request_id in request_ids if request_id not in waiting]
 
     def use(self, request: Request) -> Answer | None:
@@ -246,19 +243,15 @@ class Store:
     def changed(self) -> bool:
         """Return whether another process wrote since the last call; costs only a read of shared memory."""
         # Of the connection that writes: what this process wrote itself is no news.
-        with self._turn:
-            ((version,),) = self._fetch(self._db, "PRAGMA data_version")
+        with self._turn, self._readable():
+            ((version,),) = self._db.execute("PRAGMA data_version").fetchall()
         before, self._seen = self._seen, version
         return bool(before != version)
 
     def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Run a query."""
-        with self._looking:
-            return self._fetch(self._view, query, values)
-
-    def _fetch(self, db: sqlite3.Connection, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._readable(), closing(db.execute(query, values)) as rows:
-            return rows.fetchall()
+        with self._readable():
+            return self._view.rows(query, values)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -277,5 +270,6 @@ def _two_of(file: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         raise
 
 
-def _parsed(body: str) -> Request:
-    return Request.from_json(json.loads(body))
+def _answerable(stored: Pending, live: set[int]) -> list[Request]:
+    now = time.time()
+    return [request for gateway, request in stored if gateway in live and request.deadline > now]

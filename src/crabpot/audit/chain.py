@@ -26,8 +26,8 @@ def link(before: str, text: str) -> str:
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
-def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> None:
-    """Append records in the open transaction."""
+def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
+    """Append records in the open transaction, and return their rows: number, text and hash."""
     row = connection.execute("SELECT number, hash FROM head").fetchone()
     number, digest = row or (0, START)
     rows = []
@@ -37,6 +37,7 @@ def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> None:
         rows.append((number, text, digest))
     connection.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
     connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, digest))
+    return rows
 
 
 def first_break(

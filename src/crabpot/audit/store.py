@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crabpot.audit import FILE_NAME, volumes
 from crabpot.audit.chain import append
 from crabpot.audit.coalescing import EVERY_S, Coalescer
+from crabpot.audit.recent import Recent
 from crabpot.audit.retention import Retention
 from crabpot.audit.tables import SCHEMA
 from crabpot.decide.scope import OPERATOR, PRINCIPAL
@@ -24,6 +25,8 @@ from crabpot.state.sqlite import connect, reserve
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
+
+    from crabpot.audit.volumes import Row
 
     # Called on the writer's thread: why the records before could not be written, or None.
     Told = Callable[[str | None], None]
@@ -53,6 +56,7 @@ class AuditLog:
         self._undescribed: tuple[float, str | None, Callable[[], Record]] | None = None
         self._coalescer = Coalescer()
         self._thread: threading.Thread | None = None
+        self.recent = Recent(self._file)
 
     def open(self) -> None:
         """Create the file, private to its owner, and start the writer."""
@@ -135,6 +139,7 @@ class AuditLog:
         self._urgent.set()
         self._thread.join()
         self._thread = None
+        self.recent.close()
         if failures[0] is not None:
             raise self._unavailable(failures[0])
 
@@ -154,8 +159,9 @@ class AuditLog:
             try:
                 if connection is None:
                     connection = connect(self._file, SCHEMA)
-                _append(connection, unwritten + gap)
+                written = _append(connection, unwritten + gap)
                 unwritten, dropped, failure = [], 0, None
+                self.recent.add(written)
             except Exception as error:  # noqa: BLE001  whatever a full disk makes fail must not end the writer
                 failure = str(error)
                 dropped += max(0, len(unwritten) - _MOST_KEPT)
@@ -191,13 +197,13 @@ class AuditLog:
         return waiting, item is None
 
 
-def _append(connection: sqlite3.Connection, group: list[Record]) -> None:
+def _append(connection: sqlite3.Connection, group: list[Record]) -> list[Row]:
     if not group:
-        return
+        return []
     # IMMEDIATE: another process may write the same log, and two records must not follow the same one.
     connection.execute("BEGIN IMMEDIATE")
     try:
-        append(connection, group)
+        rows = append(connection, group)
         seen = {record["session"]: record["time"] for record in group if "session" in record}
         connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", seen.items())
         connection.execute("COMMIT")
@@ -205,3 +211,4 @@ def _append(connection: sqlite3.Connection, group: list[Record]) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return rows

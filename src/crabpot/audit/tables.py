@@ -39,9 +39,15 @@ def sessions(state: str) -> list[str]:
         return [row[0] for row in log.execute("SELECT key FROM sessions ORDER BY seen")]
 
 
+def opened(file: str, *, any_thread: bool = False) -> sqlite3.Connection:
+    """Open a log that exists, only to read it."""
+    path = f"file:{file.translate(_QUOTED)}?mode=ro"
+    return sqlite3.connect(path, uri=True, isolation_level=None, check_same_thread=not any_thread)
+
+
 def _connect(file: str) -> sqlite3.Connection:
     if os.path.exists(file):
-        log = sqlite3.connect(f"file:{file.translate(_QUOTED)}?mode=ro", uri=True, isolation_level=None)
+        log = opened(file)
         try:
             # The file is made before its tables, and those together: a reader in between finds none at all.
             if log.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from dataclasses import asdict
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.linux import usage
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from crabpot.layers.layer import Layer
     from crabpot.sandboxes.live import Live
     from crabpot.settings import Settings
+
+    Rows = dict[str, dict[str, Any]]
 
 _OF_LIVE = ("started", "busy", "limits", "usage")
 
@@ -89,9 +90,37 @@ def unseen(state: str, settings: Settings) -> list[str]:
     ]
 
 
-def rows(state: str, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:
+class Kept:
+    """What is kept in one state folder, by scope key: read again when a folder came or went, and after a second.
+
+    A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
+    So when each was last used may be a second old.
+    """
+
+    def __init__(self, state: str) -> None:
+        self._state = state
+        self._read: tuple[object, Rows] = None, {}
+
+    def known(self) -> Rows | None:
+        """Return the rows if they are in memory."""
+        version, found = self._read
+        return found if version == self._version() else None
+
+    def rows(self) -> Rows:
+        """Return the rows. Run it in a thread: it may read a few files for every folder."""
+        version = self._version()
+        if version != self._read[0]:
+            self._read = version, _kept(self._state)
+        return self._read[1]
+
+    def _version(self) -> tuple[int | None, ...]:
+        folders = (os.path.join(self._state, name) for name in (private_folders.FOLDER, LAYERS))
+        return int(time.monotonic()), *map(_mtime_ns, folders)
+
+
+def rows(kept: Rows, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:
     """Join private folders, layers and live sandboxes of the process `gateway`; a sandbox may have neither."""
-    found = dict(_kept(state, _changed(state), int(time.monotonic())))
+    found = dict(kept)
     whose = {} if gateway is None else {"gateway": gateway}
     for one in running:
         if one["place"] == Place.SANDBOX.value:
@@ -110,11 +139,6 @@ def _fresh(one: dict[str, Any]) -> dict[str, Any]:
     return {"name": sandbox_name(key), "scope_key": key, "agent": None, "created": one["started"], "used": None}
 
 
-def _changed(state: str) -> tuple[int | None, ...]:
-    """Return what is another whenever a private folder or a layer came or went."""
-    return tuple(_mtime_ns(os.path.join(state, folder)) for folder in (private_folders.FOLDER, LAYERS))
-
-
 def _mtime_ns(path: str) -> int | None:
     try:
         return os.stat(path).st_mtime_ns
@@ -122,10 +146,7 @@ def _mtime_ns(path: str) -> int | None:
         return None
 
 
-# A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
-@lru_cache(maxsize=1)
-def _kept(state: str, _changed: tuple[int | None, ...], _second: int) -> dict[str, dict[str, Any]]:
-    """Return the rows of all that is kept, by scope key; when each was last used may be a second old."""
+def _kept(state: str) -> Rows:
     folders = {
         kept.scope_key: {
             "name": kept.name,

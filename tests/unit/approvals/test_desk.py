@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -493,3 +494,50 @@ async def test_a_request_that_is_withdrawn_is_never_used_even_if_it_was_answered
         assert not store.answer(request.id, YES)
     assert store.pending() == []
     store.close()
+
+
+class Counted(ThreadPoolExecutor):
+    """Counts what a loop gives to threads."""
+
+    jobs = 0
+
+    def submit(self, *args, **kwargs):
+        self.jobs += 1
+        return super().submit(*args, **kwargs)
+
+
+async def test_what_is_pending_is_listed_without_a_thread_until_anybody_writes(desk, a_request):
+    threads = Counted()
+    async with desk(Waits()) as made:
+        asyncio.get_running_loop().set_default_executor(threads)
+        assert await made.listed() == []
+        elsewhere = Store(os.path.dirname(made.store.file))
+        requests = []
+        for writer in (made.store, elsewhere):
+            requests.append(a_request())
+            writer.add(requests[-1])
+            before = threads.jobs
+            assert [one.id for one in await made.listed()] == [one.id for one in requests]
+            assert threads.jobs == before + 1
+            for _ in range(3):
+                assert [one.id for one in await made.listed()] == [one.id for one in requests]
+            assert threads.jobs == before + 1
+        # The kernel says at once who has ended, and nothing has been written: its request is denied, in a thread.
+        elsewhere.close()
+        assert [one.id for one in await made.listed()] == [requests[0].id]
+
+
+async def test_what_is_past_its_deadline_is_listed_no_more_though_nobody_wrote(desk, a_request):
+    async with desk(Waits()) as made:
+        made.store.add(a_request(deadline=time.time() + 0.2))
+        assert len(await made.listed()) == 1
+        await until(lambda: made.store.known() == [])
+
+
+async def test_whoever_looks_while_another_thread_reads_does_not_wait_for_it(desk, a_request):
+    async with desk(Waits()) as made:
+        made.store.add(a_request())
+        assert len(await made.listed()) == 1
+        with made.store._view._looking:
+            assert made.store.known() is None
+        assert len(made.store.known()) == 1

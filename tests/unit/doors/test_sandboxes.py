@@ -18,9 +18,15 @@ async def test_a_page_that_looks_often_misses_nothing_that_came_or_went(tmp_path
     monkeypatch.setattr(sandboxes, "time", SimpleNamespace(time=time.time, monotonic=lambda: 0.0))
     state, folder = str(tmp_path / "state"), str(tmp_path)
     wanted: set[str] = set()
+    kept = sandboxes.Kept(state)
 
     def shown() -> bool:
-        return {row["scope_key"] for row in sandboxes.rows(state, [])} == wanted
+        found = kept.rows()
+        # Until something comes or goes, it is known without reading anything.
+        assert kept.known() is found
+        return {row["scope_key"] for row in sandboxes.rows(found, [])} == wanted
+
+    assert kept.known() is None
 
     assert shown()
     for number in range(20):
@@ -36,9 +42,9 @@ async def test_a_page_that_looks_often_misses_nothing_that_came_or_went(tmp_path
     await until(shown)
 
 
-def test_a_live_one_that_keeps_nothing_has_a_row_and_no_agent(tmp_path):
+def test_a_live_one_that_keeps_nothing_has_a_row_and_no_agent():
     live = {"scope_key": "agent:main:a", "place": "sandbox", "started": 1.0, "used": 2.0, "busy": 1, "limits": None}
-    (row,) = sandboxes.rows(str(tmp_path), [live, live | {"scope_key": "b", "place": "host"}], gateway=7)
+    (row,) = sandboxes.rows({}, [live, live | {"scope_key": "b", "place": "host"}], gateway=7)
     assert row == {
         "name": sandbox_name("agent:main:a"),
         "scope_key": "agent:main:a",

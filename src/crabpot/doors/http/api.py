@@ -15,7 +15,8 @@ from starlette.routing import Match
 from crabpot.doors.http.access.refusals import Refusal, bad_request
 from crabpot.doors.http.routes import calls, dashboard, openapi, operations, review, snapshots
 from crabpot.doors.http.routes.calls import Calling
-from crabpot.doors.http.routes.direct import DirectCalls
+from crabpot.doors.http.routes.direct import Direct
+from crabpot.doors.http.routes.operations import Operating
 from crabpot.doors.inflight import ClientGone
 from crabpot.errors import CrabpotError
 
@@ -26,20 +27,20 @@ if TYPE_CHECKING:
     from crabpot.doors.http.routes.mcp_on_demand import McpOnDemand
 
 
-def complete(context: Context, mcp: McpOnDemand) -> DirectCalls:
-    """Return all that answers requests: the application with MCP, and the short way of plain calls."""
-    calling = Calling(context)
-    app = application(context, calling)
+def complete(context: Context, mcp: McpOnDemand) -> Direct:
+    """Return all that answers requests: the application with MCP, and the short way of plain ones."""
+    calling, operating = Calling(context), Operating(context)
+    app = application(context, calling, operating)
     app.router.routes.append(mcp.route())
-    return DirectCalls(app, calling)
+    return Direct(app, calling, operating)
 
 
-def application(context: Context, calling: Calling) -> FastAPI:
+def application(context: Context, calling: Calling, operating: Operating) -> FastAPI:
     """Return the application. FastAPI's documentation page loads scripts from elsewhere, so it is off."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     # Onto the application's own router: the search for a path's other methods does not see included routers.
     calls.add_routes(app.router, calling)
-    operations.add_routes(app.router, context)
+    operations.add_routes(app.router, context, operating)
     review.add_routes(app.router, context)
     snapshots.add_routes(app.router, context)
     app.router.routes += dashboard.routes()

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from crabpot.audit.store import AuditUnavailable
 from crabpot.doors.http.access.refusals import Refusal
 from crabpot.doors.inflight import Calls, ClientGone
+from crabpot.doors.sandboxes import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,11 @@ class Context:
     metrics: Metrics
     calls: Calls = field(default_factory=Calls)
     closing: bool = False
+    kept: Kept = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember what is kept in the state folder."""
+        self.kept = Kept(self.state)
 
     async def call(self, asked: CallRequest, *, gone: Sign, streams: Streams | None = None) -> ToolResult:
         """Pass one call to the gateway; it is cancelled if the client disconnects."""

@@ -1,9 +1,10 @@
-"""Plain calls, which do not pass through the framework: they say what it would say, and end with their client."""
+"""Plain requests, which do not pass through the framework: they say what it would say, and end with their client."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -73,3 +74,59 @@ async def test_a_client_that_sent_its_next_call_and_left_has_its_first_cancelled
             return [one["error"] for one in found if one.get("tool") == "exec"] == ["cancelled"]
 
         await until(ended)
+
+
+LISTS = ["/v1/approvals", "/v1/sandboxes", "/v1/audit", "/v1/audit?limit=3"]
+
+
+@pytest.mark.parametrize("path", [*LISTS, "/v1/audit?limit=0", "/v1/audit?limit=1001", "/v1/audit?limit=03"])
+async def test_a_list_is_answered_as_the_framework_answers_it(door, path):
+    async with door() as made:
+        for number in range(5):
+            await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f"exit {number}"})
+        agent = made.client(made.tokens.add("an-agent", Role.AGENT, sessions=(S,)))
+        observer = made.client(made.tokens.add("an-observer", Role.OBSERVER))
+        for client in (made.operator, agent, observer):
+            plain = await client.get(path)
+            # With another name in its query it is the framework's.
+            other = await client.get(f"{path}{'&' if '?' in path else '?'}other=1")
+            assert (plain.status_code, plain.json()) == (other.status_code, other.json())
+            assert plain.headers["content-type"] == other.headers["content-type"]
+
+
+class Counted(ThreadPoolExecutor):
+    """Counts what a loop gives to threads."""
+
+    jobs = 0
+
+    def submit(self, *args, **kwargs):
+        self.jobs += 1
+        return super().submit(*args, **kwargs)
+
+
+@pytest.mark.parametrize("path", ["/v1/approvals", "/v1/audit?limit=3"])
+async def test_what_a_page_lists_takes_no_thread_until_it_changes(door, path):
+    threads = Counted()
+    async with door() as made:
+        for number in range(5):
+            await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f"exit {number}"})
+        asyncio.get_running_loop().set_default_executor(threads)
+        first = (await made.operator.get(path)).json()
+        before = threads.jobs
+        assert [(await made.operator.get(path)).json() for _ in range(3)] == [first] * 3
+        assert threads.jobs == before
+
+
+async def test_a_record_is_listed_as_soon_as_its_call_is_answered_and_takes_no_thread(door):
+    threads = Counted()
+    async with door() as made:
+        for number in range(5):
+            await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f"exit {number}"})
+        await made.operator.get("/v1/audit?limit=3")
+        asyncio.get_running_loop().set_default_executor(threads)
+        for number in range(5):
+            await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f": {number}"})
+            before = threads.jobs
+            found = (await made.operator.get("/v1/audit?limit=3")).json()["records"]
+            assert found[-1]["args"]["command"] == f": {number}"
+            assert threads.jobs == before

@@ -35,7 +35,7 @@ async def _sandboxes(app: App, options: Namespace) -> int:
     try:
         running = await remote.inquire("live") if remote else []
         told = await remote.inquire("gateway") if remote else None
-        rows = kept_and_live.rows(state, running, gateway=told and told["pid"])
+        rows = kept_and_live.rows(kept_and_live.Kept(state).rows(), running, gateway=told and told["pid"])
         if options.action == "list":
             _list(rows, as_json=options.json)
             if told is not None and not options.json:

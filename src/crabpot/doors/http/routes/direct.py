@@ -1,7 +1,12 @@
-"""Calls of built-in tools, answered without the framework's routing and validation, which take longer than the call."""
+"""Plain requests, answered without the framework's routing and validation, which take longer than what is asked for.
+
+Those are calls of built-in tools, and the lists that an operator's page shows.
+"""
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -10,41 +15,67 @@ from crabpot.doors.http.requests import LONGEST_KEY, decoded
 from crabpot.tools.descriptions import BUILT_IN
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from fastapi import FastAPI
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
     from crabpot.doors.http.routes.calls import Calling
+    from crabpot.doors.http.routes.operations import Operating
 
-_SESSIONS, _TOOLS = "/v1/sessions/", "tools"
+    Answer = Callable[[Request], Awaitable[Response]]
+
+_SESSIONS, _TOOLS, _RECORDS = "/v1/sessions/", "tools", "/v1/audit"
+_LIMIT = re.compile(rb"limit=([1-9][0-9]{0,2})")
 
 
-class DirectCalls:
-    """Takes the plain requests for a built-in tool, and leaves all others to the application."""
+class Direct:
+    """Takes the plain requests, and leaves all others to the application."""
 
-    def __init__(self, app: FastAPI, calling: Calling) -> None:
+    def __init__(self, app: FastAPI, calling: Calling, operating: Operating) -> None:
         self._app = app
         self._calling = calling
+        self._operating = operating
+        self._lists: dict[str, Answer] = {
+            "/v1/approvals": operating.approvals,
+            "/v1/sandboxes": operating.sandboxes,
+            _RECORDS: operating.newest,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request that was admitted."""
-        asked = _plain(scope)
-        if asked is None:
+        answer = self._list(scope) if scope["method"] == "GET" else self._call(scope)
+        if answer is None:
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
-        response = await self._answer(request, decoded(asked[0]), asked[1])
+        response = await self._answered(Request(scope, receive), answer)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request, key: str, tool: str) -> Response:
+    async def _answered(self, request: Request, answer: Answer) -> Response:
         try:
-            return await self._calling.call(request, key, tool, None, stream=False)
+            return await answer(request)
         except Exception as error:
             for kind, handler in self._app.exception_handlers.items():
                 if isinstance(kind, type) and isinstance(error, kind):
                     refused: Response = await handler(request, error)  # type: ignore[misc]
                     return refused
             raise
+
+    def _list(self, scope: Scope) -> Answer | None:
+        """Return what answers a request for a list, as long as it is."""
+        asked: bytes = scope["query_string"]
+        found = self._lists.get(scope["path"])
+        if not asked or found is None:
+            return found
+        limit = _LIMIT.fullmatch(asked) if scope["path"] == _RECORDS else None
+        return None if limit is None else partial(self._operating.newest, limit=int(limit[1]))
+
+    def _call(self, scope: Scope) -> Answer | None:
+        asked = _plain(scope)
+        if asked is None:
+            return None
+        return partial(self._calling.call, key=decoded(asked[0]), tool=asked[1], stated=None, stream=False)
 
 
 def _plain(scope: Scope) -> tuple[str, str] | None:

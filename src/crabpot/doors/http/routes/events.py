@@ -92,7 +92,7 @@ class Feed:
             await asyncio.sleep(_SANDBOXES_S)
 
     def _rows(self, live: list[dict[str, Any]]) -> str:
-        return _spelled("sandboxes", sandboxes.rows(self._context.state, sandboxes.used(live)))
+        return _spelled("sandboxes", sandboxes.rows(self._context.kept.rows(), sandboxes.used(live)))
 
 
 def _spelled(name: str, rows: list[dict[str, Any]]) -> str:

@@ -70,9 +70,8 @@ def _list_of(name: str) -> dict[str, Any]:
 _ANY_OBJECT = openapi.json_of({"type": "object"})
 
 
-def add_routes(router: APIRouter, context: Context) -> None:
+def add_routes(router: APIRouter, context: Context, operating: Operating) -> None:
     """Add the operators' routes."""
-    operating = _Operating(context)
     answers = openapi.answers
     rows: list[tuple[str, str, Any, str, dict[int | str, dict[str, Any]]]] = [
         ("GET", "/health", operating.health, "Check that the gateway is up", answers(_ANY_OBJECT)),
@@ -116,12 +115,13 @@ def add_routes(router: APIRouter, context: Context) -> None:
     )
 
 
-class _Operating:
+class Operating:
     """The operators' routes over one gateway."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._pending = Spelling(requests.Request.as_json)
+        self._reader = AuditReader(context.state)
         gateway = context.gateway
         self._explainer = Explainer(
             settings=gateway.settings, around=gateway.execution.around, registry=gateway.execution.registry
@@ -136,7 +136,7 @@ class _Operating:
         """Return the metrics in Prometheus' format to an operator or observer."""
         if principal_of(request).role is Role.AGENT:
             raise forbidden("the metrics are for operators and observers")
-        pending = await asyncio.to_thread(self._context.gateway.desk.pending)
+        pending = await self._context.gateway.desk.listed()
         return Response(self._context.metrics.text(len(pending)), headers={"content-type": CONTENT_TYPE})
 
     async def explain(
@@ -161,18 +161,18 @@ class _Operating:
     async def sandboxes(self, request: Request) -> Response:
         """List the live sandboxes and the private folders."""
         operator(request)
-        live = sandboxes.live(self._context.gateway)
-        text = await asyncio.to_thread(lambda: json.dumps({"sandboxes": self._rows(live)}))
-        return Response(text, media_type="application/json")
+        return as_json({"sandboxes": await self._rows()})
 
-    def _rows(self, live: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sandboxes.rows(self._context.state, live)
+    async def _rows(self) -> list[dict[str, Any]]:
+        kept = self._context.kept
+        known = kept.known()
+        known = await asyncio.to_thread(kept.rows) if known is None else known
+        return sandboxes.rows(known, sandboxes.live(self._context.gateway))
 
     async def stop(self, request: Request, name: Annotated[str, Path(pattern="^[a-z0-9._-]+$")]) -> Response:
         """Stop a sandbox and whatever runs in it."""
         operator(request)
-        rows = await asyncio.to_thread(self._rows, sandboxes.live(self._context.gateway))
-        one = next((row for row in rows if row["name"] == name), None)
+        one = next((row for row in await self._rows() if row["name"] == name), None)
         if one is None:
             raise Refusal(404, "not_found", f"no sandbox {name}")
         return as_json({"name": name, "stopped": await sandboxes.stop(self._context.gateway, one["scope_key"])})
@@ -180,8 +180,7 @@ class _Operating:
     async def approvals(self, request: Request) -> Response:
         """List the pending requests with everything that the terminal shows."""
         operator(request)
-        pending = await asyncio.to_thread(self._context.gateway.desk.pending)
-        return Response(self._pending.of(pending), media_type="application/json")
+        return Response(self._pending.of(await self._context.gateway.desk.listed()), media_type="application/json")
 
     async def answer(self, request: Request, request_id: Annotated[str, Path(pattern="^[0-9a-f]+$")]) -> Response:
         """Allow or deny a request; only the first answer counts."""
@@ -196,7 +195,7 @@ class _Operating:
             raise bad_request(str(error)) from None
         desk = self._context.gateway.desk
         if answer.allowed:
-            waiting = {one.id: one for one in await asyncio.to_thread(desk.pending)}
+            waiting = {one.id: one for one in await desk.listed()}
             if request_id in waiting and (problem := waiting[request_id].problem_with(answer)):
                 raise bad_request(problem)
         if not await asyncio.to_thread(desk.answer, request_id, answer):
@@ -220,8 +219,27 @@ class _Operating:
             mine = session is None or record.get("session") == session
             return mine and (text is None or text.lower() in json.dumps(record, ensure_ascii=False).lower())
 
-        reader = AuditReader(self._context.state)
         chosen = None if session is None and text is None else wanted
-        found = await asyncio.to_thread(reader.last, limit, before=before, wanted=chosen)
+        if before is None and chosen is None and not shown:
+            return await self.newest(request, limit)
+        found = await asyncio.to_thread(self._reader.last, limit, before=before, wanted=chosen)
         before = found[0]["number"] if len(found) == limit else None
         return as_json({"records": displayed(found) if shown else found, "before": before})
+
+    async def newest(self, request: Request, limit: int = 100) -> Response:
+        """Return the last records, from memory while nobody but this gateway writes the log."""
+        operator(request)
+        recent = self._context.gateway.audit.recent
+        kept = recent.last(limit)
+        if kept is not None:
+            texts, before = (one.text for one in kept), kept[0].number
+            text = f'{{"records": [{", ".join(texts)}], "before": {before}}}'
+            return Response(text, media_type="application/json")
+
+        def read() -> list[dict[str, Any]]:
+            # For those who ask next.
+            recent.look()
+            return self._reader.last(limit)
+
+        found = await asyncio.to_thread(read)
+        return as_json({"records": found, "before": found[0]["number"] if len(found) == limit else None})
