@@ -18,6 +18,7 @@ from crabpot.audit.retention import Retention
 from crabpot.audit.tables import SCHEMA
 from crabpot.decide.scope import OPERATOR, PRINCIPAL
 from crabpot.errors import CrabpotError
+from crabpot.scheduling.fair_loop import charged_to
 from crabpot.settings import Audit
 from crabpot.state.ownership import make_own
 from crabpot.state.sqlite import connect, reserve
@@ -91,7 +92,9 @@ class AuditLog:
             waiting, self._undescribed = self._undescribed, None
         if waiting is not None:
             now, token, describe = waiting
-            self._add(describe(), now, token)
+            # It may hold a mebibyte, and whoever comes next describes it.
+            with charged_to(token):
+                self._add(describe(), now, token)
 
     def _add(self, record: Record, now: float, token: str | None) -> None:
         record["time"] = round(now, 3)

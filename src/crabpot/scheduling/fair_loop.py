@@ -12,26 +12,17 @@ import asyncio
 import math
 import selectors
 import time
-from collections import deque
 from contextvars import Context
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVarTuple
 
 from crabpot.decide.scope import OPERATOR, PRINCIPAL
+from crabpot.scheduling.use import MOST_OWED_S, WAITED_S, Step, Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Arguments = TypeVarTuple("Arguments")
 
-# How long one principal's steps run before everybody else's have their turn.
-_SLICE_S = 0.0002
-# Who uses more of the loop than this part, and this much beyond it, is heavy: one host command takes 40 ms of the loop.
-_LIGHT_SHARE, _BURST_S = 0.25, 0.1
-# What is remembered at most: one long step, or one in which garbage was collected, must not count for a minute.
-_MOST_OWED_S = 0.25
-# For how long it is heavy after that, and after it last had to wait: who is made to use less does not need less.
-_HEAVY_S, _WAITED_S = 1.0, 0.25
 # Steps of one call follow each other this closely. So long after a step its principal has something under way.
 _UNDER_WAY_S = 0.03
 # What all who are heavy have together meanwhile.
@@ -40,14 +31,6 @@ _HEAVY_SHARE = 0.125
 _EVERY_S = 0.05
 _NOBODYS = Context()
 _ANYIO = "anyio._backends._asyncio"
-
-
-class _Step(asyncio.Handle):
-    """A callback that waits for its principal's turn."""
-
-    def run(self) -> None:
-        if not self.cancelled():
-            self._run()
 
 
 class _Idle(selectors.DefaultSelector):
@@ -65,62 +48,15 @@ class _Idle(selectors.DefaultSelector):
             self.seconds += time.monotonic() - began
 
 
-@dataclass(slots=True)
-class _Use:
-    """What one principal waits for, and what it has used."""
-
-    at: float
-    steps: deque[_Step] = field(default_factory=deque)
-    # What lets its streams be read.
-    reads: deque[Callable[[], None]] = field(default_factory=deque)
-    owes_s: float = 0.0
-    heavy_until: float = -math.inf
-    # What it used in turns with others that are heavy.
-    ran_s: float = 0.0
-
-    def settle(self, now: float) -> None:
-        """Forget of its use what everybody may use in the time that has passed."""
-        self.owes_s = max(0.0, self.owes_s - _LIGHT_SHARE * (now - self.at))
-        self.at = now
-
-    def add(self, seconds: float) -> None:
-        self.owes_s = min(_MOST_OWED_S, self.owes_s + seconds)
-        if self.owes_s > _BURST_S:
-            self.heavy_until = self.at + _HEAVY_S
-
-    @property
-    def heavy(self) -> bool:
-        return self.heavy_until > self.at
-
-    @property
-    def waits(self) -> bool:
-        return bool(self.steps or self.reads)
-
-    def run(self) -> float:
-        """Run steps for one slice, and return what it took; those that they add come in the next turn."""
-        # Of the processor: on a busy machine a step may take long through no fault of its principal.
-        began = now = time.thread_time()
-        # One: many streams that are let go at once would all be read in the same turn.
-        if self.reads:
-            self.reads.popleft()()
-        for _ in range(len(self.steps)):
-            self.steps.popleft().run()
-            now = time.thread_time()
-            if now - began > _SLICE_S:
-                break
-        self.add(now - began)
-        return now - began
-
-
 class FairLoop(asyncio.SelectorEventLoop):
     """Shares its time among principals (`PRINCIPAL`); operators and the gateway's own work never wait."""
 
     def __init__(self) -> None:
         self._idle = _Idle()
         super().__init__(self._idle)
-        self._uses: dict[str, _Use] = {}
+        self._uses: dict[str, Use] = {}
         # Those of them that have steps.
-        self._lines: dict[str, _Use] = {}
+        self._lines: dict[str, Use] = {}
         # When anybody who is not heavy had a step last.
         self._light_at = -math.inf
         # From when on the heavy ones have paid for what they used while others had something under way.
@@ -128,6 +64,8 @@ class FairLoop(asyncio.SelectorEventLoop):
         # What the one that was served last had used.
         self._ran_s = 0.0
         self._counted_at = 0.0
+        # What was charged to somebody by name, in whoever's step it was done.
+        self.others_s = 0.0
         self._soon = False
         self._later: asyncio.TimerHandle | None = None
 
@@ -147,7 +85,7 @@ class FairLoop(asyncio.SelectorEventLoop):
             self._light_at = self._now()
         # Transports and futures rely on the order of their callbacks, which are short.
         elif whose is not None and _is_step(callback):
-            step = _Step(callback, args, self, context)
+            step = Step(callback, args, self, context)
             use = self._use(whose)
             use.steps.append(step)
             if not use.heavy:
@@ -158,25 +96,35 @@ class FairLoop(asyncio.SelectorEventLoop):
 
     def charge(self, whose: str, seconds: float, go_on: Callable[[], None]) -> bool:
         """Charge a principal for what it read; True if it must rest until `go_on` is called."""
+        use = self._charged(whose, seconds)
+        if use.heavy:
+            use.reads.append(go_on)
+            self._wake(whose, use)
+        return use.heavy
+
+    def charge_done(self, whose: str, seconds: float) -> None:
+        """Charge a principal for what was done for it in another's step, or in nobody's; not whose step it was."""
+        self.others_s += seconds
+        self._charged(whose, seconds)
+
+    def _charged(self, whose: str, seconds: float) -> Use:
         use = self._use(whose)
         use.add(seconds)
         if not use.heavy:
             self._light_at = use.at
-            return False
-        if self._is_under_way(use.at):
-            self._pay(use.at, seconds)
-        use.ran_s += seconds
-        use.reads.append(go_on)
-        self._wake(whose, use)
-        return True
+        else:
+            use.ran_s += seconds
+            if self._is_under_way(use.at):
+                self._pay(use.at, seconds)
+        return use
 
-    def _use(self, whose: str) -> _Use:
+    def _use(self, whose: str) -> Use:
         """Return what a principal used, up to date."""
         now = self._now()
         self._forget(now)
         use = self._uses.get(whose)
         if use is None:
-            use = self._uses[whose] = _Use(now)
+            use = self._uses[whose] = Use(now)
         use.settle(now)
         return use
 
@@ -196,13 +144,13 @@ class FairLoop(asyncio.SelectorEventLoop):
         return now - self._light_at < _UNDER_WAY_S
 
     def _pay(self, now: float, seconds: float) -> None:
-        self._paid_at = min(max(self._paid_at, now) + seconds / _HEAVY_SHARE, now + _MOST_OWED_S / _HEAVY_SHARE)
+        self._paid_at = min(max(self._paid_at, now) + seconds / _HEAVY_SHARE, now + MOST_OWED_S / _HEAVY_SHARE)
 
     def _rest_s(self, now: float) -> float:
         """Return how long the heavy ones rest: until they have paid, or nobody else has anything under way."""
         return max(0.0, min(self._paid_at, self._light_at + _UNDER_WAY_S) - now)
 
-    def _wake(self, whose: str, use: _Use) -> None:
+    def _wake(self, whose: str, use: Use) -> None:
         """Have a line served: in the next turn, or when its rest ends."""
         if whose not in self._lines:
             self._lines[whose] = use
@@ -232,7 +180,7 @@ class FairLoop(asyncio.SelectorEventLoop):
         light = [use for use in self._lines.values() if not use.heavy]
         heavy = [use for use in self._lines.values() if use.heavy]
         for use in sorted(light, key=_owed):
-            use.run()
+            use.run(self)
             self._light_at = self._now()
         if heavy:
             self._serve_heavy(heavy)
@@ -241,19 +189,19 @@ class FairLoop(asyncio.SelectorEventLoop):
             waits = all(use.heavy for use in self._lines.values())
             self._serve_in(self._rest_s(self._now()) if waits else 0.0)
 
-    def _serve_heavy(self, heavy: list[_Use]) -> None:
+    def _serve_heavy(self, heavy: list[Use]) -> None:
         """Run a slice of the one that used least, unless they rest."""
         now = self._now()
         if self._rest_s(now) <= 0:
             first = min(heavy, key=_ran)
             self._ran_s = first.ran_s
-            used = first.run()
+            used = first.run(self)
             first.ran_s += used
             if self._is_under_way(now):
                 self._pay(now, used)
         for use in heavy:
             if use.waits:
-                use.heavy_until = max(use.heavy_until, now + _WAITED_S)
+                use.heavy_until = max(use.heavy_until, now + WAITED_S)
 
 
 def _is_step(callback: object) -> bool:
@@ -265,12 +213,34 @@ def _is_step(callback: object) -> bool:
     return isinstance(owner, asyncio.Task) or type(owner).__module__ == _ANYIO
 
 
-def _owed(use: _Use) -> float:
+def _owed(use: Use) -> float:
     return use.owes_s
 
 
-def _ran(use: _Use) -> float:
+def _ran(use: Use) -> float:
     return use.ran_s
+
+
+class charged_to:  # noqa: N801  a block
+    """Charge the block to a principal, in whoever's step it runs, where the loop is fair."""
+
+    __slots__ = ("_began", "_loop", "_whose")
+
+    def __init__(self, whose: str | None) -> None:
+        # There may be none: threads record, too.
+        loop = asyncio._get_running_loop()  # noqa: SLF001
+        self._loop = loop if whose not in (None, OPERATOR) and isinstance(loop, FairLoop) else None
+        self._whose = whose
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+        if self._loop is not None:
+            self._began = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        if self._loop is not None and self._whose is not None:
+            self._loop.charge_done(self._whose, time.thread_time() - self._began)
 
 
 async def turn() -> None:

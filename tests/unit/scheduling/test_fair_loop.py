@@ -11,7 +11,8 @@ import pytest
 from anyio._backends._asyncio import CancelScope
 
 from crabpot.decide.scope import OPERATOR, PRINCIPAL, acting_for, behind_it
-from crabpot.scheduling.fair_loop import _BURST_S, _EVERY_S, _MOST_OWED_S, FairLoop
+from crabpot.scheduling.fair_loop import _EVERY_S, FairLoop
+from crabpot.scheduling.use import BURST_S, MOST_OWED_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -249,8 +250,8 @@ async def owed_after(seconds: float) -> float:
 
 
 def test_one_long_step_counts_for_a_second_and_not_for_a_minute():
-    assert run(owed_after(_BURST_S / 2)) == _BURST_S / 2
-    assert run(owed_after(1000.0)) == _MOST_OWED_S
+    assert run(owed_after(BURST_S / 2)) == BURST_S / 2
+    assert run(owed_after(1000.0)) == MOST_OWED_S
 
 
 async def calm_again() -> bool:

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from crabpot.decide.scope import OPERATOR, PRINCIPAL
 from crabpot.doors.http.access.peers import uid_of
 from crabpot.doors.local.server import same_user
+from crabpot.scheduling.fair_loop import FairLoop
 
 if TYPE_CHECKING:
     import asyncio
 
     from crabpot.doors.http.access.connections import Connections
     from crabpot.doors.inflight import Sign
+
+
+class Reading(FlowControl):
+    """Reads while the request that is being answered has room, and its principal need not rest."""
+
+    rests = False
+
+    def resume_reading(self) -> None:
+        """Read on, unless the principal rests."""
+        if self.read_paused:
+            self.read_paused = False
+            self._go_on()
+
+    def rest(self) -> None:
+        """Read nothing until the principal may go on."""
+        self.rests = True
+        self._transport.pause_reading()
+
+    def end_rest(self) -> None:
+        """Read on, unless the request has no room."""
+        self.rests = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.rests and not self.read_paused:
+            self._transport.resume_reading()
 
 
 class Timely(H11Protocol):
@@ -25,13 +55,17 @@ class Timely(H11Protocol):
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    flow: Reading
     peer: int | None = None
+    # Who is charged for what comes next: whoever the last request was from. Each has to say so for itself.
+    principal: str | None = None
     # Set when the client of the request that is being answered disconnects.
     gone: Sign | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Count it, and start the clock."""
         super().connection_made(transport)
+        self.flow = Reading(transport)
         self.peer = uid_of(transport.get_extra_info("socket"))
         self.app_state = {**self.app_state, "connection": self}
         self._connections.arrived(self)
@@ -59,6 +93,24 @@ class Timely(H11Protocol):
     def drop(self) -> None:
         """Close it at once."""
         self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of a request. Whoever keeps the loop busy with large ones is read from in its turn."""
+        whose = self.principal
+        if whose is None:
+            super().data_received(data)
+            return
+        before, began = PRINCIPAL.set(whose), time.thread_time()
+        try:
+            super().data_received(data)
+        finally:
+            PRINCIPAL.reset(before)
+        if (
+            whose != OPERATOR
+            and isinstance(self.loop, FairLoop)
+            and self.loop.charge(whose, time.thread_time() - began, self.flow.end_rest)
+        ):
+            self.flow.rest()
 
     def handle_events(self) -> None:
         """Stop the clock when a request has come."""

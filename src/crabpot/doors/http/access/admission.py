@@ -61,9 +61,11 @@ class Admission:
                 await self.app(scope, receive, send)
                 return
             principal = self._principal(scope, headers)
-            scope["state"]["connections"].belongs(scope["state"]["connection"], principal.name)
+            connection, whose = scope["state"]["connection"], OPERATOR if principal.operates else principal.name
+            scope["state"]["connections"].belongs(connection, principal.name)
+            connection.principal = whose
             self.limits.spend(principal.name)
-            with self.limits.running(principal.name), behind_it(OPERATOR if principal.operates else principal.name):
+            with self.limits.running(principal.name), behind_it(whose):
                 await turn()
                 await self._pass(scope, receive, send, principal, headers)
         except Refusal as refusal:
