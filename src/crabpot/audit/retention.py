@@ -31,13 +31,15 @@ class Retention:
 
     folder: str
     kept: Audit
+    # Up to this record there is nothing to move. The database is asked when it is reached, and not at each commit.
     _wait_for: int = 0
     _next_s: float = field(default_factory=time.monotonic)
 
-    def tend(self, connection: sqlite3.Connection) -> None:
-        """Move and retire what is due. A failure leaves the log intact, only longer, and is retried later."""
+    def tend(self, connection: sqlite3.Connection, last: int) -> None:
+        """Move and retire what is due after the last record. A failure leaves the log intact, and is retried later."""
         with suppress(OSError, sqlite3.Error, CrabpotError):
-            self._move(connection)
+            if last >= self._wait_for:
+                self._move(connection)
             if self.kept.keep_days is not None and time.monotonic() >= self._next_s:
                 self._next_s = time.monotonic() + _EVERY_S
                 self._retire(connection, time.time() - self.kept.keep_days * _DAY_S)
@@ -46,7 +48,8 @@ class Retention:
         # Two separate lookups in the index; both in one query would read the whole table after every commit.
         ends = "SELECT (SELECT min(number) FROM records), (SELECT max(number) FROM records)"
         first, last = connection.execute(ends).fetchone()
-        if first is None or last - first < self.kept.rotate or last < self._wait_for:
+        if first is None or last - first < self.kept.rotate:
+            self._wait_for = (first or 0) + self.kept.rotate
             return
         # After a failure, as on a full disk, it is not retried for every record.
         self._wait_for = last + self.kept.rotate // 10

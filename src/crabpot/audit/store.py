@@ -154,7 +154,7 @@ class AuditLog:
     def _write_all(self) -> None:
         connection = None
         unwritten: list[Record] = []
-        dropped = waits = 0
+        dropped = waits = last = 0
         ended = False
         while not ended:
             waiting, ended = self._gather(unwritten)
@@ -163,6 +163,7 @@ class AuditLog:
                 if connection is None:
                     connection = connect(self._file, SCHEMA)
                 written = _append(connection, unwritten + gap)
+                last = written[-1][0] if written else last
                 unwritten, dropped, failure = [], 0, None
                 self.recent.add(written)
             except Exception as error:  # noqa: BLE001  whatever a full disk makes fail must not end the writer
@@ -175,7 +176,7 @@ class AuditLog:
                 if waits < _WAITS_OFTEN <= waits + len(waiting):
                     reserve(connection, self._file)
                 waits += len(waiting)
-                self._retention.tend(connection)
+                self._retention.tend(connection, last)
         if connection is not None:
             connection.close()
 

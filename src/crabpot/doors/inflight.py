@@ -21,24 +21,26 @@ class Sign(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[Callable[[], None]] = []
+        self.told: list[Callable[[], object]] = []
 
     def set(self) -> None:
-        """Note it, and tell."""
+        """Note it, and tell, once."""
+        if self.is_set():
+            return
         super().set()
         for tell in self.told:
             tell()
 
 
 class Calls:
-    """The calls running for clients.
+    """The calls running for clients, each in a task that is cancelled once: it must first see its process tree gone.
 
-    Each has its own task, because frameworks cancel again and again while a request ends: a cancelled call must first
-    see its process tree gone.
+    Frameworks cancel again and again while a request ends, so what is called below one gets its own task.
     """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
 
     def start(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         """Start a call that may outlive the request that started it."""
@@ -63,9 +65,25 @@ class Calls:
         finally:
             task.cancel()
 
-    async def run(self, work: Coroutine[Any, Any, Answer], gone: Sign | None = None) -> Answer:
-        """Start a call and wait for its result."""
-        return await self.finish(self.start(work), gone)
+    async def run(self, work: Coroutine[Any, Any, Answer], gone: Sign) -> Answer:
+        """Run a call in the request's own task, which nothing else cancels: another would cost turns of the loop."""
+        if gone.is_set():
+            work.close()
+            raise ClientGone
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        gone.told.append(task.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not gone.is_set() and not self._closing:
+                raise
+            task.uncancel()
+            raise ClientGone from None
+        finally:
+            gone.told.remove(task.cancel)
+            self._tasks.discard(task)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -75,6 +93,7 @@ class Calls:
         tasks = set(self._tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)
+        self._closing = True
         for task in tasks:
             task.cancel()
         with suppress(asyncio.CancelledError):
