@@ -17,6 +17,8 @@ from crabpot.doors.sandboxes import Kept
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.types import Receive, Scope, Send
+
     from crabpot.doors.http.routes.metrics import Metrics
     from crabpot.doors.inflight import Sign
     from crabpot.gateway import Gateway
@@ -88,6 +90,19 @@ def _closing() -> Refusal:
     return Refusal(503, "closing", "the gateway is shutting down", retry_after="5")
 
 
+class Json(Response):
+    """A JSON response, sent in one piece."""
+
+    media_type = "application/json"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; to HEAD, only the head."""
+        if scope["method"] == "HEAD":
+            await super().__call__(scope, receive, send)
+        else:
+            await scope["state"]["connection"].answer(self.status_code, self.raw_headers, self.body)
+
+
 def as_json(value: Any, *, status: int = 200) -> Response:
     """Return a JSON response in ASCII: a name that is not UTF-8 has no other spelling in JSON."""
-    return Response(json.dumps(value), status_code=status, media_type="application/json")
+    return Json(json.dumps(value), status_code=status)

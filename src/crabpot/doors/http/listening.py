@@ -38,7 +38,6 @@ SOCKET_NAME = "http.sock"
 
 # Calls may end within this time; the others are cancelled.
 _GRACE_S = 3.0
-_LONGEST_HEADERS = 64 * 1024
 # A few turns of the loop pass until a request is read and says whose a connection is. Fewer come in meanwhile than
 # strangers may have: otherwise a flood would push out those that have already sent a token.
 _ACCEPTED_AT_ONCE, _QUEUED = 32, 1024
@@ -192,7 +191,6 @@ async def _start(
         date_header=False,
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=_LONGEST_HEADERS,
         timeout_keep_alive=max(1, int(admission.limits.request_s)),
         timeout_graceful_shutdown=int(_GRACE_S),
         backlog=_ACCEPTED_AT_ONCE,
