@@ -46,7 +46,7 @@ coverage: setup ## what the unit tests cover, line by line and branch by branch
 test-pythons: ## the unit tests on every Python of Debian's releases, each in a folder of its own; as root
 	scripts/test-pythons
 
-test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in an emulated guest, an hour or more; as root
+test-vm: ## cgroup v2, systemd, AppArmor and Docker as users have them: in emulated guests, about half an hour; as root
 	scripts/test-vm
 
 test-cluster: setup ## the suites on real pods of a one-node cluster that is built and started for them; as root, not part of `make test`
