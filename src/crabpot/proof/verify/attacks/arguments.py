@@ -121,8 +121,10 @@ async def cannot_reach_the_host_through_a_link_in_the_workspace(target: Target) 
     }
     made = "; ".join(f"ln -sfn '{to}' .leads/{name}" for name, to in links.items())
     await target.must_run(f"mkdir -p .leads; {made}; ln -sfn . .leads/itself; ln -sfn .leads/folder .chain")
-    below = [f".leads/{name}" for name in links] + [".chain", ".leads/itself/folder"]
-    calls: list[tuple[str, dict[str, Any]]] = [("read", {"path": ".leads/file"})]
+    # By the root it goes on to the folder: a search of all that lies below would take a minute where nothing stops it.
+    ways = {name: f".leads/{name}" for name in links} | {"root": f".leads/root{folder}"}
+    below = [*ways.values(), ".chain", ".leads/itself/folder"]
+    calls: list[tuple[str, dict[str, Any]]] = [("read", {"path": ".leads/file"}), ("ls", {"path": ".leads/root"})]
     for path in below:
         calls += [
             ("read", {"path": f"{path}/secret.txt"}),
@@ -181,7 +183,7 @@ async def cannot_win_a_race_against_the_file_tools(target: Target) -> Outcome:
         raise NotCarriedOut(f"the race was never close: {inside} calls went in, {refused} were refused")
     return Outcome(
         held=not leaks and outside == ["file"],
-        tried=f"{_SWAPS} reads and writes through a folder that was a link half of the time",
+        tried=f"{inside + refused} reads and writes through a folder that was a link half of the time",
         came_back=f"{inside} went in, {refused} were refused; outside: {leaks} read, {len(outside) - 1} written",
     )
 
@@ -196,6 +198,9 @@ async def _race(target: Target) -> tuple[int, int, int]:
             leaks += target.bait.secret in str(result.data)
             inside += result.success
             refused += result.error is not None
+        if leaks:
+            # It is lost, however often it would be.
+            break
     return leaks, inside, refused
 
 
