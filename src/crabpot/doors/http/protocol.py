@@ -32,7 +32,6 @@ _VERSIONS = ("1.1", "1.0")
 _BESIDES = 4
 
 
-
 class NotServed(Exception):
     """A request that the parser lets pass, and this door does not."""
 
