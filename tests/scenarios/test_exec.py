@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -36,6 +37,12 @@ def test_a_command_that_there_is_not_is_the_shells_own_failure(placed):
     ended = placed("exec", "--", "no-such-command-anywhere")
     assert ended.code == 127
     assert "not found" in ended.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be nicer to itself")
+def test_a_gateway_that_is_nicer_to_itself_does_not_pass_that_on(crabpot):
+    nicer = replace(crabpot, argv=("nice", "-n", "-5", *crabpot.argv))
+    assert nicer("exec", "--", "nice").out == "0\n"
 
 
 def test_a_time_limit_that_is_reached_is_124(placed):

@@ -100,6 +100,9 @@ def apply_limits(hello: Hello) -> None:
             hard = resource.getrlimit(which)[1]
             most = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(which, (most, most))
+    # A gateway that is nicer to itself than to others (a unit's Nice=) does not pass that on.
+    if hello.contained and posix.getpriority(posix.PRIO_PROCESS, 0) < 0:
+        posix.setpriority(posix.PRIO_PROCESS, 0, 0)
 
 
 def environment(value: object) -> dict[bytes, bytes]:
