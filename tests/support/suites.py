@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from crabpot.backends.bubblewrap.backend import Bubblewrap
 from crabpot.state.ownership import make_own
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from crabpot.gateway import Gateway
 
 
@@ -36,20 +39,28 @@ def configured(backend: str, **sandbox: Any) -> str:
 
 def open_gateway(text: str, state: str) -> Gateway:
     """Open a gateway over a configuration, as the program does the second time: this machine was examined before."""
-    take_over(state)
+    take_over(state, images="docker" in text)
     return app.start(config=None, state=state, environ=os.environ).gateway(text)
 
 
-def take_over(state: str) -> None:
-    """Put into a new state folder what this process knows of the machine: its bundle, and what the probes of bwrap found.
+def take_over(state: str, *, images: bool = True) -> None:
+    """Put into a new state folder what this process knows of the machine, which is the same for every one of them.
 
-    Both are the same for every state folder, and making them takes longer than most promises.
+    That is the bundle of bwrap, what its probes found, and which Python the tests' image has: finding it out takes longer
+    than most promises.
     """
     make_own(state)
-    home = f"{os.path.realpath(state)}/bubblewrap"
+    home = os.path.realpath(state)
+    _take_over_bundle(f"{home}/bubblewrap")
+    # Only with the tests' own engine: another one that this machine has is not ours to start containers on.
+    if images and os.environ.get("DOCKER_HOST"):
+        _take_over_images(f"{home}/docker")
+
+
+def _take_over_bundle(home: str) -> None:
     if bundle.find(home) is not None:
         return
-    examined = _examined()
+    examined = f"{_examined()}/bubblewrap"
     ready = bundle.find(examined)
     if ready is None:
         return
@@ -59,6 +70,19 @@ def take_over(state: str) -> None:
     copy = f"{home}/{os.path.basename(ready.folder)}"
     shutil.copytree(ready.folder, copy, copy_function=_link_or_copy)
     probe_cache.keep(f"{home}/probe.json", probe_cache.key(copy), chosen)
+
+
+def _take_over_images(home: str) -> None:
+    """Say of each image what was found, by the place that the runner will have in this folder."""
+    examined = f"{_tried()}/docker"
+    try:
+        with open(f"{examined}/images.json", encoding="utf-8") as file:
+            known = file.read()
+    except FileNotFoundError:
+        return
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    with suppress(FileExistsError), open(f"{home}/images.json", "x", encoding="utf-8") as file:
+        file.write(known.replace(f"|{examined}/", f"|{home}/"))
 
 
 def _link_or_copy(source: str, target: str) -> None:
@@ -71,13 +95,39 @@ def _link_or_copy(source: str, target: str) -> None:
 
 @cache
 def _examined() -> str:
-    """Examine the machine once in a process, in a thread of its own: whoever asks may be in an event loop."""
-    folder = tempfile.mkdtemp(prefix="crabpot-examined-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    looking = Thread(target=lambda: asyncio.run(Bubblewrap(state=folder).look()))
+    """Examine the machine once in a process; return the state folder that knows it."""
+    folder = _folder("crabpot-examined-")
+    _run_apart(lambda: Bubblewrap(state=folder).look())
+    return folder
+
+
+@cache
+def _tried() -> str:
+    """Open a sandbox of docker's once in a process; return the state folder that knows its image, if there is one."""
+    folder = _folder("crabpot-tried-")
+
+    async def open_one() -> None:
+        gateway = app.start(config=None, state=folder, environ=os.environ).gateway(configured("docker"))
+        try:
+            await gateway.call("agent:main:tried", "exec", command="true")
+        finally:
+            await gateway.close()
+
+    _run_apart(open_one)
+    return folder
+
+
+def _folder(prefix: str) -> str:
+    made = os.path.realpath(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def _run_apart(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Run it in a thread of its own: whoever asks may be in an event loop."""
+    looking = Thread(target=lambda: asyncio.run(work()))
     looking.start()
     looking.join()
-    return f"{folder}/bubblewrap"
 
 
 async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
