@@ -30,10 +30,11 @@ _OF_LIVE = ("started", "busy", "limits", "usage")
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
     """List the live sandboxes."""
-    return [_shown(one) for one in gateway.execution.fleet.listed()]
+    return [shown(one) for one in gateway.execution.fleet.listed()]
 
 
-def _shown(one: Live) -> dict[str, Any]:
+def shown(one: Live) -> dict[str, Any]:
+    """Return what is shown of a live sandbox."""
     place, key = one.key
     limits = None if one.scope is None else one.scope.agent.sandbox.limits
     # What is not kept for the sandbox as a whole is no limit to compare its use with.
@@ -124,13 +125,15 @@ def rows(kept: Rows, running: list[dict[str, Any]], *, gateway: int | None = Non
     whose = {} if gateway is None else {"gateway": gateway}
     for one in running:
         if one["place"] == Place.SANDBOX.value:
-            key = one["scope_key"]
-            row = {**(found.get(key) or _fresh(one)), "state": "live"}
-            if key in found:
-                # Its folder was last marked when the sandbox opened.
-                row["used"] = one["used"]
-            found[key] = row | {name: one[name] for name in _OF_LIVE if name in one} | whose
+            found[one["scope_key"]] = joined(found.get(one["scope_key"]), one) | whose
     return sorted(found.values(), key=lambda row: str(row["name"]))
+
+
+def joined(kept: dict[str, Any] | None, one: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a live sandbox and what it keeps, if anything."""
+    # Its folder was last marked when the sandbox opened.
+    row = _fresh(one) if kept is None else {**kept, "used": one["used"]}
+    return row | {"state": "live"} | {name: one[name] for name in _OF_LIVE if name in one}
 
 
 def _fresh(one: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
@@ -18,13 +18,17 @@ from crabpot.audit.reading import AuditReader
 from crabpot.doors import sandboxes
 from crabpot.doors.http.access.principals import Role
 from crabpot.doors.http.access.refusals import Refusal, bad_request, forbidden
-from crabpot.doors.http.context import Context, as_json
+from crabpot.doors.http.context import Context, Json, as_json
 from crabpot.doors.http.requests import Key, object_of, operator, principal_of
 from crabpot.doors.http.routes import openapi
 from crabpot.doors.http.routes.events import Feed
 from crabpot.doors.http.routes.metrics import CONTENT_TYPE
+from crabpot.doors.listing import Listing
 from crabpot.errors import SessionError
 from crabpot.explain import Explainer
+
+if TYPE_CHECKING:
+    from crabpot.doors.sandboxes import Rows
 
 # An agent's text may deceive the eye: a program wants it as it is, a page that displays it does not.
 Shown = Annotated[bool, Query(description="escape every text so that it is safe to display")]
@@ -122,6 +126,7 @@ class Operating:
         self._context = context
         self._pending = Spelling(requests.Request.as_json)
         self._reader = AuditReader(context.state)
+        self._listed = Listing()
         gateway = context.gateway
         self._explainer = Explainer(
             settings=gateway.settings, around=gateway.execution.around, registry=gateway.execution.registry
@@ -161,18 +166,17 @@ class Operating:
     async def sandboxes(self, request: Request) -> Response:
         """List the live sandboxes and the private folders."""
         operator(request)
-        return as_json({"sandboxes": await self._rows()})
+        return Json(self._listed.of(await self._kept(), self._context.gateway.execution.fleet.listed()))
 
-    async def _rows(self) -> list[dict[str, Any]]:
-        kept = self._context.kept
-        known = kept.known()
-        known = await asyncio.to_thread(kept.rows) if known is None else known
-        return sandboxes.rows(known, sandboxes.live(self._context.gateway))
+    async def _kept(self) -> Rows:
+        known = self._context.kept.known()
+        return await asyncio.to_thread(self._context.kept.rows) if known is None else known
 
     async def stop(self, request: Request, name: Annotated[str, Path(pattern="^[a-z0-9._-]+$")]) -> Response:
         """Stop a sandbox and whatever runs in it."""
         operator(request)
-        one = next((row for row in await self._rows() if row["name"] == name), None)
+        rows = sandboxes.rows(await self._kept(), sandboxes.live(self._context.gateway))
+        one = next((row for row in rows if row["name"] == name), None)
         if one is None:
             raise Refusal(404, "not_found", f"no sandbox {name}")
         return as_json({"name": name, "stopped": await sandboxes.stop(self._context.gateway, one["scope_key"])})
@@ -180,7 +184,7 @@ class Operating:
     async def approvals(self, request: Request) -> Response:
         """List the pending requests with everything that the terminal shows."""
         operator(request)
-        return Response(self._pending.of(await self._context.gateway.desk.listed()), media_type="application/json")
+        return Json(self._pending.of(await self._context.gateway.desk.listed()))
 
     async def answer(self, request: Request, request_id: Annotated[str, Path(pattern="^[0-9a-f]+$")]) -> Response:
         """Allow or deny a request; only the first answer counts."""
@@ -234,7 +238,7 @@ class Operating:
         if kept is not None:
             texts, before = (one.text for one in kept), kept[0].number
             text = f'{{"records": [{", ".join(texts)}], "before": {before}}}'
-            return Response(text, media_type="application/json")
+            return Json(text)
 
         def read() -> list[dict[str, Any]]:
             # For those who ask next.
