@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _LINGER_S = 0.05
 # While the disk is full, this many are kept for later. Beyond that, only their number is.
 _MOST_KEPT = 10_000
+# A session that calls again and again is the latest already, and each time it is written costs as much as the record.
+_SEEN_S = 1.0
 # From so many waits on, more are to be expected, and each is made shorter.
 _WAITS_OFTEN = 16
 
@@ -155,6 +157,7 @@ class AuditLog:
         connection = None
         unwritten: list[Record] = []
         dropped = waits = last = 0
+        latest: dict[str, float] = {}
         ended = False
         while not ended:
             waiting, ended = self._gather(unwritten)
@@ -162,7 +165,7 @@ class AuditLog:
             try:
                 if connection is None:
                     connection = connect(self._file, SCHEMA)
-                written = _append(connection, unwritten + gap)
+                written = _append(connection, unwritten + gap, latest)
                 last = written[-1][0] if written else last
                 unwritten, dropped, failure = [], 0, None
                 self.recent.add(written)
@@ -201,7 +204,8 @@ class AuditLog:
         return waiting, item is None
 
 
-def _append(connection: sqlite3.Connection, group: list[Record]) -> list[Row]:
+def _append(connection: sqlite3.Connection, group: list[Record], latest: dict[str, float]) -> list[Row]:
+    """Return the rows as written. `latest` is the session that called last, as written."""
     if not group:
         return []
     # IMMEDIATE: another process may write the same log, and two records must not follow the same one.
@@ -209,10 +213,15 @@ def _append(connection: sqlite3.Connection, group: list[Record]) -> list[Row]:
     try:
         rows = append(connection, group)
         seen = {record["session"]: record["time"] for record in group if "session" in record}
-        connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", seen.items())
+        known = all(key in latest and at <= latest[key] + _SEEN_S for key, at in seen.items())
+        written = {} if known else seen
+        connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", written.items())
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    if written:
+        latest.clear()
+        latest.update(written if len(written) == 1 else {})
     return rows

@@ -310,7 +310,7 @@ def test_to_append_looks_at_no_record_before_the_last(state):
     connection = sqlite.connect(_made(state), tables.SCHEMA)
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    store._append(connection, [record(1) | {"time": 1.0}, record(2) | {"time": 2.0}])
+    store._append(connection, [record(1) | {"time": 1.0}, record(2) | {"time": 2.0}], {})
     connection.set_trace_callback(None)
     assert statements
     for statement in statements:

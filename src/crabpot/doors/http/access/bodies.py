@@ -48,6 +48,8 @@ class Body:
         self._bodies = bodies
         self._name = name
         self._values = Values() if is_json else None
+        # What has so few bytes has no more values than those, and is not looked at: nearly every body.
+        self._first: bytearray | None = bytearray()
         self._size = 0
 
     async def turn(self) -> None:
@@ -58,7 +60,14 @@ class Body:
         """Count a piece; TooMany or TooManyValues if it is one too many."""
         self._size += len(data)
         self._bodies.add(self._name, len(data))
-        if self._values is not None:
+        if self._values is None:
+            return
+        if self._first is None:
+            self._values.count(data)
+            return
+        self._first += data
+        if len(self._first) > MOST_VALUES:
+            data, self._first = bytes(self._first), None
             self._values.count(data)
 
     def end(self) -> None:
