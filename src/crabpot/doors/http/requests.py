@@ -86,7 +86,8 @@ def sender_of(principal: Principal, stated: str | None) -> str | None:
 
 async def object_of(request: Request) -> dict[str, Any]:
     """Parse a JSON body; no body is an empty object."""
-    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    headers: dict[str, str] = request.scope["state"]["headers"]
+    kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     body = await request.body()
     if not body:
         return {}

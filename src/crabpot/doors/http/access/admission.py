@@ -28,7 +28,10 @@ _SESSIONS = b"/v1/sessions/"
 _ANYBODY = "<anybody>"
 _JSON = "application/json"
 _ONCE = frozenset(
-    "host origin authorization content-length x-api-key x-access-token e2b-traffic-access-token e2b-sandbox-id".split()
+    (
+        "host origin authorization content-length content-type x-api-key x-access-token e2b-traffic-access-token"
+        " e2b-sandbox-id"
+    ).split()
 )
 
 
@@ -115,7 +118,7 @@ class Admission:
                 _take(body, data)
             return message
 
-        state = {**scope.get("state", {}), "principal": principal, "gone": gone}
+        state = {**scope.get("state", {}), "principal": principal, "gone": gone, "headers": headers}
         try:
             await self.app({**scope, "path": _path(scope), "state": state}, counted, send)
         finally:
