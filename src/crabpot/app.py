@@ -253,13 +253,15 @@ class App:
         return [key for key in seen if not is_installation(key)]
 
 
-def start(*, config: str | None, state: str | None, environ: Mapping[str, str]) -> App:
+def start(
+    *, config: str | os.PathLike[str] | None, state: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> App:
     """Locate the configuration and the state folder without reading either."""
     home = environ.get("HOME") or os.path.expanduser("~")
-    file = find_config(config, environ, home)
+    file = find_config(None if config is None else os.fspath(config), environ, home)
     around = Surroundings(
         home=home,
-        state=find_state(state, environ, home),
+        state=find_state(None if state is None else os.fspath(state), environ, home),
         config=file or "",
         runtime_sockets=find_sockets(environ),
         other_homes=find_homes(home),

@@ -22,7 +22,8 @@ from crabpot.doors.python.gateway import Gateway as _Gateway
 from crabpot.doors.python.session import Session as _Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    import os
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from crabpot.host_tools import HostTool
     from crabpot.model import ToolResult
@@ -154,7 +155,7 @@ class Gateway(Bridge):
         return Session(self._wrapped.session(session, sender=sender))
 
 
-def open_sandbox(folder: str | None = None, **settings: Any) -> Box:
+def open_sandbox(folder: str | os.PathLike[str] | None = None, **settings: Any) -> Box:
     """Open a sandbox, as `crabpot.sandbox` does; `close` ends it."""
 
     async def opening() -> Any:
@@ -164,7 +165,7 @@ def open_sandbox(folder: str | None = None, **settings: Any) -> Box:
 
 
 @contextmanager
-def sandbox(folder: str | None = None, **settings: Any) -> Iterator[Box]:
+def sandbox(folder: str | os.PathLike[str] | None = None, **settings: Any) -> Iterator[Box]:
     """Open a sandbox for the block, as `crabpot.sandbox` does.
 
     Args:
@@ -179,7 +180,7 @@ def sandbox(folder: str | None = None, **settings: Any) -> Iterator[Box]:
 
 
 @contextmanager
-def gateway(config: str | None = None, **options: Any) -> Iterator[Gateway]:
+def gateway(config: str | os.PathLike[str] | Mapping[str, Any] | None = None, **options: Any) -> Iterator[Gateway]:
     """Open a gateway for the block, as `crabpot.Gateway.open` does; `call` takes a session and a tool."""
     opened = _Gateway.open(config, **options)
     made = run(opened.__aenter__())

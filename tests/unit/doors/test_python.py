@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +120,32 @@ async def test_a_configuration_that_does_not_load_opens_nothing(tmp_path):
     with pytest.raises(crabpot.ConfigError):
         async with crabpot.Gateway.open(str(tmp_path / "bad.json5"), state=str(tmp_path / "state")):
             pass
+    assert not (tmp_path / "state").exists()
+
+
+async def test_files_and_folders_may_be_path_objects(config, tmp_path):
+    async with crabpot.Gateway.open(Path(config), state=tmp_path / "state") as gateway:
+        assert gateway.settings.file == config
+    assert (tmp_path / "state").is_dir()
+    assert crabpot.named_sandboxes(state=tmp_path / "state") == []
+    assert not crabpot.delete_sandbox("none", state=tmp_path / "state")
+    async with crabpot.sandbox(tmp_path, state=tmp_path.parent / "state", socket=tmp_path / "s") as box:
+        assert box.state == str(tmp_path.parent / "state")
+
+
+async def test_a_configuration_may_be_a_mapping(tmp_path):
+    defaults = {"workspace": tmp_path / "ws", "sandbox": {"mode": "off"}}
+    written = {"agents": {"defaults": defaults}, "tools": {"deny": ("exec",)}}
+    async with crabpot.Gateway.open(written, state=tmp_path / "state") as gateway:
+        assert gateway.settings.defaults.workspace == str(tmp_path / "ws")
+        assert (await gateway.call("main", "exec", command="true")).error.code == "denied"
+
+
+async def test_a_mapping_that_does_not_load_names_the_path_and_no_file(tmp_path):
+    with pytest.raises(crabpot.ConfigError) as caught:
+        async with crabpot.Gateway.open({"tools": {"deny": ["exek"]}}, state=tmp_path / "state"):
+            pass
+    assert str(caught.value) == 'crabpot.Gateway.open(): tools.deny[0]: unknown tool "exek"; did you mean "exec"?'
     assert not (tmp_path / "state").exists()
 
 

@@ -94,7 +94,7 @@ def _remove_files(state: str, session: str) -> None:
 class Opening:
     """A sandbox to be opened: `async with` closes it after the block, `await` leaves that to the program."""
 
-    def __init__(self, text: str, *, name: str | None, state: str | None) -> None:
+    def __init__(self, text: str, *, name: str | None, state: str | os.PathLike[str] | None) -> None:
         self._text = text
         self._name = name
         self._state = state
@@ -119,10 +119,10 @@ class Opening:
 
 
 def sandbox(
-    folder: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
     *,
     name: str | None = None,
-    state: str | None = None,
+    state: str | os.PathLike[str] | None = None,
     tools: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Opening:
@@ -166,7 +166,7 @@ def sandbox(
     if folder is not None:
         defaults["workspace"] = os.path.abspath(folder)
     policy = {} if tools is None else {"tools": dict(tools)}
-    text = json.dumps({"agents": {"defaults": defaults}, "gateway": _MANY, **policy})
+    text = json.dumps({"agents": {"defaults": defaults}, "gateway": _MANY, **policy}, default=os.fspath)
     return Opening(text, name=name, state=state)
 
 
@@ -185,7 +185,7 @@ class NamedSandbox:
     used: float
 
 
-def named_sandboxes(*, state: str | None = None) -> list[NamedSandbox]:
+def named_sandboxes(*, state: str | os.PathLike[str] | None = None) -> list[NamedSandbox]:
     """List the named sandboxes that are kept, whichever program made them.
 
     Example:
@@ -210,7 +210,7 @@ def named_sandboxes(*, state: str | None = None) -> list[NamedSandbox]:
     return found
 
 
-def delete_sandbox(name: str, *, state: str | None = None) -> bool:
+def delete_sandbox(name: str, *, state: str | os.PathLike[str] | None = None) -> bool:
     """Delete a named sandbox and its files; False if there is none, or a program is using it right now."""
     key = sessions.of_named_box(name)
     return bool(private_folders.remove(_state(state), lambda kept: kept.scope_key == key))
@@ -238,7 +238,7 @@ class _Shared:
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], _Shared]] = WeakKeyDictionary()
 
 
-def _share(text: str, state: str | None) -> _Shared:
+def _share(text: str, state: str | os.PathLike[str] | None) -> _Shared:
     users = _shared.setdefault(asyncio.get_running_loop(), {})
     wired = app.start(config=None, state=state, environ=os.environ)
     key = (wired.around.state, text)
@@ -251,7 +251,7 @@ def _share(text: str, state: str | None) -> _Shared:
     return users[key]
 
 
-def _state(state: str | None) -> str:
+def _state(state: str | os.PathLike[str] | None) -> str:
     return app.start(config=None, state=state, environ=os.environ).around.state
 
 

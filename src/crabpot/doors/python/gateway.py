@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crabpot import app, gateway
 from crabpot.doors.python.session import Session
+from crabpot.errors import ConfigError
 from crabpot.sandboxes.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     Callback = Callable[[Request], Awaitable[Answer | None]]
 
+_NAME = "crabpot.Gateway.open()"
+
 
 class Gateway(gateway.Gateway):
     """A gateway that a program opens for itself: agents, policy, sandboxes, approvals and audit log."""
@@ -26,16 +31,16 @@ class Gateway(gateway.Gateway):
     @asynccontextmanager
     async def open(
         cls,
-        config: str | None = None,
+        config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
         *,
-        state: str | None = None,
+        state: str | os.PathLike[str] | None = None,
         approver: Approver | Callback | None = None,
     ) -> AsyncIterator[Gateway]:
         """Open a gateway for the block; its sandboxes end with it.
 
         Args:
-            config: The configuration file. Without one, `$CRABPOT_CONFIG` or the user's own file is read, or the
-                defaults apply.
+            config: The configuration file, or a whole configuration as a mapping. Without one, `$CRABPOT_CONFIG` or
+                the user's own file is read, or the defaults apply.
             state: The folder for sandboxes, the audit log and approvals. Without one, it is `$CRABPOT_STATE` or the
                 user's own state folder.
             approver: Answers requests in place of an operator: `async def (request) -> Answer | None`, or an object
@@ -59,7 +64,7 @@ class Gateway(gateway.Gateway):
             >>> asyncio.run(main())
             hello
         """
-        made = app.start(config=config, state=state, environ=os.environ).gateway(kind=cls)
+        made = _wired(config, state, cls)
         assert isinstance(made, cls)
         if approver is not None:
             made.desk.attach(approver if hasattr(approver, "ask") else _Called(approver))
@@ -87,6 +92,19 @@ class Gateway(gateway.Gateway):
             b'1\n2\n3\n'
         """
         return Session(self, session, sender=sender)
+
+
+def _wired(
+    config: str | os.PathLike[str] | Mapping[str, Any] | None, state: str | os.PathLike[str] | None, kind: type[Gateway]
+) -> gateway.Gateway:
+    if not isinstance(config, Mapping):
+        return app.start(config=config, state=state, environ=os.environ).gateway(kind=kind)
+    text = json.dumps(config, default=os.fspath)
+    try:
+        return app.start(config=None, state=state, environ=os.environ).gateway(text, kind=kind)
+    except ConfigError as error:
+        # There is no file, and no line in it.
+        raise ConfigError(*(one._replace(file=_NAME, line=None) for one in error.problems)) from None
 
 
 class _Called:
