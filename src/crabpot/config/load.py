@@ -147,6 +147,12 @@ class _Layers:
             tools = _get(layer, "tools")
             yield from filter(None, (_get(tools, "allow"), _get(_get(tools, "sandbox"), "allow")))
 
+    def declared(self) -> frozenset[str]:
+        """Return each layer's own extra tools: an agent's replace the others, and must not make their deny unknown."""
+        lists = (_get(_get(layer, "tools"), "extra") for layer in (self.root, self.entry))
+        items = (item for one in lists if isinstance(one, Array) for item in one.items)
+        return frozenset(item.scalar for item in items if isinstance(item.scalar, str))
+
 
 def _get(value: Value | None, key: str) -> Value | None:
     """Return a member's value; a null counts as unset."""
@@ -185,7 +191,8 @@ def _agent(
             report.add(allow, allow.path, EMPTY_ALLOW)
     own_file = _own_file(report.file, made, around)
     granted = grants.problems(made.tools.elevated, around)
-    for path, message in (*problems.of_tools(made), *granted, *(own_file or build.problems(made, around))):
+    tools = problems.of_tools(made, layers.declared())
+    for path, message in (*tools, *granted, *(own_file or build.problems(made, around))):
         value = _nearest(written, path)
         report.add(value, path if value is None else value.path, message)
     return made

@@ -8,15 +8,15 @@ from crabpot.decide import policy
 from crabpot.spec.naming import is_variable_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from crabpot.settings import AgentSettings, Audit, Elevated, Gateway
 
 FEWEST_RECORDS = 100
 
 
-def of_tools(agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """Yield the path and message of each problem with an agent's tools."""
+def of_tools(agent: AgentSettings, extra: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the path and message of each problem with an agent's tools; `extra` are the names that a layer declares."""
     tools = agent.tools
     if tools.profile is not None and (wrong := policy.problem_with_profile(tools.profile)):
         yield "tools.profile", wrong
@@ -28,7 +28,7 @@ def of_tools(agent: AgentSettings) -> Iterator[tuple[str, str]]:
     }
     for path, rules in lists.items():
         for index, rule in enumerate(rules or ()):
-            if wrong := policy.problem_with(rule, tools.extra):
+            if wrong := policy.problem_with(rule, extra):
                 yield f"{path}[{index}]", wrong
     for index, name in enumerate(tools.extra):
         if wrong := policy.problem_with_extra(name):

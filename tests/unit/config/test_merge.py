@@ -83,6 +83,15 @@ def test_other_lists_are_replaced(agent_of: Callable[..., AgentSettings]) -> Non
     )
 
 
+def test_a_rule_about_an_extra_tool_stays_known_to_an_agent_that_declares_others(
+    agent_of: Callable[..., AgentSettings],
+) -> None:
+    text = layered(entry="{tools: {extra: ['b'], allow: ['b']}}", tools="{extra: ['a'], allow: ['a'], deny: ['A']}")
+    agent = agent_of(text, "ops")
+    assert (agent.tools.extra, agent.tools.deny) == (("b",), ("A",))
+    assert policy.effective(agent, sandboxed=True) == ("b",)
+
+
 def test_an_agents_profile_replaces_the_global_one(agent_of: Callable[..., AgentSettings]) -> None:
     agent = agent_of(layered(entry="{tools: {profile: 'full'}}", tools="{profile: 'minimal'}"), "ops")
     assert agent.tools.profile == "full"
