@@ -20,7 +20,7 @@ TEXTS = [
     ("{tools: {allow: []}}", ':1: tools.allow: an empty allow reads as both "nothing" and "anything"'),
     ("{tools: {deny: ['exce']}}", ':1: tools.deny[0]: unknown tool "exce"; did you mean "exec"?'),
     ("{\n tools: {},\n tools: {}}", ":3: tools: duplicate key 'tools'; keep one"),
-    ("{tools: {profile: coding}}", ":1: expected a value, found coding; a string needs quotes"),
+    ("{tools: {profile: coding}}", ":1: tools.profile: expected a value, found coding; a string needs quotes"),
     (
         "{agents: {defaults: {sandbox: {binds: ['/etc:/x']}}}}",
         ':1: agents.defaults.sandbox.binds[0]: "/etc" is refused: it is a system folder',

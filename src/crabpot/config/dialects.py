@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crabpot.config.document import Array, Member, Object, Value, is_null, join, plain
+from crabpot.wording import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,8 +87,8 @@ def _from_top_level(sandbox: Object, layer: _Layer) -> None:
             layer.put(_TOP_LEVEL_KEYS[key], value)
         else:
             known = ", ".join(_TOP_LEVEL_SANDBOX)
-            hint = f"unknown key; a top-level sandbox takes {known}; the rest belongs under agents.defaults.sandbox"
-            raise DialectProblem(value, hint)
+            rest = f"a top-level sandbox takes {known}; the rest belongs under agents.defaults.sandbox"
+            raise DialectProblem(value, f"unknown key{closest(key, _TOP_LEVEL_SANDBOX)} ({rest})")
 
 
 def _enabled(value: Value, layer: _Layer) -> None:

@@ -70,10 +70,11 @@ class _Reader:
             return self.object(path, depth=depth)
         if char == "[":
             return self.array(path, depth=depth)
-        if char and char in "\"'":
-            text = self.string()
-            return Value(path=path, start=start, end=self.at, scalar=text)
-        return Value(path=path, start=start, scalar=self.word(), end=self.at)
+        try:
+            scalar = self.string() if char and char in "\"'" else self.word()
+        except SyntaxProblem as problem:
+            raise SyntaxProblem(str(problem), problem.offset, path) from None
+        return Value(path=path, start=start, end=self.at, scalar=scalar)
 
     def object(self, path: str, *, depth: int) -> Object:
         start, members, keys = self.at, [], set()

@@ -248,7 +248,8 @@ def _limit_problems(limits: Limits) -> Iterator[tuple[str, str]]:
         if value <= 0:
             yield f"sandbox.limits.{name}", "must be above zero; no limit can be switched off"
     if limits.time_limit > limits.time_ceiling:
-        yield "sandbox.limits.timeLimit", f"is above timeCeiling ({limits.time_ceiling:g} s)"
+        both = f"timeLimit ({limits.time_limit:g} s) is above timeCeiling ({limits.time_ceiling:g} s)"
+        yield "sandbox.limits.timeLimit", both
     if 0 < limits.pids < 8:  # noqa: PLR2004  the runner, a shell and a pipe need that many
         yield "sandbox.limits.pids", "must be at least 8: the runner and one pipeline need that many"
     if limits.memory < 32 * _MIB:

@@ -191,7 +191,7 @@ WRONG = [
     ("{sandbox: {enabled: 'yes'}}", "sandbox.enabled", "true or false"),
     ("{sandbox: 'all'}", "sandbox", "must be an object"),
     ("{sandbox: {mode: 'all'}}", "sandbox.mode", "agents.defaults.sandbox"),
-    ("{sandbox: {enabeld: null}}", "sandbox.enabeld", "unknown key"),
+    ("{sandbox: {enabeld: null}}", "sandbox.enabeld", 'unknown key; did you mean "enabled"?'),
     ("{sandbox: {docker: {image: 'x'}}}", "sandbox.docker.image", "takes only user"),
     ("{sandbox: {docker: 5}}", "sandbox.docker", "must be an object"),
     ("{sandbox: {mounts: {}}}", "sandbox.mounts", "must be a list"),

@@ -84,7 +84,9 @@ def test_bytes_that_are_no_utf8_are_refused_and_the_first_is_named(content: byte
     [
         ("", "1: expected a value, found end of the text"),
         ("\n\n{", "3: expected a key, found end of the text"),
-        ("{tools: {\n profile: full }}", "2: expected a value, found full; a string needs quotes"),
+        ("{tools: {\n profile: full }}", "2: tools.profile: expected a value, found full; a string needs quotes"),
+        ("{tools: {\n deny: ['exec', NaN]}}", "2: tools.deny[1]: NaN is not a number"),
+        ("{tools: {\n profile: 'full }}", "2: tools.profile: unclosed string; it must end on its line"),
         ("{a: 1}\n}", "2: unexpected '}' after the end of the value"),
         ("{\n tools: {},\n tools: {},\n}", "3: tools: duplicate key 'tools'; keep one"),
         ("[]", "1: must be an object: { … }"),

@@ -241,6 +241,7 @@ REFUSED = [
     ("limits: {cpus: -0.5}", "limits.cpus", "above zero"),
     ("limits: {timeLimit: 0}", "limits.timeLimit", "above zero"),
     ("limits: {timeLimit: 61, timeCeiling: 60}", "limits.timeLimit", "above timeCeiling (60 s)"),
+    ("limits: {timeCeiling: 20}", "limits", "timeLimit (60 s) is above timeCeiling (20 s)"),
     ("limits: {timeCeiling: 0}", "limits.timeCeiling", "above zero"),
     ("limits: {openFiles: 0}", "limits.openFiles", "above zero"),
     ("limits: {openFiles: 63}", "limits.openFiles", "at least 64"),
