@@ -191,6 +191,8 @@ def check_target(target: str) -> str:
             raise BindRefused(
                 f'"{target}" is reserved inside the sandbox ({reserved}); choose another place such as /data'
             )
+        if is_under(reserved, landing):
+            raise BindRefused(f'"{target}" would hide {reserved}, reserved inside the sandbox; use a place below it')
     return landing
 
 

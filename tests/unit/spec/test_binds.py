@@ -174,6 +174,12 @@ def test_a_reserved_target_and_what_lies_under_it_is_refused(target: str, spelli
         check_target(spelling.format(target))
 
 
+@pytest.mark.parametrize("target", ["/var", "/var/", "//var"])
+def test_a_target_that_would_hide_a_reserved_one_is_refused(target: str) -> None:
+    with pytest.raises(BindRefused, match="would hide /var/tmp, reserved"):
+        check_target(target)
+
+
 def test_the_reserved_targets_are_those_of_the_contract() -> None:
     assert {"/workspace", "/agent", "/proc", "/sys", "/dev", "/tmp", "/etc", "/usr", "/crabpot"} <= set(
         RESERVED_TARGETS
@@ -195,6 +201,7 @@ def test_a_target_is_absolute_and_does_not_climb(target: str) -> None:
         ("/workspaces", "/workspaces"),
         ("/agents/x", "/agents/x"),
         ("/opt", "/opt"),
+        ("/var/lib/x", "/var/lib/x"),
         ("/...", "/..."),
     ],
 )
