@@ -51,11 +51,26 @@ def test_a_background_command_outlives_its_call_and_is_polled(runner):
     assert answer["success"]
 
 
-def test_the_end_of_a_process_is_reported_once(runner):
-    process = start(runner, "exit 3")
-    assert ask(runner, "wait", process)["data"]["exit_code"] == 3
-    assert ask(runner, "poll", process)["error"]["code"] == "not_found"
+@pytest.mark.parametrize(("command", "how"), [("echo once; exit 3", "wait"), ("echo once; sleep 60", "kill")])
+def test_a_process_whose_end_was_reported_is_not_listed_and_can_be_asked_about_again(command, how, runner):
+    process = start(runner, command)
+    told = ask(runner, how, process)["data"]
+    assert (told["running"], told["exit_code"]) == (False, 3 if how == "wait" else 143)
     assert ask(runner, "list")["data"] == {"processes": []}
+    for action in ("poll", "wait", "kill"):
+        again = ask(runner, action, process)
+        assert (again["data"], again["stdout"]) == (told, "")
+    assert ask(runner, "write", process, data="late")["error"]["code"] == "conflict"
+
+
+def test_only_the_last_that_were_reported_are_remembered(runner):
+    first, *others = [start(runner, "true") for _ in range(32)]
+    for process in (first, *others):
+        ask(runner, "wait", process)
+    for _ in range(33):
+        ask(runner, "wait", start(runner, "true"))
+    assert ask(runner, "poll", first)["error"]["code"] == "not_found"
+    assert ask(runner, "poll", others[0])["data"]["exit_code"] == 0
 
 
 def test_the_list_shows_what_runs_and_what_ended_unheard(runner):
@@ -175,7 +190,7 @@ def test_of_those_that_ended_unheard_the_oldest_are_forgotten(runner):
         ({}, "invalid_arguments"),
         ({"action": "dance"}, "invalid_arguments"),
         ({"action": ["list"]}, "invalid_arguments"),
-        ({"action": "poll"}, "not_found"),
+        ({"action": "poll"}, "invalid_arguments"),
         ({"action": "poll", "id": "p9"}, "not_found"),
         ({"action": "kill", "id": 1}, "invalid_arguments"),
         ({"action": "list", "id": 1}, "invalid_arguments"),

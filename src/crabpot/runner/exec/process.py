@@ -55,6 +55,8 @@ class Processes:
         self._reaper = reaper
         self._output_limit = output_limit
         self._all: dict[str, Background] = {}
+        # Those whose end has been reported: no longer listed, and whoever asks again is told the same.
+        self._reported: dict[str, Background] = {}
         self._last = 0
 
     def start(self, command: str, launch: Callable[[], Spawned], stdin: bytes | None) -> str:
@@ -110,11 +112,11 @@ class Processes:
 
     def find(self, process_id: object) -> Background:
         """Return the process with that id."""
-        process = self._all.get(process_id) if type(process_id) is str else None
+        if type(process_id) is not str:
+            raise ToolError("invalid_arguments", "process needs the argument id for every action but list")
+        process = self._all.get(process_id) or self._reported.get(process_id)
         if process is None:
-            raise ToolError(
-                "not_found", "no process %r: it was never started, or its end has been reported" % process_id
-            )
+            raise ToolError("not_found", "no process %r: it was never started, or ended long ago" % process_id)
         return process
 
     def list(self) -> list[dict[str, Any]]:
@@ -122,10 +124,13 @@ class Processes:
         return [process.describe() for process in self._all.values()]
 
     def report(self, call: Call, process: Background) -> None:
-        """Answer with the state and the new output; an end is reported once."""
+        """Answer with the state and the new output."""
         (stdout, cut), (stderr, cut_too) = process.kept["stdout"].take(), process.kept["stderr"].take()
         if not process.running:
             self._all.pop(process.id, None)
+            self._reported[process.id] = process
+            if len(self._reported) > _MAX_ENDED:
+                del self._reported[next(iter(self._reported))]
         call.finish(stdout=stdout, stderr=stderr, truncated=cut or cut_too, data=process.describe())
 
 
