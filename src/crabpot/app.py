@@ -165,7 +165,7 @@ class App:
 
         def on_opened(spec: SandboxSpec, backend: str, clauses: tuple[Clause, ...], seen: Mapping[str, str]) -> None:
             kept = [clause.as_json() for clause in clauses]
-            audit.record(of_opening(spec.name, spec.hash, backend, kept, procs.digest(seen)))
+            audit.record(of_opening(spec, backend, kept, procs.digest(seen)))
 
         fleet = Fleet(limits=settings.gateway)
         execution = Execution(around=self.around, registry=self.registry(on_opened), environ=self.environ, fleet=fleet)

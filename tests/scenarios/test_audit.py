@@ -32,6 +32,19 @@ def test_the_last_records_are_lines_that_say_what_happened(used):
     assert len(used("audit", "tail", "-n", "2").out.splitlines()) == 2
 
 
+def test_what_the_configuration_opened_is_warned_about(crabpot, open_folder):
+    data = open_folder / "data"
+    data.mkdir()
+    crabpot.configure(
+        f"{{agents: {{defaults: {{sandbox: {{network: 'host', binds: ['{data}:/data:rw']}}}}}},"
+        " tools: {elevated: {enabled: true, requireApproval: false, patterns: ['uname']}}}"
+    )
+    assert crabpot("exec", "--", "uname").code == 0
+    opened, intent, _ = crabpot("audit", "tail").out.splitlines()
+    assert opened.endswith(f"  ! the sandbox has the host's network  ! the agent may change {data}")
+    assert intent.endswith("  ! nobody was asked: requireApproval is false")
+
+
 def test_records_are_json_for_programs(used):
     rows = [json.loads(line) for line in used("audit", "tail", "--json").out.splitlines()]
     assert [row["number"] for row in rows] == [1, 2, 3, 4, 5, 6]

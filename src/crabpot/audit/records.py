@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from crabpot.model import ToolCall, ToolResult, Verdict
+    from crabpot.spec.spec import SandboxSpec
 
 _LONGEST = 4096
 _MOST_NAMES = 64
@@ -106,7 +107,8 @@ def of_elevated_command(
     call: ToolCall, agent: str, verdict: Verdict[Any], request: Mapping[str, Any], by: str
 ) -> dict[str, Any]:
     """Describe a command that is about to run on the host: who allowed it, which program, in which folder."""
-    return {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_displayed(request)}
+    described = {**of_intent(call, agent, verdict), "request": request["id"], "by": by, **_displayed(request)}
+    return described | {"warnings": ["nobody was asked: requireApproval is false"] if by == "config" else []}
 
 
 def _request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,14 +126,14 @@ def _displayed(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_opening(
-    name: str, digest: str, backend: str, clauses: list[dict[str, str]], facts: str | None = None
+    spec: SandboxSpec, backend: str, clauses: list[dict[str, str]], facts: str | None = None
 ) -> dict[str, Any]:
-    """Describe a sandbox that opened: its name, its backend, and how each of its clauses is enforced.
+    """Describe a sandbox that opened: its name, its backend, how each clause is enforced, and what is open in it.
 
     `facts` is the digest of what the kernel reports about it, None if that is unknown.
     """
-    described = {"sandbox": name, "hash_of_spec": digest, "backend": backend, "clauses": clauses}
-    return {"kind": "open", **described, "facts": facts}
+    described = {"sandbox": spec.name, "hash_of_spec": spec.hash, "backend": backend, "clauses": clauses}
+    return {"kind": "open", **described, "warnings": [readable(one) for one in spec.warnings], "facts": facts}
 
 
 def of_connection(session: str, agent: str, destination: str, answer: str, **more: str) -> dict[str, Any]:

@@ -83,6 +83,17 @@ class SandboxSpec:
         return (self.layer or self.workspace, *(mount.source for mount in self.mounts if mount.access == "rw"))
 
     @property
+    def warnings(self) -> list[str]:
+        """Return what the configuration opens beyond the defaults, in words, for those who read the log."""
+        named = f"the network {self.network.name}"
+        joined = {"host": "the host's network", "bridge": "docker's bridge", "named": named}.get(self.network.kind)
+        found = [] if joined is None else [f"the sandbox has {joined}"]
+        found += [f"traffic to {place} passes unchecked" for place in self.network.raw]
+        found += [f"the agent may change {mount.source}" for mount in self.mounts if mount.access == "rw"]
+        own = self.docker.seccomp != "default"
+        return [*found, "a custom seccomp profile replaces Crabpot's own"] if own else found
+
+    @property
     def kept(self) -> str | None:
         """Return the folder of Crabpot's own that is the workspace, private or a copy; None if it is the host's."""
         return f"{self.layer}/{COPY}" if self.layer else self.workspace if self.private else None

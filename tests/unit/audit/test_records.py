@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpot.audit.chain import text_of
-from crabpot.audit.records import of_call, of_intent
+from crabpot.audit.records import of_call, of_elevated_command, of_intent, of_opening
 from crabpot.model import Failure, Place, ToolCall, ToolResult, Verdict
+from crabpot.spec.build import build
 
 SECRET = "hunter2-" * 4
 BY = Verdict(answer=True, because="sandbox mode is off", source="agents.defaults.sandbox.mode")
@@ -33,6 +34,33 @@ def test_an_intent_says_who_what_and_by_which_rule():
         "because": "sandbox mode is off",
         "rule": "agents.defaults.sandbox.mode",
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ("", []),
+        ("network: 'internet', binds: ['/srv/a:/a']", []),
+        ("network: 'host'", ["the sandbox has the host's network"]),
+        ("network: 'bridge'", ["the sandbox has docker's bridge"]),
+        ("network: 'lab'", ["the sandbox has the network lab"]),
+        ("network: {raw: ['db.example.com:5432']}", ["traffic to db.example.com:5432 passes unchecked"]),
+        ("binds: ['/srv/a:/a:rw', '/srv/b:/b:ro']", ["the agent may change /srv/a"]),
+        ("docker: {seccomp: '/srv/own.json'}", ["a custom seccomp profile replaces Crabpot's own"]),
+    ],
+)
+def test_an_opening_warns_about_what_the_configuration_opened(settings, warned, agent_of, around):
+    agent = agent_of(f"{{agents: {{defaults: {{sandbox: {{{settings}}}}}}}}}")
+    spec = build(agent, "agent:main:main", around)
+    record = of_opening(spec, "bubblewrap", [])
+    assert (record["sandbox"], record["hash_of_spec"], record["warnings"]) == (spec.name, spec.hash, warned)
+
+
+@pytest.mark.parametrize(("by", "warned"), [("config", ["nobody was asked: requireApproval is false"]), ("alice", [])])
+def test_a_command_that_nobody_was_asked_about_is_recorded_with_a_warning(by, warned):
+    request = {"id": "r", "shown": "ls", "binary": None, "folder": None, "host": None, "port": None}
+    record = of_elevated_command(call(command="ls"), "main", BY, request, by)
+    assert (record["kind"], record["by"], record["warnings"]) == ("intent", by, warned)
 
 
 def test_an_end_says_where_it_ran_and_how_it_ended():

@@ -83,7 +83,12 @@ def _line(record: dict[str, Any]) -> str:
     start = (
         f"{record['number']:>6} {when} {record['kind']:<6} {record.get('place', ''):<7} {_how(record):<18} {took:>10}"
     )
-    return visible(f"{start} {record.get('tool', '')} {what}  [{record.get('session')}; {record.get('rule')}]")
+    where = f"[{record.get('session')}; {record.get('rule')}]"
+    return visible(f"{start} {record.get('tool', '')} {what}  {where}{_warnings(record)}")
+
+
+def _warnings(record: dict[str, Any]) -> str:
+    return "".join(f"  ! {warning}" for warning in record.get("warnings", ()))
 
 
 def _of_gateway(record: dict[str, Any]) -> str | None:
@@ -91,7 +96,7 @@ def _of_gateway(record: dict[str, Any]) -> str | None:
     if record["kind"] == "open":
         weak = [clause["name"] for clause in record["clauses"] if clause["state"] != "enforced"]
         kept = f"every clause enforced but {', '.join(weak)}" if weak else "every clause enforced"
-        return f"{record['sandbox']} by {record['backend']}: {kept}"
+        return f"{record['sandbox']} by {record['backend']}: {kept}{_warnings(record)}"
     if record["kind"] == "verify":
         counts = ", ".join(f"{count} {state}" for state, count in record["claims"].items() if count)
         return f"{record['session']} on {record['backend']}: {counts}"
