@@ -43,6 +43,8 @@ Way = Literal["review", "direct", "private"]
 _FOREVER_S = 10 * 365 * 86_400.0
 _WORKSPACE: Mapping[Way, Literal["review", "rw", "none"]] = {"review": "review", "direct": "rw", "private": "none"}
 _SLUG = re.compile(r"[^a-z0-9._-]+")
+_NOT_IN_HOMES = re.compile(r"[^a-z0-9_-]+")
+_LONGEST_HOME = 64
 
 # Tokens that tools read from the environment, where no preset says it.
 _KNOWN = {
@@ -106,6 +108,11 @@ def session_for(folder: str) -> str:
     return f"agent:{AGENT}:{name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
 
 
+def home_of(program: str) -> str:
+    """Return the name of the private home of a program, whatever that is called: `agent.sh` has "agent-sh"."""
+    return _NOT_IN_HOMES.sub("-", program.lower())[:_LONGEST_HOME].strip("-_") or "agent"
+
+
 def make(  # noqa: PLR0913  all that a run is made from
     name: str,
     preset: Preset | None,
@@ -117,7 +124,7 @@ def make(  # noqa: PLR0913  all that a run is made from
 ) -> RunPlan:
     """Return the plan, or raise CrabpotError for what cannot be had."""
     keys = _keys(preset, wishes, around, environ)
-    home = wishes.home or _SLUG.sub("-", name.lower()).strip("-._") or "agent"
+    home = wishes.home or home_of(name)
     hosts = dict.fromkeys((*(preset.hosts if preset else ()), *keys.hosts, *wishes.allow))
     env = {**(preset.env if preset else {}), **keys.env, **_passed(wishes.env, environ)}
     path = ":".join(dict.fromkeys((*program.path, *hardening.PATH.split(":"))))

@@ -42,6 +42,23 @@ def test_a_folder_has_one_session_whatever_agent_runs_there(around: Surroundings
     assert plan.session_for("/srv/a") != plan.session_for("/srv/b/a")
 
 
+@pytest.mark.parametrize(
+    ("program", "home"),
+    [
+        ("agent.sh", "agent-sh"),
+        ("python3.11", "python3-11"),
+        ("My Agent", "my-agent"),
+        ("_x_", "x"),
+        ("…", "agent"),
+        ("a" * 80, "a" * 64),
+    ],
+)
+def test_a_program_has_a_private_home_whatever_it_is_called(
+    program: str, home: str, around: Surroundings, tmp_path: Path
+) -> None:
+    assert _make(around, tmp_path, program).home == home
+
+
 def test_a_key_stays_outside_and_a_dummy_goes_in(around: Surroundings, tmp_path: Path) -> None:
     made = _make(around, tmp_path, environ={"ANTHROPIC_API_KEY": "sk-real"})
     (rule,) = made.agent.sandbox.network.inject
