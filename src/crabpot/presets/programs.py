@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,8 +41,11 @@ def find(name: str, path: str, home: str, install: str = "") -> Program:
     """Return an installed program; CrabpotError says how to install it."""
     found = shutil.which(name, path=path)
     if found is None:
+        if "/" in name:
+            raise CrabpotError(f"{name} cannot be run: " + _wrong_with(name))
         how = f": {install}" if install else "; give its path, or install it"
         raise CrabpotError(f"{name} is not installed (it is not on your PATH){how}")
+    found = _behind_shim(found, path)
     # The link itself is what makes an interpreter that of its virtual environment.
     own = os.path.islink(found) and _virtual_environment(found) is not None
     entry = os.path.abspath(found) if own else os.path.realpath(found)
@@ -53,6 +58,34 @@ def find(name: str, path: str, home: str, install: str = "") -> Program:
     kept = [one for one in shows if not f"{one}/".startswith(_SHOWN)]
     outer = [one for one in kept if not any(one.startswith(f"{other}/") for other in kept)]
     return Program(argv=(entry,), shows=tuple(outer), path=tuple(dict.fromkeys(folders)))
+
+
+def _wrong_with(name: str) -> str:
+    if not os.path.exists(name):
+        return "there is no such file"
+    return (
+        "it is a folder" if os.path.isdir(name) else f"it is not executable; `chmod +x {shlex.quote(name)}` makes it so"
+    )
+
+
+def _behind_shim(found: str, path: str) -> str:
+    """Return the program that a shim of pyenv stands for, which starts without pyenv.
+
+    The user's own version decides, never the `.python-version` of a folder: an agent may have written that.
+    """
+    folder, name = os.path.split(found)
+    root = os.path.dirname(folder)
+    if os.path.basename(folder) != "shims" or not os.path.isdir(f"{root}/versions"):
+        return found
+    versions = []
+    with suppress(OSError), open(f"{root}/version", encoding="utf-8") as file:
+        versions = file.read().split()
+    others = [one for one in path.split(":") if os.path.normpath(one) != folder]
+    behind = shutil.which(name, path=":".join([*(f"{root}/versions/{one}/bin" for one in versions), *others]))
+    if behind is None:
+        how = f"give its own path, as `pyenv which {name}` prints it"
+        raise CrabpotError(f"{name} is a shim of pyenv, and the version that {root}/version names has none: {how}")
+    return behind
 
 
 def _of(entry: str, home: str) -> Iterator[str]:
@@ -141,7 +174,8 @@ def _interpreter(entry: str, path: str) -> str | None:
         return None
     program = os.fsdecode(found[1])
     if os.path.basename(program) == "env" and found[2] is not None:
-        return shutil.which(os.fsdecode(found[2]), path=path)
+        named = shutil.which(os.fsdecode(found[2]), path=path)
+        return None if named is None else _behind_shim(named, path)
     return program
 
 

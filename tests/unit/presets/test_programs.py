@@ -91,3 +91,37 @@ def test_of_an_interpreter_at_the_first_level_of_the_home_only_programs_are_show
 
 def test_what_every_sandbox_has_is_not_shown_again() -> None:
     assert programs.find("bash", "/usr/bin:/bin", "/root").shows == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("missing", "no such file"), ("folder", "is a folder"), ("plain.sh", "not executable; `chmod \\+x .*plain.sh`")],
+)
+def test_a_path_that_cannot_be_run_says_why(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(CrabpotError, match=said):
+        programs.find(str(tmp_path / name), "/usr/bin", str(tmp_path))
+
+
+def test_behind_a_shim_of_pyenv_is_the_program_of_the_users_own_version(tmp_path: Path) -> None:
+    root = tmp_path / ".pyenv"
+    shims = _script(root / "shims/agent", "#!/usr/bin/env bash").parent
+    _script(root / "shims/python3", "#!/usr/bin/env bash")
+    for version in ("3.11.7", "3.12.1"):
+        _script(root / f"versions/{version}/bin/python3", "#!/bin/true")
+    entry = _script(root / "versions/3.12.1/bin/agent", "#!/usr/bin/env python3")
+    with pytest.raises(CrabpotError, match="pyenv which agent"):
+        programs.find("agent", str(shims), str(tmp_path))
+    (root / "version").write_text("3.12.1\n")
+    found = programs.find("agent", str(shims), str(tmp_path))
+    assert found.argv == (str(entry),)
+    assert set(found.shows) == {str(root / "versions/3.12.1")}
+    assert str(shims) not in found.path
+
+
+def test_where_pyenv_chose_the_systems_python_its_shim_stands_for_that_one(tmp_path: Path) -> None:
+    shims = _script(tmp_path / ".pyenv/shims/sh", "#!/usr/bin/env bash").parent
+    (tmp_path / ".pyenv/versions").mkdir()
+    (tmp_path / ".pyenv/version").write_text("system\n")
+    assert programs.find("sh", f"{shims}:/usr/bin", str(tmp_path)).shows == ()
