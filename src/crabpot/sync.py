@@ -104,6 +104,10 @@ class Session(Bridge):
         result: ToolResult = run(self._wrapped.call(tool, **args))
         return result
 
+    def fork(self) -> Self:
+        """Return another of its kind, with a copy of all files that this one has written."""
+        return type(self)(run(self._wrapped.fork()))
+
     @property
     def session(self) -> str:
         """Return the session key, as in the audit log."""
@@ -135,10 +139,6 @@ class Box(Session):
     def state(self) -> str:
         """Return the folder for sandboxes and the audit log."""
         return str(self._wrapped.state)
-
-    def fork(self) -> Box:
-        """Return another box with a copy of all files that this one has written."""
-        return Box(run(self._wrapped.fork()))
 
 
 class Gateway(Bridge):

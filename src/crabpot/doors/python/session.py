@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+import secrets
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from crabpot.decide import sessions
+from crabpot.decide import placement, sessions
 from crabpot.doors import ports
 from crabpot.doors.python.files import Files
 from crabpot.doors.python.long_commands import carried
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from crabpot.doors.python.streams import Input, Taker
     from crabpot.gateway import Gateway
     from crabpot.model import ToolResult
+    from crabpot.settings import AgentSettings
 
 
 class Session(Files):
@@ -188,6 +190,16 @@ class Session(Files):
         """
         await self._snapshots.restore(self.session, name)
 
+    async def fork(self) -> Session:
+        """Return a new session of the same agent, with a copy of all files that this one has written.
+
+        Raises:
+            LayerError: Nothing was written yet, or another session would share the sandbox.
+        """
+        other = Session(self._gateway, f"{self.session}:fork-{secrets.token_hex(4)}", sender=self._sender)
+        await self._snapshots.fork(self.session, other.session)
+        return other
+
     async def port(self, number: int) -> str:
         """Return the address on this machine's loopback that leads to a port inside, such as `127.0.0.1:40123`.
 
@@ -209,8 +221,18 @@ class Session(Files):
         return Snapshots(self._gateway.execution, self._gateway.settings, self._gateway.audit)
 
     async def close(self) -> None:
-        """End the session's sandbox, and what runs in it. Its files stay; the next call opens another."""
-        await self._gateway.execution.fleet.stop((Place.SANDBOX, self.session))
+        """End the session's sandbox for all who share it. Its files stay, and the next call opens another."""
+        scope_key = placement.decide(*self._placed).answer.scope_key
+        if scope_key is not None:
+            await self._gateway.execution.fleet.stop((Place.SANDBOX, scope_key))
+
+    async def __aenter__(self) -> Self:
+        """Return itself; the block's end closes it."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
 
     def _limit(self, timeout: Timeout) -> dict[str, float]:
         if timeout == "default":
@@ -220,9 +242,14 @@ class Session(Files):
     @property
     def time_ceiling(self) -> float:
         """Return the most seconds that a call may take."""
+        return self._placed[1].sandbox.limits.time_ceiling
+
+    @property
+    def _placed(self) -> tuple[sessions.Session, AgentSettings]:
+        """Return what its place is decided by."""
         settings = self._gateway.settings
         key = sessions.parse(self.session, default_agent=settings.default_agent)
-        return settings.agent(key.agent).sandbox.limits.time_ceiling
+        return key, settings.agent(key.agent)
 
     async def _call(self, tool: str, args: Mapping[str, Any], streams: Streams | None = None) -> ToolResult:
         return await self._gateway.call(self.session, tool, args, sender=self._sender, streams=streams)

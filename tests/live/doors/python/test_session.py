@@ -221,3 +221,32 @@ async def test_a_port_inside_has_an_address_of_the_loopback_until_the_box_ends()
                 await box.port(wrong)
     with pytest.raises(ConnectionError):
         await asyncio.open_connection(host, int(port))
+
+
+async def test_a_session_of_a_gateway_is_forked_to_another_of_its_agent() -> None:
+    async with crabpot.Gateway.open() as gateway:
+        session = gateway.session("agent:ops:main")
+        await session.write("note", "common")
+        async with await session.fork() as other:
+            assert other.session.startswith("agent:ops:main:fork-")
+            await other.write("note", "its own")
+            assert await session.read("note", text=True) == "common"
+
+
+async def test_the_block_of_a_fork_ends_with_it() -> None:
+    async with crabpot.sandbox() as box:
+        await box.write("note", "common")
+        async with await box.fork() as other:
+            assert await other.read("note", text=True) == "common"
+        with pytest.raises(crabpot.CallFailed, match="closed"):
+            await other.fork()
+
+
+async def test_closing_a_session_ends_the_sandbox_that_its_agents_sessions_share(tmp_path: Path) -> None:
+    config = tmp_path / "crabpot.json5"
+    config.write_text('{ agents: { defaults: { sandbox: { scope: "agent" } } } }')
+    async with crabpot.Gateway.open(str(config)) as gateway:
+        session = gateway.session("agent:ops:chat")
+        await session.call("exec", command="sleep 100", background=True)
+        await session.close()
+        assert (await session.call("process", action="list")).data == {"processes": []}
