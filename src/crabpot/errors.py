@@ -6,6 +6,7 @@ CrabpotError                 says what was refused, by which rule or file, and w
 ├── HostRefused              a command that may not start on the host, or not any more
 ├── LayerError               a layer that is missing, unreadable or over another folder; nothing in it is lost
 │   └── LayerBusy            it is mounted, or being applied, right now
+├── UnsupportedFramework     an integration's framework is missing or of another version; also an ImportError
 ├── CallFailed               a file method of the Python API failed; also the OSError of the same meaning
 └── SandboxError             the sandbox failed, as opposed to the command in it
     ├── SandboxUnavailable   none could be opened; the call fails, it never falls back to the host
@@ -22,6 +23,10 @@ class CrabpotError(Exception):
 
     Opening raises these; a call returns them as the `error` of its result instead.
     """
+
+
+class UnsupportedFramework(CrabpotError, ImportError):
+    """A framework is not installed, or of a version that its integration was not made for."""
 
 
 class Problem(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from crabpot.errors import CrabpotError
+from crabpot.errors import UnsupportedFramework
 
 
 def require(package: str, least: str, below: str, *, extra: str, install: str | None = None) -> None:
-    """Raise CrabpotError unless a version of `package` from `least` on, and below `below`, is installed.
+    """Raise UnsupportedFramework unless a version of `package` from `least` on, and below `below`, is installed.
 
     Args:
         package: The framework's name on PyPI.
@@ -22,9 +22,9 @@ def require(package: str, least: str, below: str, *, extra: str, install: str | 
     try:
         found = version(package)
     except PackageNotFoundError:
-        raise CrabpotError(f"{package} is not installed; this integration needs {wanted}") from None
+        raise UnsupportedFramework(f"{package} is not installed; this integration needs {wanted}") from None
     if not _parts(least) <= _parts(found) < _parts(below):
-        raise CrabpotError(f"{package} {found} is installed; this integration needs {wanted}")
+        raise UnsupportedFramework(f"{package} {found} is installed; this integration needs {wanted}")
 
 
 def _parts(text: str) -> tuple[int, ...]:

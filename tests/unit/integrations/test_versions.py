@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crabpot.errors import CrabpotError
+from crabpot.errors import CrabpotError, UnsupportedFramework
 from crabpot.integrations.versions import require
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +59,7 @@ def test_another_version_is_refused_by_the_range(module: str, tmp_path: Path) ->
     )
     said = done.stderr.strip().splitlines()[-1]
     found = re.fullmatch(
-        rf"crabpot\.errors\.CrabpotError: {package} 99\.1 is installed; this integration needs {package} "
+        rf"crabpot\.errors\.UnsupportedFramework: {package} 99\.1 is installed; this integration needs {package} "
         r"from ([0-9.]+), below ([0-9.]+): (pip install .+)",
         said,
     )
@@ -94,6 +95,12 @@ def test_the_range_is_from_its_least_on_and_below_its_end(
     else:
         with pytest.raises(CrabpotError, match=r"from 2\.0, below 3"):
             require("some-framework", "2.0", "3", extra="some")
+
+
+def test_a_program_that_can_do_without_a_framework_catches_an_ordinary_import_error() -> None:
+    with pytest.raises(ImportError):
+        importlib.import_module("crabpot.integrations.strands")
+    assert issubclass(UnsupportedFramework, CrabpotError)
 
 
 def test_one_that_is_not_installed_is_named_with_what_installs_it() -> None:
