@@ -54,3 +54,12 @@ def test_servers_are_imported_into_the_configuration(placed, tmp_path):
     assert placed("import", "mcp", str(theirs), "--write").code == 0
     assert [one["name"] for one in placed("servers", "list", "--json").json] == ["files"]
     assert "left as it is" in placed("import", "mcp", str(theirs), "--write").err
+    assert "files                waiting   0 tools" in placed("servers", "list").out
+
+
+def test_servers_are_imported_into_a_file_that_is_new(placed, tmp_path):
+    theirs = tmp_path / "mcp.json"
+    theirs.write_text(json.dumps({"mcpServers": {"files": {"command": "/bin/true"}}}))
+    new = ("--config", str(tmp_path / "new.json5"))
+    assert placed("import", "mcp", str(theirs), "--write", *new).code == 0
+    assert [one["name"] for one in placed("servers", "list", "--json", *new).json] == ["files"]

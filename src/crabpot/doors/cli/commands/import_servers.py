@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 from crabpot.approvals.display import line
@@ -31,7 +32,8 @@ def import_mcp(frame: Frame, options: Namespace) -> int:
         note("nothing is written; --write adds it to the configuration")
         return OK
     app = frame.app()
-    known = app.settings().mcp.servers
+    # As by `config set`, a file that --config names may be new.
+    known = app.settings().mcp.servers if app.config is None or os.path.lexists(app.config) else {}
     new = {name: server for name, server in found.servers.items() if name not in known}
     for name in found.servers.keys() - new.keys():
         note(f"{name}: left as it is in the configuration")
