@@ -339,3 +339,9 @@ def test_one_call_pays_for_no_way_out_that_it_does_not_take(known: Any) -> None:
     assert modules.isdisjoint({f"crabpot.{name}" for name in ours})
     others = ("bubblewrap.probe", "docker", "socket")
     assert modules.isdisjoint({f"crabpot.backends.{name}" for name in others})
+
+
+def test_changes_of_a_session_that_is_not_under_review_say_what_it_is(crabpot):
+    assert 'agent:main:main is not under review: its workspace is "none" (default)' in crabpot("changes", "list").said()
+    crabpot.configure('{agents: {defaults: {sandbox: {mode: "off", workspace: "review"}}}}')
+    assert "agent:main:main is not under review: it runs on the host" in crabpot("changes", "list").said()

@@ -57,7 +57,7 @@ TEXT = """\
     // profile: "coding",
 
     // deny is absolute: no profile, allow or agent brings a denied tool back.
-    // Names, globs (sessions_*) and groups (group:automation) all work here; so do they in allow.
+    // Names, globs (sessions_*) and groups (group:automation) all work here, and in allow too.
     deny: [],
 
     // The escape hatch. A command leaves only if it is one simple command, matches a pattern,

@@ -79,7 +79,7 @@ def of(name: str, settings: Settings, pins: Pins) -> Offers:
     source = settings.mcp_sources.get(name, f"mcp.servers.{name}")
     refused = naming.refused(pin.tools, [other for other in settings.mcp.servers if other != name])
     refused |= {
-        tool: f"withheld: it is {how} since the server {name} was approved; {approve}"
+        tool: f"withheld: {how} since the server {name} was approved; {approve}"
         for tool, how in pins.withheld(name).items()
     }
     for tool in pin.tools:

@@ -153,7 +153,7 @@ async def test_a_server_that_changes_its_tools_all_the_time_loses_them_and_nothi
         await gateway.audit.durable()
         told = [one["because"] for one in records(open_folder) if one.get("tool") == "fs__echo"]
         assert len(told) == 3
-        assert all(one.startswith("withheld: it is changed") for one in told), "its place is not the reason"
+        assert all(one.startswith("withheld: changed since") for one in told), "its place is not the reason"
 
 
 async def test_names_that_imitate_are_refused(open_folder: Path) -> None:

@@ -268,7 +268,7 @@ def test_a_writable_folder_that_holds_what_the_host_executes_is_told(
 
     (one,) = found("rw")
     assert (one.path, name in one.message) == ("agents.defaults.sandbox.workspace", True)
-    assert 'workspace: "ro"' in one.fix
+    assert 'workspace: "review" or "ro"' in one.fix
     assert found("ro") == found("none") == []
     assert not any(name in finding.message for finding in found("rw", "off"))
     (bound,) = check.findings(agent_of(sandbox(f"binds: ['{tmp_path}:/x:rw']")), around)

@@ -98,7 +98,7 @@ def _workspace(agent: AgentSettings, around: Surroundings) -> Iterator[Finding]:
         yield from _missing(agent.source("workspace"), folder)
     executed = _executed_in(folder)
     if executed and sandbox.workspace == "rw":
-        fix = 'look at their changes before you run them on the host, or use workspace: "ro"'
+        fix = 'look at their changes before you run them on the host, or use workspace: "review" or "ro"'
         yield warn(agent.source("sandbox.workspace"), f"the agent may change {folder}{executed}", fix)
 
 

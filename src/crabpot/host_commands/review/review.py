@@ -53,8 +53,9 @@ class Review:
         agent, placed = placed_as(self.settings, key)
         found = None if placed.scope_key is None else self.store.find(placed.scope_key)
         if found is None and (agent.sandbox.workspace != "review" or placed.scope_key is None):
+            own = f'its workspace is "{agent.sandbox.workspace}" ({agent.source("sandbox.workspace")})'
             raise LayerError(
-                f'the session {key} is not under review: {agent.source("sandbox.workspace")} is not "review"'
+                f"the session {key} is not under review: {'it runs on the host' if placed.scope_key is None else own}"
             )
         return found
 

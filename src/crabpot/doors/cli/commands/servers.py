@@ -37,7 +37,7 @@ def list_servers(frame: Frame, options: Namespace) -> int:
     if not rows:
         print("no MCP servers; write them at mcp.servers of the configuration, or use: crabpot import mcp FILE")
     for row in rows:
-        print(f"{row['name']:<20} {row['state']:<9} {len(row['tools'])} tools  {row['starts']}")
+        print(f"{row['name']:<20} {row['state']:<9} {counted(len(row['tools']), 'tool')}  {row['starts']}")
         if row["because"]:
             print(f"  {line(row['because'])}")
         for tool, why in row["withheld"].items():
