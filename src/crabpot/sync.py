@@ -146,6 +146,19 @@ class Gateway(Bridge):
 
     call = _waiting(_Gateway.call)
 
+    @classmethod
+    @contextmanager
+    def open(
+        cls, config: str | os.PathLike[str] | Mapping[str, Any] | None = None, **options: Any
+    ) -> Iterator[Gateway]:
+        """Open a gateway for the block, as `crabpot.Gateway.open` does; `call` takes a session and a tool."""
+        opened = _Gateway.open(config, **options)
+        made = run(opened.__aenter__())
+        try:
+            yield cls(made)
+        finally:
+            run(opened.__aexit__(None, None, None))
+
     def register(self, name: str, tool: HostTool) -> None:
         """Register a host tool."""
         self._wrapped.register(name, tool)
@@ -179,12 +192,4 @@ def sandbox(folder: str | os.PathLike[str] | None = None, **settings: Any) -> It
         yield box
 
 
-@contextmanager
-def gateway(config: str | os.PathLike[str] | Mapping[str, Any] | None = None, **options: Any) -> Iterator[Gateway]:
-    """Open a gateway for the block, as `crabpot.Gateway.open` does; `call` takes a session and a tool."""
-    opened = _Gateway.open(config, **options)
-    made = run(opened.__aenter__())
-    try:
-        yield Gateway(made)
-    finally:
-        run(opened.__aexit__(None, None, None))
+gateway = Gateway.open

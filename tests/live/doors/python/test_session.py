@@ -195,7 +195,7 @@ def test_the_bridge_runs_every_method_to_its_end() -> None:
         assert box.exec("exit 3").exit_code == 3
         with pytest.raises(FileNotFoundError):
             box.read("none")
-    with crabpot.sync.gateway() as gateway:
+    with crabpot.sync.Gateway.open() as gateway:
         assert gateway.call("agent:main:main", "exec", command="echo out").stdout == "out\n"
 
 
