@@ -35,6 +35,7 @@ from crabpot.sandboxes.opening import connect
 from crabpot.settings import Limits, Network, Settings, Size
 from crabpot.spec.spec import SandboxSpec, User
 from tests.escape import bwrap_argv, naive
+from tests.support.suites import take_over
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -146,6 +147,8 @@ async def without(wall: Wall) -> AsyncIterator[Target]:
     """Open what is attacked, without one wall; what an attack that works left behind is ended."""
     async with laid_out() as bait:
         with trial.folder() as place:
+            # The bundle alone: `_recall` leaves what was found of the machine with all walls where it is.
+            take_over(f"{place}/state", images=False)
             plain = app.start(config=None, state=f"{place}/state", environ=os.environ)
             environ = {**plain.environ, **wall.environ}
             wired = WeakenedApp(config=None, around=plain.around, environ=environ, wall=wall, bait=bait)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crabpot import app
 from crabpot.audit.reading import AuditReader
 from crabpot.errors import LayerBusy, LayerError
 from crabpot.host_commands.review.replaying import story
@@ -18,6 +17,7 @@ from crabpot.layers import stamps
 from crabpot.layers.layer import read
 from crabpot.layers.store import LayerStore
 from crabpot.sandboxes.snapshots import Snapshots
+from tests.support.suites import open_gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def opened(folder: Path, workspace: str, **sandbox: Any) -> AsyncIterator[
     (project / "file").write_text("the host's\n")
     settings = {"workspace": workspace, "backend": "bubblewrap", **sandbox}
     text = json.dumps({"agents": {"defaults": {"workspace": str(project), "sandbox": settings}}})
-    gateway = app.start(config=None, state=str(folder / "state"), environ=os.environ).gateway(text)
+    gateway = open_gateway(text, str(folder / "state"))
     try:
         yield gateway
     finally:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from crabpot import app
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.spares import PREFIX
+from tests.support.suites import open_gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +24,7 @@ WARM = "{ agents: { defaults: { sandbox: { warm: 2 } } } }"
 async def warm_gateway(
     state: Path, count: int = 2, *, text: str = WARM, by_default: bool = False
 ) -> AsyncIterator[Gateway]:
-    gateway = app.start(config=None, state=str(state), environ=os.environ).gateway(text)
+    gateway = open_gateway(text, str(state))
     try:
         gateway.execution.spare_by_default = by_default
         gateway.execution.warm_up(gateway.settings)
@@ -124,7 +123,7 @@ def test_spares_of_a_gateway_that_died_are_swept_and_those_of_a_live_one_stay(tm
 
 def test_a_gateway_for_one_call_keeps_none_ready(tmp_path: Path) -> None:
     async def scenario() -> None:
-        gateway = app.start(config=None, state=str(tmp_path), environ=os.environ).gateway(WARM)
+        gateway = open_gateway(WARM, str(tmp_path))
         try:
             assert (await gateway.call("agent:main:once", "exec", command="echo one")).stdout == "one\n"
             assert gateway.execution.opener.spares.count() == 0
@@ -184,7 +183,7 @@ async def test_a_spare_that_waited_for_too_long_is_ended(tmp_path: Path) -> None
 
 async def test_where_memory_is_short_only_those_that_were_asked_for_are_kept(tmp_path: Path) -> None:
     text = "{ agents: { entries: { ops: { sandbox: { warm: 1 } } } } }"
-    gateway = app.start(config=None, state=str(tmp_path), environ=os.environ).gateway(text)
+    gateway = open_gateway(text, str(tmp_path))
     gateway.execution.spare_by_default = True
     spares = gateway.execution.opener.spares
     spares.least_memory_bytes = 1 << 60

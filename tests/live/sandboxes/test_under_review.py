@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crabpot import app
 from crabpot.doors import sandboxes as door
 from crabpot.errors import LayerBusy
 from crabpot.layers import content, stamps
 from crabpot.layers.store import LayerStore
 from crabpot.sandboxes import under_review
+from tests.support.suites import open_gateway
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def opened(folder: Path, tools: dict[str, Any] | None = None, **sandbox: A
     settings = {"workspace": "review", "backend": "bubblewrap", **sandbox}
     defaults = {"workspace": str(folder / "project"), "sandbox": settings}
     text = json.dumps({"agents": {"defaults": defaults}, "tools": tools or {}})
-    gateway = app.start(config=None, state=str(folder / "state"), environ=os.environ).gateway(text)
+    gateway = open_gateway(text, str(folder / "state"))
     try:
         yield gateway
     finally:
