@@ -116,6 +116,9 @@ class Hostile:
         if result.error is not None:
             code = result.error.code
             self.refused[code] = self.refused.get(code, 0) + 1
+            if code == "internal":
+                # Nothing that an agent does should lead to this: it is said what did.
+                print(f"{name}: {result.error.message}", file=sys.stderr)
 
     async def stop(self) -> None:
         """End all of it, as a client that hangs up."""

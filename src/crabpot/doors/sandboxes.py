@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.backends.linux import usage
 from crabpot.errors import CrabpotError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Rows = dict[str, dict[str, Any]]
 
 _OF_LIVE = ("started", "busy", "limits", "usage")
+# Comparing more names than this takes longer than a thread.
+_MOST_COMPARED = 1000
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -91,8 +93,17 @@ def unseen(state: str, settings: Settings) -> list[str]:
     ]
 
 
+class _Read(NamedTuple):
+    """What was read, and when: in which second, and how the folders were then."""
+
+    second: int
+    folders: tuple[int | None, ...]
+    names: frozenset[str]
+    rows: Rows
+
+
 class Kept:
-    """What is kept in one state folder, by scope key: read again when a folder came or went, and after a second.
+    """What is kept in one state folder, by scope key: read again when any of it came or went, and after a second.
 
     A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
     So when each was last used may be a second old.
@@ -100,23 +111,36 @@ class Kept:
 
     def __init__(self, state: str) -> None:
         self._state = state
-        self._read: tuple[object, Rows] = None, {}
+        self._read: _Read | None = None
 
     def known(self) -> Rows | None:
         """Return the rows if they are in memory."""
-        version, found = self._read
-        return found if version == self._version() else None
+        read = self._read
+        if read is None or read.second != int(time.monotonic()):
+            return None
+        folders = self._folders()
+        if folders != read.folders:
+            # Spares come and go in the same folder, and are not shown.
+            if folders[1:] != read.folders[1:] or len(read.names) > _MOST_COMPARED or self._names() != read.names:
+                return None
+            self._read = read._replace(folders=folders)
+        return read.rows
 
     def rows(self) -> Rows:
         """Return the rows. Run it in a thread: it may read a few files for every folder."""
-        version = self._version()
-        if version != self._read[0]:
-            self._read = version, _kept(self._state)
-        return self._read[1]
+        known = self.known()
+        if known is not None:
+            return known
+        # What comes while the rows are read is found by the next look.
+        second, folders, names = int(time.monotonic()), self._folders(), self._names()
+        self._read = _Read(second, folders, names, _kept(self._state))
+        return self._read.rows
 
-    def _version(self) -> tuple[int | None, ...]:
-        folders = (os.path.join(self._state, name) for name in (private_folders.FOLDER, LAYERS))
-        return int(time.monotonic()), *map(_mtime_ns, folders)
+    def _folders(self) -> tuple[int | None, ...]:
+        return tuple(_mtime_ns(os.path.join(self._state, name)) for name in (private_folders.FOLDER, LAYERS))
+
+    def _names(self) -> frozenset[str]:
+        return frozenset(name for name in private_folders.names(self._state) if not name.startswith(SPARE))
 
 
 def rows(kept: Rows, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:

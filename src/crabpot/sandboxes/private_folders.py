@@ -195,10 +195,19 @@ def listed(state: str) -> Iterator[Kept]:
                 yield kept
 
 
+def names(state: str) -> list[str]:
+    """Return the names of the folders that are kept, with one look at the disk."""
+    return [entry.removesuffix(_NOTE) for entry in _listed(state) if entry.endswith(_NOTE)]
+
+
 def _entries(state: str, ending: str) -> list[str]:
     folder = os.path.join(state, FOLDER)
+    return [os.path.join(folder, entry) for entry in sorted(_listed(state)) if entry.endswith(ending)]
+
+
+def _listed(state: str) -> list[str]:
     try:
-        return [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if entry.endswith(ending)]
+        return os.listdir(os.path.join(state, FOLDER))
     except FileNotFoundError:
         return []
 
