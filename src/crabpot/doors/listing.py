@@ -10,7 +10,7 @@ from crabpot.doors.sandboxes import joined, shown
 from crabpot.model import Place
 
 if TYPE_CHECKING:
-    from crabpot.doors.sandboxes import Rows
+    from crabpot.doors.kept import Rows
     from crabpot.sandboxes.live import Live
 
 

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.linux import usage
 from crabpot.errors import CrabpotError
-from crabpot.layers.store import LayerStore
-from crabpot.layers.store import used as last_used
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders, under_review
-from crabpot.sandboxes.spares import PREFIX as SPARE
-from crabpot.spec.naming import LAYERS, sandbox_name
+from crabpot.spec.naming import sandbox_name
 
 if TYPE_CHECKING:
+    from crabpot.doors.kept import Rows
     from crabpot.gateway import Gateway
-    from crabpot.layers.layer import Layer
     from crabpot.sandboxes.live import Live
     from crabpot.settings import Settings
 
-    Rows = dict[str, dict[str, Any]]
-
 _OF_LIVE = ("started", "busy", "limits", "usage")
-# Comparing more names than this takes longer than a thread.
-_MOST_COMPARED = 1000
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -93,56 +85,6 @@ def unseen(state: str, settings: Settings) -> list[str]:
     ]
 
 
-class _Read(NamedTuple):
-    """What was read, and when: in which second, and how the folders were then."""
-
-    second: int
-    folders: tuple[int | None, ...]
-    names: frozenset[str]
-    rows: Rows
-
-
-class Kept:
-    """What is kept in one state folder, by scope key: read again when any of it came or went, and after a second.
-
-    A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
-    So when each was last used may be a second old.
-    """
-
-    def __init__(self, state: str) -> None:
-        self._state = state
-        self._read: _Read | None = None
-
-    def known(self) -> Rows | None:
-        """Return the rows if they are in memory."""
-        read = self._read
-        if read is None or read.second != int(time.monotonic()):
-            return None
-        folders = self._folders()
-        if folders != read.folders:
-            # Spares come and go in the same folder, and are not shown.
-            if folders[1:] != read.folders[1:] or len(read.names) > _MOST_COMPARED or self._names() != read.names:
-                return None
-            self._read = read._replace(folders=folders)
-        return read.rows
-
-    def rows(self) -> Rows:
-        """Return the rows. Run it in a thread: it may read a few files for every folder."""
-        known = self.known()
-        if known is not None:
-            return known
-        # What comes while the rows are read is found by the next look.
-        second, folders, names = int(time.monotonic()), self._folders(), self._names()
-        self._read = _Read(second, folders, names, _kept(self._state))
-        return self._read.rows
-
-    def _folders(self) -> tuple[int | None, ...]:
-        return tuple(_mtime_ns(os.path.join(self._state, name)) for name in (private_folders.FOLDER, LAYERS))
-
-    def _names(self) -> frozenset[str]:
-        return frozenset(name for name in private_folders.names(self._state) if not name.startswith(SPARE))
-
-
 def rows(kept: Rows, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:
     """Join private folders, layers and live sandboxes of the process `gateway`; a sandbox may have neither."""
     found = dict(kept)
@@ -164,42 +106,6 @@ def _fresh(one: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a sandbox that keeps nothing."""
     key = one["scope_key"]
     return {"name": sandbox_name(key), "scope_key": key, "agent": None, "created": one["started"], "used": None}
-
-
-def _mtime_ns(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        return None
-
-
-def _kept(state: str) -> Rows:
-    folders = {
-        kept.scope_key: {
-            "name": kept.name,
-            "scope_key": kept.scope_key,
-            "agent": kept.agent,
-            "state": "kept",
-            "created": kept.created,
-            "used": kept.used,
-        }
-        for kept in private_folders.listed(state)
-        if not kept.name.startswith(SPARE)
-    }
-    return folders | {layer.scope_key: _layer(layer) for layer in LayerStore(state).all()}
-
-
-def _layer(layer: Layer) -> dict[str, Any]:
-    return {
-        "name": layer.name,
-        "scope_key": layer.scope_key,
-        "agent": layer.agent,
-        "state": "kept",
-        "created": layer.created,
-        "used": last_used(layer),
-        "session": layer.session,
-        "folder": layer.folder,
-    }
 
 
 def find(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:

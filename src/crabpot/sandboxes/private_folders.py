@@ -187,12 +187,20 @@ def _write_once(note: str, written: bytes) -> None:
 
 def listed(state: str) -> Iterator[Kept]:
     """Yield the folders that are kept, by name."""
-    for path in _entries(state, _NOTE):
-        with suppress(FileNotFoundError):
-            seen = os.lstat(path)
-            kept = _seen(path, seen.st_ino, seen.st_ctime_ns)
-            if kept is not None:
-                yield kept
+    yield from filter(None, map(_look, _entries(state, _NOTE)))
+
+
+def find(state: str, name: str) -> Kept | None:
+    """Return the folder of a name, or None."""
+    return _look(os.path.join(state, FOLDER, f"{name}{_NOTE}"))
+
+
+def _look(path: str) -> Kept | None:
+    try:
+        seen = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return _seen(path, seen.st_ino, seen.st_ctime_ns)
 
 
 def names(state: str) -> list[str]:

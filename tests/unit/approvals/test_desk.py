@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -22,6 +21,7 @@ from crabpot.approvals.leases import Leases
 from crabpot.approvals.requests import Answer, denied
 from crabpot.approvals.store import FILE_NAME, Store, StoreUnavailable
 from crabpot.decide.scope import acting_for
+from tests.support.counted_threads import CountedThreads
 from tests.support.waiting import until
 
 YES = Answer(allowed=True, by="test")
@@ -496,20 +496,9 @@ async def test_a_request_that_is_withdrawn_is_never_used_even_if_it_was_answered
     store.close()
 
 
-class Counted(ThreadPoolExecutor):
-    """Counts what a loop gives to threads."""
-
-    jobs = 0
-
-    def submit(self, *args, **kwargs):
-        self.jobs += 1
-        return super().submit(*args, **kwargs)
-
-
 async def test_what_is_pending_is_listed_without_a_thread_until_anybody_writes(desk, a_request):
-    threads = Counted()
     async with desk(Waits()) as made:
-        asyncio.get_running_loop().set_default_executor(threads)
+        threads = CountedThreads.of_this_loop()
         assert await made.listed() == []
         elsewhere = Store(os.path.dirname(made.store.file))
         requests = []

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from crabpot.audit.store import AuditUnavailable
 from crabpot.doors.http.access.refusals import Refusal
 from crabpot.doors.inflight import Calls, ClientGone
-from crabpot.doors.sandboxes import Kept
+from crabpot.doors.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

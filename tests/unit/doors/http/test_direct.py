@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from crabpot.audit.reading import AuditReader
 from crabpot.doors.http.access.principals import Role
+from tests.support.counted_threads import CountedThreads
 from tests.support.waiting import until
 
 S = "agent:main:main"
@@ -94,23 +94,12 @@ async def test_a_list_is_answered_as_the_framework_answers_it(door, path):
             assert plain.headers["content-type"] == other.headers["content-type"]
 
 
-class Counted(ThreadPoolExecutor):
-    """Counts what a loop gives to threads."""
-
-    jobs = 0
-
-    def submit(self, *args, **kwargs):
-        self.jobs += 1
-        return super().submit(*args, **kwargs)
-
-
 @pytest.mark.parametrize("path", ["/v1/approvals", "/v1/audit?limit=3"])
 async def test_what_a_page_lists_takes_no_thread_until_it_changes(door, path):
-    threads = Counted()
     async with door() as made:
         for number in range(5):
             await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f"exit {number}"})
-        asyncio.get_running_loop().set_default_executor(threads)
+        threads = CountedThreads.of_this_loop()
         first = (await made.operator.get(path)).json()
         before = threads.jobs
         assert [(await made.operator.get(path)).json() for _ in range(3)] == [first] * 3
@@ -118,12 +107,11 @@ async def test_what_a_page_lists_takes_no_thread_until_it_changes(door, path):
 
 
 async def test_a_record_is_listed_as_soon_as_its_call_is_answered_and_takes_no_thread(door):
-    threads = Counted()
     async with door() as made:
         for number in range(5):
             await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f"exit {number}"})
         await made.operator.get("/v1/audit?limit=3")
-        asyncio.get_running_loop().set_default_executor(threads)
+        threads = CountedThreads.of_this_loop()
         for number in range(5):
             await made.operator.post(f"/v1/sessions/{S}/tools/exec", json={"command": f": {number}"})
             before = threads.jobs

@@ -12,6 +12,7 @@ from crabpot.doors.cli import show
 from crabpot.doors.cli.frame import FAILED, OK, UsageError, note
 from crabpot.doors.cli.invocation import pasted
 from crabpot.doors.cli.show import visible
+from crabpot.doors.kept import Kept
 from crabpot.doors.local.client import connect
 from crabpot.sandboxes import private_folders
 
@@ -35,7 +36,7 @@ async def _sandboxes(app: App, options: Namespace) -> int:
     try:
         running = await remote.inquire("live") if remote else []
         told = await remote.inquire("gateway") if remote else None
-        rows = kept_and_live.rows(kept_and_live.Kept(state).rows(), running, gateway=told and told["pid"])
+        rows = kept_and_live.rows(Kept(state).rows(), running, gateway=told and told["pid"])
         if options.action == "list":
             _list(rows, as_json=options.json)
             if told is not None and not options.json:

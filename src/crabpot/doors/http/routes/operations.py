@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotations of its routes
@@ -26,9 +26,6 @@ from crabpot.doors.http.routes.metrics import CONTENT_TYPE
 from crabpot.doors.listing import Listing
 from crabpot.errors import SessionError
 from crabpot.explain import Explainer
-
-if TYPE_CHECKING:
-    from crabpot.doors.sandboxes import Rows
 
 # An agent's text may deceive the eye: a program wants it as it is, a page that displays it does not.
 Shown = Annotated[bool, Query(description="escape every text so that it is safe to display")]
@@ -166,16 +163,13 @@ class Operating:
     async def sandboxes(self, request: Request) -> Response:
         """List the live sandboxes and the private folders."""
         operator(request)
-        return Json(self._listed.of(await self._kept(), self._context.gateway.execution.fleet.listed()))
-
-    async def _kept(self) -> Rows:
-        known = self._context.kept.known()
-        return await asyncio.to_thread(self._context.kept.rows) if known is None else known
+        kept = await self._context.kept.now()
+        return Json(self._listed.of(kept, self._context.gateway.execution.fleet.listed()))
 
     async def stop(self, request: Request, name: Annotated[str, Path(pattern="^[a-z0-9._-]+$")]) -> Response:
         """Stop a sandbox and whatever runs in it."""
         operator(request)
-        rows = sandboxes.rows(await self._kept(), sandboxes.live(self._context.gateway))
+        rows = sandboxes.rows(await self._context.kept.now(), sandboxes.live(self._context.gateway))
         one = next((row for row in rows if row["name"] == name), None)
         if one is None:
             raise Refusal(404, "not_found", f"no sandbox {name}")
