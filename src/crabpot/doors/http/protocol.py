@@ -241,8 +241,8 @@ class Timely(HttpToolsProtocol):
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the format of every refusal; amid an answer there is no place for it."""
-        if self.idle:
+        """Refuse what is not HTTP, in the format of every refusal; there is no place for it amid another answer."""
+        if self.idle or (self._answered is self.cycle and not self.cycle.response_started):
             body = json.dumps({"error": {"code": "bad_request", "message": msg}}).encode()
             lines = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
             self.transport.write(f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n".encode() + body)
