@@ -25,6 +25,7 @@ from crabpot.sandboxes.execution import Execution
 from crabpot.spec.binds import Surroundings
 from crabpot.wire.calls import RunnerWire
 from tests.support.specs import make_docker_spec
+from tests.support.suites import take_over
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 
 def backend(engine: Engine, folder: Path) -> Docker:
     """Return the backend with a state of its own."""
-    return Docker(
-        state=str(folder / "state"), environ={"DOCKER_HOST": f"unix://{engine.path}"}, home=str(folder / "home")
-    )
+    state = str(folder / "state")
+    take_over(state)
+    return Docker(state=state, environ={"DOCKER_HOST": f"unix://{engine.path}"}, home=str(folder / "home"))
 
 
 def spec_in(folder: Path, **changes: Any) -> Any:
@@ -82,6 +83,7 @@ async def opened(engine: Engine, folder: Path, **changes: Any) -> AsyncIterator[
 def gateway(folder: Path, host: str, **sandbox: Any) -> Gateway:
     """Return a gateway whose every session is in a container."""
     state = str(folder / "state")
+    take_over(state)
     around = Surroundings(home=str(folder / "home"), state=state)
     text = json.dumps(
         {"agents": {"defaults": {"workspace": str(folder / "agent"), "sandbox": {"backend": "docker", **sandbox}}}}

@@ -15,6 +15,7 @@ import pytest
 import crabpot
 import crabpot.sync
 from tests.support.backends import need
+from tests.support.suites import take_over
 from tests.support.waiting import until, wait_until
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ EVERY_BYTE = bytes(range(256))
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     need("bubblewrap")
+    take_over(str(tmp_path / "state"), images=False)
     monkeypatch.setenv("CRABPOT_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
 
