@@ -43,7 +43,7 @@ Found once by profiling on the machine above, and not measured anew by each run.
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of the call reaches the disk before the answer leaves. That is 0.12 ms of an idle disk here, and 0.3 ms for two hops between threads that share Python's lock, and for SQLite, whose code is cold each time.
-- **A `read` by HTTP** takes 13,500 bytecode instructions in the gateway, and 3,850 without the door: a third of the difference in the event loop's turns, the rest in the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 17,900, and over HTTP 48,000, nearly all of the difference in the protocol's SDK.
+- **A `read` by HTTP** takes 13,300 bytecode instructions in the gateway, and 3,850 without the door: a third of the difference in the event loop's turns, the rest in the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 17,900, and over HTTP 48,000, nearly all of the difference in the protocol's SDK.
 - **One `exec true`**, by the scheduler's own events (`perf record -e sched:*`): of 1.35 ms the shell has 0.9 (0.14 until it is started, 0.71 of its own, 0.05 to end), the runner 0.1 before it and 0.1 after it, the gateway 0.17, and each of the two wake-ups 0.03. Nobody waits for anything else:
   the runner sleeps once, and the shell inside takes as long as one outside.
 - **What a gateway keeps of sandboxes that are gone** has bounds. Two memories of at most 4,096 sessions take some 2 KB for each session never seen before, until they are full. What else grew was garbage in cycles, 139 KB for each opening,
@@ -100,13 +100,13 @@ Counted as in `tests/cost`; processor times are the least of several runs on a b
 | first call of a session that gets a spare, since | 9,284 instructions | 6,254 | the same; a description's fields are read at once (12 lines more); what waits is taken at once, without a task, and without a line for openings (30 lines more) |
 | an opening, in the gateway, since | 32,984 instructions | 31,823 | the same, and slots are set by their own setters: 7 lines more |
 | `read` by HTTP · MCP · MCP over HTTP, since | 21,204 · 18,333 · 60,250 instructions | 20,416 · 17,890 · 56,664 | the same, and an operator, who never waits for a turn, takes none |
-| `read` by HTTP · MCP over HTTP, by another parser | 20,416 · 56,664 instructions | 13,485 · 47,800 | `httptools` instead of h11 (some 5,700 of it; 90 lines more, nearly all against what it lets pass), an answer in one piece (30 lines more), a call in its request's own task (20 lines more), no counting in short bodies (10 lines more) |
+| `read` by HTTP · MCP over HTTP, by another parser | 20,416 · 56,664 instructions | 13,277 · 47,800 | `httptools` instead of h11 (some 5,700 of it; 90 lines more, nearly all against what it lets pass), an answer in one piece (30 lines more), a call in its request's own task (20 lines more), no counting in short bodies (10 lines more), blocks without generators (20 lines more) |
 | a record that is waited for, in writes and locks | 8 and 9 | 4 and 6 | the session that called last is written once a second, and the log's length is known without asking: 15 lines more |
 
 The rows with "since" were also timed, both versions in turns in five and six runs on the same busy machine, with real-time priority and without control groups as above, beside the same bare spawns (1.1 ms): `exec true` 1.34–1.36 × before and 1.32 × after,
 a warm claim 2.05–2.14 × and 1.90 ×, `read` of 4 KiB 0.19 × both times. An opening took 18 ms before and after.
-The last two, in the same way and on a busy disk, two runs each: `exec true` by HTTP took 2.13–2.19 × `Gateway.call` before and 1.94–1.98 × after by the Unix socket, and 2.19–2.20 × and 1.98–1.99 × by the loopback, MCP over HTTP 2.96–3.03 × and 2.82–2.86 ×.
-With the log in memory it was 1.88 × and 1.76–1.78 ×. So 1.8 × is **not held** where the disk is busy.
+The last two, in the same way and on a busy disk, four runs each: `exec true` by HTTP took 2.13–2.22 × `Gateway.call` before and 1.90–2.06 × after by the Unix socket, 2.19–2.22 × and 1.98–2.07 × by the loopback, and MCP over HTTP 2.96–3.12 × and 2.79–2.90 ×.
+With the log in memory it was 1.88 × and 1.76–1.78 ×. So 1.8 × is **not held** on a disk; on an idle machine it was not measured anew.
 
 ### Searches, before and after
 

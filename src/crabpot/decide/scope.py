@@ -74,14 +74,21 @@ def principal_of(agent: str) -> str:
     return f"agent {agent}"
 
 
-@contextmanager
-def behind_it(principal: str | None) -> Iterator[None]:
+class behind_it:  # noqa: N801  as above
     """Charge the block, and whatever it starts, to a principal."""
-    before = PRINCIPAL.set(principal)
-    try:
-        yield
-    finally:
-        PRINCIPAL.reset(before)
+
+    __slots__ = ("_before", "_principal")
+
+    def __init__(self, principal: str | None) -> None:
+        self._principal = principal
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+        self._before = PRINCIPAL.set(self._principal)
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        PRINCIPAL.reset(self._before)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -55,6 +55,12 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
+def headers_of(request: Request) -> dict[str, str]:
+    """Return the headers as the guard read them."""
+    found: dict[str, str] = request.scope["state"]["headers"]
+    return found
+
+
 def operator(request: Request) -> Principal:
     """Return the principal if it is an operator, or refuse."""
     principal = principal_of(request)
@@ -86,8 +92,7 @@ def sender_of(principal: Principal, stated: str | None) -> str | None:
 
 async def object_of(request: Request) -> dict[str, Any]:
     """Parse a JSON body; no body is an empty object."""
-    headers: dict[str, str] = request.scope["state"]["headers"]
-    kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    kind = headers_of(request).get("content-type", "application/json").partition(";")[0].strip().lower()
     body = await request.body()
     if not body:
         return {}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crabpot.doors.http.access.tokens import Tokens
 
 _SCHEME = "bearer "
+_OPEN = frozenset({"/health", *dashboard.PATHS})
 
 
 class Entry(Protocol):
@@ -49,7 +50,7 @@ class BearerEntry:
     @property
     def open_paths(self) -> frozenset[str]:
         """Health checks need no token, nor does the page, which contains no data by itself."""
-        return frozenset({"/health", *dashboard.PATHS})
+        return _OPEN
 
     def principal(self, _scope: Scope, headers: dict[str, str]) -> Principal | None:
         """Return the principal of the token."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 # For a JSON body; files are uploaded raw, and limited by the sandbox.
 MOST_JSON = 16 * 1024 * 1024
@@ -81,13 +80,25 @@ class Limits:
             raise TooMany(f"more than {self.per_s:g} requests per second", (1 - bucket.left) / self.per_s)
         bucket.left -= 1
 
-    @contextmanager
-    def running(self, name: str) -> Iterator[None]:
-        """Count a request while it is answered, or raise TooMany."""
-        if self._running[name] >= self.at_once:
-            raise TooMany(f"more than {self.at_once} requests at once", 1.0)
-        self._running[name] += 1
-        try:
-            yield
-        finally:
-            self._running[name] -= 1
+    def running(self, name: str) -> Running:
+        """Return a block that counts a request while it is answered, or raises TooMany."""
+        return Running(self._running, name, self.at_once)
+
+
+class Running:
+    """A request that is being answered, counted during the block."""
+
+    __slots__ = ("_all", "_most", "_name")
+
+    def __init__(self, running: Counter[str], name: str, most: int) -> None:
+        self._all, self._name, self._most = running, name, most
+
+    def __enter__(self) -> None:
+        """Count it, or raise TooMany."""
+        if self._all[self._name] >= self._most:
+            raise TooMany(f"more than {self._most} requests at once", 1.0)
+        self._all[self._name] += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Count it no longer."""
+        self._all[self._name] -= 1

@@ -9,7 +9,7 @@ from starlette.requests import Request  # noqa: TC002  FastAPI reads the annotat
 from starlette.responses import Response
 
 from crabpot.doors.http.context import CallRequest, Context, as_json
-from crabpot.doors.http.requests import FilePath, Key, Sender, object_of, sender_of, user_of
+from crabpot.doors.http.requests import FilePath, Key, Sender, headers_of, object_of, sender_of, user_of
 from crabpot.doors.http.routes import openapi
 from crabpot.doors.http.routes.streaming import Events, Pieces, watched
 from crabpot.doors.output import Output, streams
@@ -158,7 +158,7 @@ class Calling:
         principal = user_of(request, key)
         sender = sender_of(principal, stated)
         asked = _call_request(principal, key, tool, await object_of(request), sender)
-        if stream or _EVENTS in request.headers.get("accept", ""):
+        if stream or _EVENTS in headers_of(request).get("accept", ""):
             return Pieces(_EVENTS, lambda pieces: self._stream(request, pieces, asked))
         result = await self._context.call(asked, gone=watched(request))
         return _answer(result, _REFUSED)
