@@ -11,6 +11,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import sysconfig
 import tempfile
 import zipfile
 from contextlib import asynccontextmanager
@@ -27,6 +28,9 @@ from crabpot.egress.secrets import Secrets
 from tests.support.backends import need
 from tests.support.places import Names, Server, certified, serving
 from tests.support.suites import open_gateway
+
+# Debian keeps the wheels of ensurepip in a folder of their own.
+_WHEELS = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled")
 
 SECRET = "s3cret-t0ken-of-the-gateway"
 SESSION = "agent:main:egress"
@@ -350,7 +354,7 @@ async def test_pip_installs_a_wheel_from_a_listed_index(opened, tmp_path):
 
     server = await asyncio.start_server(index, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    (bundled,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    (bundled,) = _WHEELS.glob("pip-*.whl")
     async with opened({"allow": [f"127.0.0.1:{port}"]}) as box:
         content = base64.b64encode(bundled.read_bytes()).decode()
         put = await box.gateway.call(SESSION, "write", path="pip.whl", content=content, encoding="base64")

@@ -190,7 +190,7 @@ def test_of_those_that_ended_unheard_the_oldest_are_forgotten(runner):
         ({}, "invalid_arguments"),
         ({"action": "dance"}, "invalid_arguments"),
         ({"action": ["list"]}, "invalid_arguments"),
-        ({"action": "poll"}, "invalid_arguments"),
+        ({"action": "poll"}, "not_found"),
         ({"action": "poll", "id": "p9"}, "not_found"),
         ({"action": "kill", "id": 1}, "invalid_arguments"),
         ({"action": "list", "id": 1}, "invalid_arguments"),

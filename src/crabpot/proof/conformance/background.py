@@ -76,7 +76,7 @@ async def waiting_ends_with_its_own_time_limit(harness: Harness) -> None:
 async def a_process_that_is_none_is_refused(harness: Harness) -> None:
     async with harness.open() as box:
         bad(await box.call("process", action="poll", id="p99"), "not_found")
-        bad(await box.call("process", action="poll"), "invalid_arguments")
+        bad(await box.call("process", action="poll"), "not_found", "invalid_arguments")
         bad(await box.call("process", action="dance", id="p1"), "invalid_arguments")
 
 

@@ -113,7 +113,7 @@ class Processes:
     def find(self, process_id: object) -> Background:
         """Return the process with that id."""
         if type(process_id) is not str:
-            raise ToolError("invalid_arguments", "process needs the argument id for every action but list")
+            raise ToolError("not_found", "no process was named: every action but list needs the argument id")
         process = self._all.get(process_id) or self._reported.get(process_id)
         if process is None:
             raise ToolError("not_found", "no process %r: it was never started, or ended long ago" % process_id)
