@@ -98,7 +98,7 @@ async def test_a_sandbox_that_is_gone_is_frozen_thawed_and_closed_without_a_comp
         await until(lambda: not has_processes(group), SLOW_S)
         await live.sandbox.freeze()
         await live.sandbox.thaw()
-        await live.sandbox.close()
+        await live.end()
 
 
 def has_processes(group: Path) -> bool:
