@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 Arguments = TypeVarTuple("Arguments")
 
-# Steps of one call follow each other this closely. So long after a step its principal has something under way.
-_UNDER_WAY_S = 0.03
+# So long after a step its principal has something under way: the next step of a call, or the next call. An agent that
+# works, and a page that is looked at, come back sooner, and find the loop free.
+_UNDER_WAY_S = 0.3
 # What all who are heavy have together meanwhile.
 _HEAVY_SHARE = 0.125
 # How often it is found out who needs nothing any more.

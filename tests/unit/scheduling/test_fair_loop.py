@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-MANY = 40
+MANY, STEP_S = 40, 0.001
 
 
 def run(work: Coroutine[Any, Any, Any], loop: Callable[[], asyncio.AbstractEventLoop] = FairLoop) -> Any:
@@ -35,7 +35,7 @@ def burn(seconds: float) -> None:
 class Flood:
     """A principal with many tasks, none of which ever waits for anything."""
 
-    def __init__(self, name: str, step_s: float = 0.001) -> None:
+    def __init__(self, name: str, step_s: float = STEP_S) -> None:
         self.steps = 0
         with behind_it(name):
             self.tasks = [asyncio.create_task(self._work(step_s)) for _ in range(MANY)]
@@ -127,6 +127,27 @@ def test_the_busy_ones_have_few_turns_together_while_somebody_else_has_something
     used, _ = run(turns_used(2, name))
     # Turns of somebody who does nothing are shorter than the part of them that a step of a millisecond takes.
     assert used <= 0.1 * 300
+
+
+async def share_beside_calls(pause_s: float) -> float:
+    """Return which part of the loop's time a heavy principal has while somebody comes back after each pause."""
+    loop = fair()
+    (flood,) = await heavy(loop, "hostile")
+
+    async def call_now_and_then() -> float:
+        began, before = loop._now(), flood.steps
+        for _ in range(5):
+            await asyncio.sleep(pause_s)
+        return (flood.steps - before) * STEP_S / (loop._now() - began)
+
+    with behind_it("honest"):
+        share = await asyncio.create_task(call_now_and_then())
+    await flood.end()
+    return share
+
+
+def test_who_comes_back_soon_finds_the_loop_free():
+    assert run(share_beside_calls(0.2)) < 0.3
 
 
 async def first_steps() -> list[str]:
