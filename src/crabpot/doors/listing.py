@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.doors.sandboxes import joined, shown
@@ -19,10 +19,13 @@ _CHANGING = ("used", "busy")
 
 class _Spelled(NamedTuple):
     name: str
-    # Of a live one without its end, and without what changes.
+    # All of the row.
     text: str
-    # What the text was made of.
+    # What the text was made of: all but what changes with every call, and that.
     facts: tuple[Any, ...]
+    changing: tuple[float, int] | None
+    # The row of a live one up to what changes.
+    stays: str
 
 
 class Listing:
@@ -33,35 +36,34 @@ class Listing:
 
     def of(self, kept: Rows, running: list[Live]) -> str:
         """Return `{"sandboxes": […]}`, and forget whatever is not in it."""
-        live = {one.key[1]: one for one in running if one.key[0] is Place.SANDBOX}
-        self._spelled = {key: self._one(key, kept.get(key), live.get(key)) for key in {**kept, **live}}
-        rows = [
-            (spelled.name, spelled.text if key not in live else _whole(spelled.text, live[key], keeps=key in kept))
-            for key, spelled in self._spelled.items()
-        ]
-        rows.sort(key=itemgetter(0))
-        return f'{{"sandboxes": [{", ".join([text for _, text in rows])}]}}'
-
-    def _one(self, key: str, kept: dict[str, Any] | None, one: Live | None) -> _Spelled:
-        facts = (kept, *_facts(one))
-        known = self._spelled.get(key)
-        if known is not None and known.facts == facts:
-            return known
-        row: dict[str, Any] = (kept or {}) if one is None else joined(kept, shown(one))
-        if one is None:
-            return _Spelled(str(row["name"]), json.dumps(row), facts)
-        stays = json.dumps({name: value for name, value in row.items() if name not in _CHANGING})
-        return _Spelled(str(row["name"]), stays.removesuffix("}"), facts)
+        before, live = self._spelled, {one.key[1]: one for one in running if one.key[0] is Place.SANDBOX}
+        found = {key: _live(before.get(key), kept.get(key), one) for key, one in live.items()}
+        for key, row in kept.items():
+            if key not in live:
+                known = before.get(key)
+                found[key] = known if known is not None and known.facts == (row,) else _kept(row)
+        self._spelled = found
+        return f'{{"sandboxes": [{", ".join([row.text for row in sorted(found.values(), key=_name)])}]}}'
 
 
-def _whole(text: str, one: Live, *, keeps: bool) -> str:
-    """Return the row of a live one, as `joined` has it."""
-    return f'{text}, "used": {repr(one.used) if keeps else "null"}, "busy": {one.wire.busy}}}'
+_name = attrgetter("name")
 
 
-def _facts(one: Live | None) -> tuple[Any, ...]:
-    """Return all that `shown` looks at, but for what changes with every call."""
-    if one is None:
-        return ()
-    agent = None if one.scope is None else one.scope.agent
-    return one.started, one.sandbox.pid, one.clauses, agent
+def _kept(row: dict[str, Any]) -> _Spelled:
+    return _Spelled(str(row["name"]), json.dumps(row), (row,), None, "")
+
+
+def _live(known: _Spelled | None, kept: dict[str, Any] | None, one: Live) -> _Spelled:
+    """Return the row of a live one: the known one, or what is left of it."""
+    facts = kept, one.started, one.sandbox.pid, one.clauses, None if one.scope is None else one.scope.agent
+    changing = one.used, one.wire.busy
+    if known is None or known.facts != facts:
+        row = joined(kept, shown(one))
+        stays = json.dumps({name: value for name, value in row.items() if name not in _CHANGING}).removesuffix("}")
+        name = str(row["name"])
+    elif known.changing == changing:
+        return known
+    else:
+        name, stays = known.name, known.stays
+    used = "null" if kept is None else repr(one.used)
+    return _Spelled(name, f'{stays}, "used": {used}, "busy": {one.wire.busy}}}', facts, changing, stays)
