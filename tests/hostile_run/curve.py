@@ -11,11 +11,11 @@ import sys
 import tempfile
 
 from bench.plots import over_time
-from tests.hostile_run.bystander import CALL, PAGE, REACH
+from tests.hostile_run.bystander import BARE, CALL, PAGE, REACH
 from tests.hostile_run.run import ASK, HOSTILE, QUIET, Report, run
 
 _MIB = 1024**2
-_PROBES = (CALL, REACH, ASK, PAGE)
+_PROBES = (CALL, REACH, ASK, PAGE, BARE)
 _FILES = {
     "resolv.conf": "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n",
     "hosts": "127.0.0.1 localhost\n127.0.0.9 listed.example\n",
