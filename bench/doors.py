@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DIRECT = "Gateway.call (the Python door)"
 
 _START_S = 30.0
-_NOTE = "HTTP, and MCP over it, answer once the record of the call is on disk; the others do not wait for that."
+_NOTE = "No door waits for the disk here: records are written meanwhile. What touches the host waits for its record."
 _HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},

@@ -21,7 +21,7 @@ from crabpot.errors import CrabpotError
 from crabpot.scheduling.fair_loop import charged_to
 from crabpot.settings import Audit
 from crabpot.state.ownership import make_own
-from crabpot.state.sqlite import connect, reserve
+from crabpot.state.sqlite import connect
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,8 +39,6 @@ _LINGER_S = 0.05
 _MOST_KEPT = 10_000
 # A session that calls again and again is the latest already, and each time it is written costs as much as the record.
 _SEEN_S = 1.0
-# From so many waits on, more are to be expected, and each is made shorter.
-_WAITS_OFTEN = 16
 
 
 class AuditUnavailable(CrabpotError):
@@ -55,6 +53,8 @@ class AuditLog:
         self._retention = Retention(folder=os.path.join(state, volumes.FOLDER), kept=kept)
         self._queue: queue.SimpleQueue[Record | Told | None] = queue.SimpleQueue()
         self._urgent = threading.Event()
+        # How often a record was hastened, and how many of these times the writer has gathered, and has written.
+        self._hastened = self._gathered = self._caught_up = 0
         self._turn = threading.Lock()
         self._undescribed: tuple[float, str | None, Callable[[], Record]] | None = None
         self._coalescer = Coalescer()
@@ -132,6 +132,21 @@ class AuditLog:
         if failure is not None:
             raise self._unavailable(failure)
 
+    def hasten(self) -> None:
+        """Have what was recorded written at once, and not with what follows in a moment; waits for nothing."""
+        # In the next turn, after what `record_soon` describes.
+        asyncio.get_running_loop().call_soon(self._hasten)
+
+    def _hasten(self) -> None:
+        self._hastened += 1
+        self._urgent.set()
+
+    async def caught_up(self) -> None:
+        """Wait until what was hastened can be read. A log that cannot be written is told to whoever needs it."""
+        if self._hastened != self._caught_up:
+            with suppress(AuditUnavailable):
+                await self.durable()
+
     def close(self) -> None:
         """Write what is left; AuditUnavailable if that fails."""
         if self._thread is None:
@@ -156,7 +171,7 @@ class AuditLog:
     def _write_all(self) -> None:
         connection = None
         unwritten: list[Record] = []
-        dropped = waits = last = 0
+        dropped = last = 0
         latest: dict[str, float] = {}
         ended = False
         while not ended:
@@ -169,6 +184,7 @@ class AuditLog:
                 last = written[-1][0] if written else last
                 unwritten, dropped, failure = [], 0, None
                 self.recent.add(written)
+                self._caught_up = self._gathered
             except Exception as error:  # noqa: BLE001  whatever a full disk makes fail must not end the writer
                 failure = str(error)
                 dropped += max(0, len(unwritten) - _MOST_KEPT)
@@ -176,9 +192,6 @@ class AuditLog:
             for tell in waiting:
                 tell(failure)
             if connection is not None and failure is None:
-                if waits < _WAITS_OFTEN <= waits + len(waiting):
-                    reserve(connection, self._file)
-                waits += len(waiting)
                 self._retention.tend(connection, last)
         if connection is not None:
             connection.close()
@@ -194,6 +207,7 @@ class AuditLog:
         if isinstance(item, dict):
             self._urgent.wait(_LINGER_S)
         self._urgent.clear()
+        self._gathered = self._hastened
         with suppress(queue.Empty):
             while item is not None:
                 if isinstance(item, dict):

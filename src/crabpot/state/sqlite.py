@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 _BUSY_S = 10.0
 _POLL_S = 0.005
-# How long the write-ahead log becomes before SQLite writes it to the database and begins anew: 1,000 pages, and a few.
-_FULL_LENGTH = 1002 * (4096 + 24) + 32
-# Where less is left on the disk, it is left to what must be written.
-_LEFT_FREE = 64 * 1024**2
 
 
 def connect(file: str, schema: str) -> sqlite3.Connection:
@@ -48,32 +43,6 @@ def rows_at_once(
         text: str = found.fetchone()[0].decode(errors="surrogateescape")
     rows: list[list[Any]] = json.loads(text)
     return rows
-
-
-def reserve(connection: sqlite3.Connection, file: str) -> None:
-    """Extend the write-ahead log to its full length, if there is room: a commit then takes a quarter of the time.
-
-    Else each commit makes the file longer, and waits until the file system has written that down too. What SQLite finds
-    after its last frame, it ignores.
-    """
-    with suppress(OSError, sqlite3.Error):
-        # Nobody else may append meanwhile.
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            _fill(f"{file}-wal")
-        finally:
-            connection.execute("ROLLBACK")
-
-
-def _fill(log: str) -> None:
-    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        missing, disk = _FULL_LENGTH - os.fstat(handle).st_size, os.fstatvfs(handle)
-        if missing > 0 and disk.f_bavail * disk.f_frsize > _LEFT_FREE:
-            os.write(handle, bytes(missing))
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

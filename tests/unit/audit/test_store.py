@@ -106,6 +106,30 @@ def test_records_that_nobody_waits_for_are_written_all_the_same(log, state):
     asyncio.run(until(lambda: AuditReader(state).verify() == (1, None)))
 
 
+@pytest.mark.parametrize("soon", [False, True])
+async def test_what_is_hastened_is_written_though_nothing_follows_and_nobody_waits(log, state, monkeypatch, soon):
+    monkeypatch.setattr(store, "_LINGER_S", 1000.0)
+    for number in (1, 2):
+        if soon:
+            log.record_soon(lambda number=number: record(number))
+        else:
+            log.record(record(number))
+        log.hasten()
+        await until(lambda number=number: AuditReader(state).verify() == (number, None))
+
+
+async def test_whoever_catches_up_waits_for_what_was_hastened_alone(log, state, monkeypatch):
+    monkeypatch.setattr(store, "_LINGER_S", 1000.0)
+    log.record(record(1))
+    await log.caught_up()
+    assert AuditReader(state).verify() == (0, None)
+    log.record_soon(lambda: record(2))
+    log.hasten()
+    await asyncio.sleep(0)
+    await log.caught_up()
+    assert AuditReader(state).verify() == (2, None)
+
+
 async def test_many_who_wait_are_answered_by_few_commits(log):
     for number in range(50):
         log.record(record(number))

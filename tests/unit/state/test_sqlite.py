@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -51,35 +49,6 @@ def test_many_that_open_a_new_one_at_once_all_succeed(tmp_path: Path, schema: st
     for thread in threads:
         thread.join(20)
     assert failures == []
-
-
-def test_what_is_written_into_reserved_room_is_all_there_after_a_crash(tmp_path: Path) -> None:
-    file, copy = str(tmp_path / "d"), str(tmp_path / "copy")
-    with closing(sqlite.connect(file, "CREATE TABLE IF NOT EXISTS seen (n INTEGER);")) as opened:
-        opened.execute("INSERT INTO seen VALUES (1)")
-        sqlite.reserve(opened, file)
-        length = os.path.getsize(f"{file}-wal")
-        # More than fits before SQLite begins the log anew.
-        for number in range(2, 1500):
-            opened.execute("INSERT INTO seen VALUES (?)", (number,))
-        assert os.path.getsize(f"{file}-wal") == length > 4096 * 1000
-        # What a crash leaves: both files, and no lock.
-        for part in ("", "-wal"):
-            shutil.copy(f"{file}{part}", f"{copy}{part}")
-    with closing(sqlite.connect(copy, "")) as found:
-        assert found.execute("SELECT count(*), max(n) FROM seen").fetchone() == (1499, 1499)
-        assert found.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-def test_a_link_in_place_of_the_log_is_not_written_through(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_bytes(b"")
-    with closing(sqlite.connect(str(tmp_path / "d"), "CREATE TABLE IF NOT EXISTS seen (n INTEGER);")) as opened:
-        (tmp_path / "other-wal").symlink_to(elsewhere)
-        sqlite.reserve(opened, str(tmp_path / "other"))
-        assert elsewhere.read_bytes() == b""
-        # It may be written to as before.
-        opened.execute("INSERT INTO seen VALUES (1)")
 
 
 def test_rows_at_once_come_in_their_order_and_with_their_types(tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from crabpot.audit.store import AuditUnavailable
 from crabpot.doors.http.access.refusals import Refusal
 from crabpot.doors.inflight import Calls, ClientGone
 from crabpot.doors.kept import Kept
@@ -69,16 +67,8 @@ class Context:
             if self.closing and not gone.is_set():
                 raise _closing() from None
             raise
-        await self.recorded()
+        self.gateway.audit.hasten()
         return result
-
-    async def recorded(self) -> None:
-        """Wait until the call's record is on disk: what a client was told must survive a crash.
-
-        Concurrent calls share one commit. If the log cannot be written, the gateway itself refuses what needs a record.
-        """
-        with suppress(AuditUnavailable):
-            await self.gateway.audit.durable()
 
     @property
     def state(self) -> str:

@@ -21,7 +21,7 @@ from crabpot.errors import CrabpotError
 from crabpot.sandboxes.streams import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.models import InitializationOptions
@@ -69,8 +69,6 @@ class Tools:
     caller: Callable[[Context], Caller]
     # Where the tools work, as seen inside.
     folder: str = "/workspace"
-    # Awaited before a result is sent, if a restart must not lose its record.
-    recorded: Callable[[], Awaitable[None]] | None = None
     # What is passed on of MCP servers besides their tools.
     passed: frozenset[str] = frozenset()
     # Whether there are MCP servers, whose lists may change.
@@ -122,8 +120,6 @@ class Tools:
             result = running.result()
         except CrabpotError as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
-        if self.recorded is not None:
-            await self.recorded()
         if not caller.structured:
             result = await fitted(self.gateway, caller, result)
         return as_mcp(result, caller.session, running.args, structured=caller.structured)

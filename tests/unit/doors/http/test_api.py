@@ -68,8 +68,15 @@ async def test_any_key_is_one_session(door):
         for key in ("a/b", "a%2Fb", "ü", "x/tools/y", "../z", "100%"):
             answer = await made.operator.post(f"/v1/sessions/{quote(key, safe='')}/tools/ls")
             assert answer.status_code == 200
-        calls = [one["session"] for one in AuditReader(made.made.state).last(100) if one["kind"] == "call"]
-        assert calls == ["a/b", "a%2Fb", "ü", "x/tools/y", "../z", "100%"]
+        found = (await made.operator.get("/v1/audit")).json()["records"]
+        assert [one["session"] for one in found if one["kind"] == "call"] == [
+            "a/b",
+            "a%2Fb",
+            "ü",
+            "x/tools/y",
+            "../z",
+            "100%",
+        ]
 
 
 async def test_offered_is_what_the_policy_leaves(door):
@@ -207,11 +214,13 @@ def breaks_off(peer):
         peer.send({"id": header["id"], "success": False, "stdout": "", "stderr": "", "exit_code": None, "error": error})
 
 
-async def test_what_was_answered_is_in_the_log_already(door):
+@pytest.mark.parametrize("asked", ["", "&session=agent:main:main", "&shown=1"])
+async def test_whoever_was_answered_finds_the_call_in_the_log(door, asked):
     async with door() as made:
         for _ in range(5):
             call = (await made.operator.post(EXEC, json={"command": "true"})).json()["id"]
-            assert AuditReader(made.made.state).last(1)[0]["call"] == call
+            found = (await made.operator.get(f"/v1/audit?limit=1{asked}")).json()["records"]
+            assert found[0]["call"] == call
 
 
 async def test_closing_lets_quick_calls_end_and_cancels_the_others(door):

@@ -45,7 +45,6 @@ class Mcp:
             gateway=context.gateway,
             calls=context.calls,
             caller=_caller,
-            recorded=context.recorded,
             passed=passed,
             changing=changing,
         )

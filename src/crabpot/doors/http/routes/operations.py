@@ -220,6 +220,7 @@ class Operating:
         chosen = None if session is None and text is None else wanted
         if before is None and chosen is None and not shown:
             return await self.newest(request, limit)
+        await self._context.gateway.audit.caught_up()
         found = await asyncio.to_thread(self._reader.last, limit, before=before, wanted=chosen)
         before = found[0]["number"] if len(found) == limit else None
         return as_json({"records": displayed(found) if shown else found, "before": before})
@@ -227,7 +228,9 @@ class Operating:
     async def newest(self, request: Request, limit: int = 100) -> Response:
         """Return the last records, from memory while nobody but this gateway writes the log."""
         operator(request)
-        recent = self._context.gateway.audit.recent
+        audit = self._context.gateway.audit
+        await audit.caught_up()
+        recent = audit.recent
         kept = recent.last(limit)
         if kept is not None:
             texts, before = (one.text for one in kept), kept[0].number
