@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -111,11 +112,13 @@ async def test_what_is_hastened_is_written_though_nothing_follows_and_nobody_wai
     monkeypatch.setattr(store, "_LINGER_S", 1000.0)
     for number in (1, 2):
         if soon:
-            log.record_soon(lambda number=number: record(number))
+            log.record_soon(partial(record, number))
         else:
             log.record(record(number))
         log.hasten()
-        await until(lambda number=number: AuditReader(state).verify() == (number, None))
+        expected = number, None
+        while AuditReader(state).verify() != expected:
+            await asyncio.sleep(0.001)
 
 
 async def test_whoever_catches_up_waits_for_what_was_hastened_alone(log, state, monkeypatch):
