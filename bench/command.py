@@ -91,6 +91,11 @@ async def _reach(state: str, stack: AsyncExitStack) -> Remote:
 
 
 def _write(folder: str, files: dict[str, str]) -> None:
+    """Write the page, its results and its plots; a plot of an earlier page that this one does not show goes."""
+    plots = os.path.join(folder, page.FOLDER)
+    for name in os.listdir(plots) if os.path.isdir(plots) else ():
+        if name.endswith(".svg") and f"{page.FOLDER}/{name}" not in files:
+            os.unlink(os.path.join(plots, name))
     for name, text in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

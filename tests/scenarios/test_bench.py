@@ -27,9 +27,15 @@ def results(tmp_path):
 
 
 def test_the_page_and_the_plots_are_written_anew_from_the_results(crabpot, tmp_path):
+    plots = tmp_path / "docs" / "benchmarks"
+    plots.mkdir(parents=True)
+    (plots / "of-an-earlier-page.svg").write_text("<svg/>", encoding="utf-8")
+    (plots / "notes.txt").write_text("mine", encoding="utf-8")
     crabpot("bench", "--results", str(DOCS / "benchmarks.json"), "--docs", str(tmp_path / "docs"))
     for file in [DOCS / "benchmarks.md", DOCS / "benchmarks.json", *(DOCS / "benchmarks").iterdir()]:
         assert (tmp_path / "docs" / file.relative_to(DOCS)).read_bytes() == file.read_bytes()
+    assert not (plots / "of-an-earlier-page.svg").exists()
+    assert (plots / "notes.txt").exists(), "nobody else's file goes"
 
 
 @pytest.mark.parametrize(("factor", "plain", "guarded"), [(0.9, 0, 0), (1.3, 1, 0), (1.8, 1, 1)])
