@@ -13,14 +13,14 @@ from crabpot.proof.conformance.run import PROMISES, check
 from tests.support import pods
 from tests.support.backends import need, of_a_lane
 from tests.support.ordinary_user import as_ordinary_user
-from tests.support.suites import TOLD, open_gateway
+from tests.support.suites import BWRAP, TOLD, opener
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
     from crabpot.proof.conformance.promises import Promise
 
-BACKENDS = ("bubblewrap", "docker", HOST)
+BACKENDS = ("bubblewrap", BWRAP, "docker", HOST)
 # A pod is the same whoever asks for it.
 WHOEVER = of_a_lane()
 
@@ -48,9 +48,9 @@ def require(backend: str) -> None:
 @pytest.mark.parametrize(("backend", "promise"), cases("who runs the tests", (*BACKENDS, *WHOEVER)))
 def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
     require(backend)
-    checked = asyncio.run(
-        check(promise, Harness(open_gateway=open_gateway, backend=backend, sandbox=TOLD.get(backend, {})))
-    )
+    name = "bubblewrap" if backend == BWRAP else backend
+    harness = Harness(open_gateway=opener(backend), backend=name, sandbox=TOLD.get(backend, {}))
+    checked = asyncio.run(check(promise, harness))
     if backend in WHOEVER and (reason := pods.PROMISES.get(promise.name)):
         assert checked.broken, f"it holds after all; the reason was: {reason}"
         return

@@ -14,12 +14,12 @@ from crabpot.proof.verify.catalogue import CLAIMS, GROUPS
 from tests.support import pods
 from tests.support.backends import need, of_a_lane
 from tests.support.ordinary_user import as_ordinary_user
-from tests.support.suites import run_suite
+from tests.support.suites import BWRAP, run_suite
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
-BACKENDS = ("bubblewrap", "docker")
+BACKENDS = ("bubblewrap", BWRAP, "docker")
 # A pod is the same whoever asks for it.
 WHOEVER = of_a_lane()
 

@@ -168,6 +168,9 @@ class Unconfined:
         self.opened.append(made)
         return made
 
+    async def close(self) -> None:
+        """Keep nothing."""
+
 
 class Scripted(Unconfined):
     """A backend whose every sandbox follows the script."""

@@ -13,7 +13,8 @@ import shutil
 import sys
 import tempfile
 from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -32,18 +33,31 @@ if TYPE_CHECKING:
 TOLD: dict[str, dict[str, Any]] = {"kubernetes": {"kubernetes": {"inet": "refuse"}}}
 
 
+# Bubblewrap's sandboxes as bwrap itself makes them, for machines where no fork server can.
+BWRAP = "bwrap"
+
+
 def configured(backend: str, **sandbox: Any) -> str:
     """Return the text of a configuration with which sessions get sandboxes of a backend."""
+    backend = "bubblewrap" if backend == BWRAP else backend
     return json.dumps({"agents": {"defaults": {"sandbox": {"backend": backend, **TOLD.get(backend, {}), **sandbox}}}})
 
 
-def open_gateway(text: str, state: str) -> Gateway:
-    """Open a gateway over a configuration, as the program does the second time: this machine was examined before."""
-    take_over(state, images="docker" in text)
+def open_gateway(text: str, state: str, *, forks: bool = True) -> Gateway:
+    """Open a gateway over a configuration, as the program does the second time: this machine was examined before.
+
+    Without `forks` it was found that no fork server can make a sandbox here.
+    """
+    take_over(state, images="docker" in text, forks=forks)
     return app.start(config=None, state=state, environ=os.environ).gateway(text)
 
 
-def take_over(state: str, *, images: bool = True) -> None:
+def opener(backend: str) -> Callable[[str, str], Gateway]:
+    """Return what opens a gateway for a backend."""
+    return partial(open_gateway, forks=backend != BWRAP)
+
+
+def take_over(state: str, *, images: bool = True, forks: bool = True) -> None:
     """Put into a new state folder what this process knows of the machine, which is the same for every one of them.
 
     That is the bundle of bwrap, what its probes found, and which Python the tests' image has: finding it out takes longer
@@ -51,13 +65,13 @@ def take_over(state: str, *, images: bool = True) -> None:
     """
     make_own(state)
     home = os.path.realpath(state)
-    _take_over_bundle(f"{home}/bubblewrap")
+    _take_over_bundle(f"{home}/bubblewrap", forks=forks)
     # Only with the tests' own engine: another one that this machine has is not ours to start containers on.
     if images and os.environ.get("DOCKER_HOST"):
         _take_over_images(f"{home}/docker")
 
 
-def _take_over_bundle(home: str) -> None:
+def _take_over_bundle(home: str, *, forks: bool) -> None:
     if bundle.find(home) is not None:
         return
     examined = f"{_examined()}/bubblewrap"
@@ -67,6 +81,8 @@ def _take_over_bundle(home: str) -> None:
     chosen = probe_cache.recall(f"{examined}/probe.json", probe_cache.key(ready.folder))
     if chosen is None:
         return
+    if not forks:
+        chosen = replace(chosen, program=replace(chosen.program, forks=False))
     copy = f"{home}/{os.path.basename(ready.folder)}"
     shutil.copytree(ready.folder, copy, copy_function=_link_or_copy)
     probe_cache.keep(f"{home}/probe.json", probe_cache.key(copy), chosen)
@@ -136,7 +152,8 @@ async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
         from crabpot.proof.conformance.harness import Harness
         from crabpot.proof.conformance.run import applying, check
 
-        harness = Harness(open_gateway=open_gateway, backend=backend, sandbox=TOLD.get(backend, {}))
+        name = "bubblewrap" if backend == BWRAP else backend
+        harness = Harness(open_gateway=opener(backend), backend=name, sandbox=TOLD.get(backend, {}))
         checked = [await check(promise, harness) for promise in applying(harness)]
         return [
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
@@ -149,9 +166,11 @@ async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
     from crabpot.proof.verify.run import targets, verify
 
     with trial.folder() as place:
+        take_over(f"{place}/state", images=False, forks=backend != BWRAP)
         wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
         settings = from_text(configured(backend), None, wired.around, os.environ)
-        tried = trial.prepare(settings, "agent:main:x", place, wired.around, backend=backend)
+        name: Any = "bubblewrap" if backend == BWRAP else backend
+        tried = trial.prepare(settings, "agent:main:x", place, wired.around, backend=name)
         async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
             found = [finding.as_json() for finding in await verify(target)]
     return [_line(one) for one in found]

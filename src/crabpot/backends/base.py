@@ -100,6 +100,9 @@ class Backend(Protocol):
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable; cancelled, leave nothing behind."""
 
+    async def close(self) -> None:
+        """End what is kept between openings; every sandbox has been closed."""
+
 
 def second_wall(version: int) -> tuple[str, State, str]:
     """Return the clause for what Landlock adds to the mounts, by the version that the kernel under a sandbox has."""

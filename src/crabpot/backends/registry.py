@@ -44,6 +44,11 @@ class Deferred:
         """Have it open a sandbox."""
         return await self._backend().open(spec)
 
+    async def close(self) -> None:
+        """End what it keeps, if it was ever used."""
+        if self._made is not None:
+            await self._made.close()
+
     def _backend(self) -> Backend:
         if self._made is None:
             self._made = self._make()
@@ -108,6 +113,11 @@ class Registry:
             await sandbox.close()
             raise
         return sandbox, clauses
+
+    async def close(self) -> None:
+        """End what the backends keep between openings."""
+        for backend in self._backends.values():
+            await backend.close()
 
     async def clauses(self, spec: SandboxSpec) -> tuple[str, tuple[Clause, ...]]:
         """Return which backend would take a spec and how it keeps each clause; if none does, why the first does not."""

@@ -251,6 +251,7 @@ class Execution:
         await self._watch.close()
         await self.opener.spares.close()
         await self.fleet.close()
+        await self.registry.close()
 
 
 def _gets_a_spare(agent: AgentSettings) -> bool:

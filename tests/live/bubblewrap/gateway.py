@@ -7,6 +7,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from crabpot.backends.linux import freezing
 from crabpot.runner.core.frames import FrameReader, encode
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ async def sandbox(backend: Bubblewrap, spec: SandboxSpec) -> AsyncIterator[tuple
         yield box, stream
     finally:
         await box.close()
+
+
+def below(first: int) -> list[int]:
+    """Return a process and all that descend from it."""
+    return [one.pid for one in freezing.below(first)]
 
 
 def children() -> set[int]:

@@ -9,7 +9,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[3])
 
@@ -17,14 +17,16 @@ sys.path[0] = str(Path(__file__).parents[3])
 from crabpot.backends.bubblewrap import candidates, probe  # noqa: E402
 from crabpot.backends.bubblewrap import opening as starting  # noqa: E402
 from crabpot.backends.bubblewrap.backend import Bubblewrap  # noqa: E402
+from crabpot.backends.bubblewrap.fork_server import ForkServers  # noqa: E402
 from crabpot.backends.bubblewrap.opening import Opening  # noqa: E402
-from crabpot.backends.bubblewrap.render import Program, arguments  # noqa: E402
+from crabpot.backends.bubblewrap.render import Mounting, Program, arguments  # noqa: E402
 from crabpot.backends.bubblewrap.walls import Walls  # noqa: E402
 from crabpot.errors import SandboxLost, SandboxUnavailable  # noqa: E402
 from crabpot.settings import Limits, Size  # noqa: E402
 from crabpot.spec.network import NetworkSpec  # noqa: E402
 from crabpot.spec.spec import Mount, User  # noqa: E402
 from tests.live.bubblewrap import gateway  # noqa: E402
+from tests.live.bubblewrap.forking import crowded, server_dies, told_wrongly, two_of_one  # noqa: E402, F401
 from tests.live.bubblewrap.gateway import sandbox  # noqa: E402
 from tests.support.specs import make_spec  # noqa: E402
 
@@ -70,7 +72,7 @@ async def inside(state: str) -> Any:
     async with sandbox(Bubblewrap(state=state), make_spec(state)) as (box, stream):
         found: dict[str, Any] = {name: await stream.shell(command) for name, command in questions.items()}
         found["terminal number"] = Path(f"/proc/{box.pid}/stat").read_text().rpartition(")")[2].split()[4]
-        found["monitor environment"] = Path(f"/proc/{box._monitor.pid}/environ").read_bytes().decode()
+        found["server environment"] = Path(f"/proc/{box._server.pid}/environ").read_bytes().decode()
         return found
 
 
@@ -93,6 +95,7 @@ async def open_and_close(state: str) -> Any:
 
     answers = await asyncio.gather(*(once(number) for number in range(12)))
     after = gateway.open_files()
+    await backend.close()
     return {
         "answers": answers,
         "leaked": [after[fd] for fd in after.keys() - before.keys()],
@@ -109,7 +112,7 @@ async def cancel(state: str) -> Any:
         pass
     before = gateway.open_files()
     ended = 0
-    for delay_ms in (0, 1, 2, 4, 6, 8, 10, 13, 16, 20):
+    for delay_ms in (0, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 10, 20):
         opening = asyncio.create_task(backend.open(make_spec(state)))
         done, _ = await asyncio.wait([opening], timeout=delay_ms / 1000)
         if done:
@@ -119,10 +122,11 @@ async def cancel(state: str) -> Any:
         await asyncio.wait([opening])
         ended += opening.cancelled()
     # One that outlived its bwrap would wait for ever; one that is only slow to die is given a moment.
-    await _until_or_late(lambda: not _openings())
-    after = gateway.open_files()
+    await _until_or_late(lambda: not _openings(backend))
+    after, orphans = gateway.open_files(), _openings(backend)
+    await backend.close()
     return {
-        "orphans": _openings(),
+        "orphans": orphans,
         "cancelled": ended,
         "leaked": [after[fd] for fd in after.keys() - before.keys()],
         "children": sorted(gateway.children()),
@@ -130,18 +134,11 @@ async def cancel(state: str) -> Any:
     }
 
 
-def _openings() -> list[int]:
-    """Return the live processes that carry a mark of this process's openings."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and not is_dead(int(name)):
-            try:
-                words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if any(word.startswith(b"mark=crabpot-%d-" % os.getpid()) for word in words):
-                found.append(int(name))
-    return found
+def _openings(backend: Bubblewrap) -> list[int]:
+    """Return what the fork servers have made and that still lives."""
+    return [
+        pid for server in backend._servers._servers.values() for pid in gateway.below(server.pid) if pid != server.pid
+    ]
 
 
 async def _until_or_late(condition: Any) -> None:
@@ -155,24 +152,17 @@ async def be_killed_opening(state: str) -> Any:
     """Leave what a gateway may leave that is killed while it opens: a bwrap that goes nowhere."""
     backend = Bubblewrap(state=state)
     await backend.probe(make_spec(state))
-    monitors = []
-
-    class Stuck(starting.Opening):
-        def _spawn(self, *arguments: Any) -> Any:
-            spawned = super()._spawn(*arguments)
-            monitors.append(spawned[1].pid)
-            return spawned
-
     machine = await backend.look()
     assert machine.context is not None
     assert not isinstance(machine.chosen, str)
-    opening = Stuck(make_spec(state), machine.context, machine.chosen, await _own_user(state))
+    opening = starting.Opening(make_spec(state), machine.context, machine.chosen, await _own_user(state))
     task = asyncio.create_task(opening.run({}))
     await asyncio.sleep(0)
+    monitor = opening._monitor.pid
     # Stopped before it has asked to die with its parent, it outlives it.
-    os.kill(monitors[0], signal.SIGSTOP)
-    await _until(lambda: Path(f"/proc/{monitors[0]}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-    print(json.dumps({"left": _tree(monitors[0])}), flush=True)
+    os.kill(monitor, signal.SIGSTOP)
+    await _until(lambda: Path(f"/proc/{monitor}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    print(json.dumps({"left": gateway.below(monitor)}), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
     await task
 
@@ -185,16 +175,10 @@ async def be_killed(state: str) -> Any:
         stream = gateway.Stream(box)
         await stream.greet(box)
         await stream.start("(setsid sh -c 'sleep 5000 & sleep 5001' &); sleep 5002")
-        await _until(lambda box=box: len(_tree(box.pid)) >= 5)
-    pids = [pid for box in boxes for pid in (box._monitor.pid, *_tree(box.pid))]
+        await _until(lambda box=box: len(gateway.below(box.pid)) >= 5)
+    pids = [pid for box in boxes for pid in (box._server.pid, *gateway.below(box.pid))]
     print(json.dumps({"pids": pids, "gateway": os.getpid()}), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _tree(first: int) -> list[int]:
-    from crabpot.backends.linux import freezing
-
-    return [one.pid for one in freezing.below(first)]
 
 
 async def lose_thread(state: str) -> Any:
@@ -218,7 +202,8 @@ async def lose_thread(state: str) -> Any:
 
 async def freeze(state: str) -> Any:
     """Freeze a sandbox that counts, watch it stand still, and let it go on."""
-    async with sandbox(Bubblewrap(state=state), make_spec(state)) as (box, stream):
+    backend = Bubblewrap(state=state)
+    async with sandbox(backend, make_spec(state)) as (box, stream):
         counter = Path(state, "sandboxes/crabpot-test/counter")
         await stream.start("i=0; while :; do i=$((i+1)); echo $i > counter.new; mv counter.new counter; done", "2")
         await _until(lambda: counter.exists() and counter.read_text().strip() not in ("", "0"))
@@ -229,6 +214,7 @@ async def freeze(state: str) -> Any:
         await box.thaw()
         await _until(lambda: counter.read_text() not in ("", second))
         await box.freeze()
+    await backend.close()
     return {"stood still": first == second, "children": sorted(gateway.children())}
 
 
@@ -330,9 +316,10 @@ async def without_a_filter(state: str) -> Any:
 
 async def freeze_vfork(state: str) -> Any:
     """Freeze, many times, a shell that does nothing but vfork; signals must do where there is no control group."""
-    async with sandbox(Bubblewrap(state=state), make_spec(state)) as (box, stream):
+    backend = Bubblewrap(state=state)
+    async with sandbox(backend, make_spec(state)) as (box, stream):
         await stream.start("while :; do /bin/true; done", "2")
-        await _until(lambda: len(_tree(box.pid)) > 1)
+        await _until(lambda: len(gateway.below(box.pid)) > 1)
         for _ in range(300):
             await box.freeze()
             await box.thaw()
@@ -341,6 +328,7 @@ async def freeze_vfork(state: str) -> Any:
             await box.freeze()
             await box.thaw()
         box._group = group
+    await backend.close()
     return {"children": sorted(gateway.children())}
 
 
@@ -418,8 +406,9 @@ async def ways(state: str) -> Any:
     user = await _own_user(state)
     found: dict[str, Any] = {}
     spec = make_spec(state, "crabpot-ways")
-    ways: tuple[tuple[Literal["attach", "fd", "path"], bool], ...]
-    ways = (("attach", True), ("fd", True), ("fd", False), ("path", True), ("path", False))
+    ways: tuple[tuple[Mounting, bool], ...]
+    ways = (("find", True), ("attach", True), ("fd", True), ("fd", False), ("path", True), ("path", False))
+    servers = ForkServers(machine.context.bundle)
     for candidate in candidates.candidates():
         for mounting, seals in ways:
             if mounting == "attach" and os.geteuid() != 0:
@@ -428,9 +417,10 @@ async def ways(state: str) -> Any:
                 candidate=candidate, program=Program(mounting=mounting, seals=seals, safe_below_links=False)
             )
             key = f"{candidate.libraries is not None}-{mounting}-{seals}"
+            server = await servers.get(user, groupless=False) if mounting == "find" else None
             try:
                 hello = await _greeting(backend, spec)
-                box = await starting.Opening(spec, machine.context, chosen, user).run(hello)
+                box = await starting.Opening(spec, machine.context, chosen, user, server=server).run(hello)
             except SandboxUnavailable as refusal:
                 found[key] = {"refused": str(refusal)}
                 continue
@@ -445,6 +435,7 @@ async def ways(state: str) -> Any:
                 "shm": await stream.shell("echo x > /dev/shm/f && cat /dev/shm/f"),
             }
             await box.close()
+    servers.close()
     return found
 
 
@@ -479,17 +470,21 @@ async def swap(state: str, folder: str) -> Any:
     assert not isinstance(machine.chosen, str)
     spec = make_spec(state, workspace=f"{folder}/ws", private=False)
     found = {}
-    for mounting in ("fd", "path"):
+    servers, user = ForkServers(machine.context.bundle), User(uid=os.geteuid(), gid=os.getegid())
+    ways: tuple[Mounting, ...] = ("fd", "path", "find")
+    for mounting in ways:
         program = Program(mounting=mounting, seals=True, safe_below_links=False)
         chosen = replace(machine.chosen, program=program)
+        server = await servers.get(user, groupless=False) if mounting == "find" else None
         try:
-            box = await Swapping(spec, machine.context, chosen, User(uid=os.geteuid(), gid=os.getegid())).run({})
+            box = await Swapping(spec, machine.context, chosen, user, server=server).run({})
             found[mounting] = "opened"
             await box.close()
         except SandboxUnavailable as refusal:
             found[mounting] = str(refusal)
         os.unlink(f"{folder}/ws")
         os.rename(f"{folder}/moved", f"{folder}/ws")
+    servers.close()
     return found
 
 
@@ -515,7 +510,7 @@ async def inherit(state: str, fd: str) -> Any:
     os.set_inheritable(int(fd), True)
     async with sandbox(Bubblewrap(state=state), make_spec(state)) as (box, stream):
         held = []
-        for pid in (box.pid, box._monitor.pid):
+        for pid in (box.pid, box._server.pid):
             try:
                 held += [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
             except PermissionError:

@@ -63,7 +63,7 @@ def test_the_environment_is_what_was_configured(seen: dict[str, Any]) -> None:
 
 
 def test_the_gateways_environment_does_not_even_reach_bwrap(seen: dict[str, Any]) -> None:
-    assert "PYTHONPATH" not in seen["monitor environment"]
+    assert "PYTHONPATH" not in seen["server environment"]
 
 
 def test_the_only_network_interface_is_lo(seen: dict[str, Any]) -> None:

@@ -136,6 +136,7 @@ def test_a_workspace_swapped_while_the_sandbox_opens_is_never_the_wrong_one(user
     found = user.run("swap", str(place))
     assert found["fd"] == "opened" or "swapped" in found["fd"] or "bind" in found["fd"]
     assert "was swapped while the sandbox opened" in found["path"]
+    assert "was swapped while the sandbox opened" in found["find"]
 
 
 def test_a_bind_inside_another_needs_a_bwrap_that_withstands_planted_links(user: Person) -> None:

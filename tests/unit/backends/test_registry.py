@@ -19,6 +19,7 @@ class Fake:
         self.name = name
         self.refuses = refuses
         self.opened = []
+        self.closed = 0
 
     async def probe(self, _spec):
         refused = [Clause(name=name, state="refused", how="this machine cannot") for name in self.refuses]
@@ -30,6 +31,9 @@ class Fake:
     async def open(self, spec):
         self.opened.append(spec)
         return f"opened by {self.name}"
+
+    async def close(self):
+        self.closed += 1
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEAL, FILTER = "seal.pyc", "seccomp.bpf"
-
+# What puts up the walls from inside. Away from their sources, which an import would prefer.
+_WALLS = ("seal", "tree", "forks")
 
 _READ_AND_ENTER = 0o005
 _BUILD_TIMEOUT_S = 60.0
@@ -43,11 +44,11 @@ _SYSTEM_PYTHONS = (
 # Run by the interpreter that the sandbox will use: shows that it can import the runner, and compiles for it.
 # What the runner imports at start-up becomes one file, in the order in which imports ended: looking for each of them
 # takes longer than running it. For the same reason they do not import `__future__` (the compiler has its flag instead),
-# and have no annotations, which every sandbox would read and keep in its memory. The seal's twelve bytes after the
-# magic number say that nothing need be compared (PEP 552).
+# and have no annotations, which every sandbox would read and keep in its memory. Twelve bytes after the magic number
+# of a wall's file say that nothing need be compared (PEP 552).
 _COMPILE = """
 import sys
-folder, inside = sys.argv[1:]
+folder, inside, walls = sys.argv[1:]
 assert sys.version_info >= (3, 9), "it is older than 3.9"
 import __future__, _ctypes, ast, compileall, marshal, os, py_compile
 from importlib.util import MAGIC_NUMBER
@@ -81,8 +82,10 @@ def compiled(path, shown):
 start = [(name, path, compiled("%s/runner/%s" % (folder, path), "%s/%s" % (inside, path))) for name, path in order]
 with open(folder + "/runner/start.bin", "xb") as file:
     file.write(marshal.dumps(start))
-with open(folder + "/seal.pyc", "xb") as file:
-    file.write(MAGIC_NUMBER + bytes((1, 0, 0, 0)) + bytes(8) + marshal.dumps(compiled(folder + "/seal.py", "seal.py")))
+for name in walls.split(","):
+    code = compiled("%s/source/%s.py" % (folder, name), name + ".py")
+    with open("%s/%s.pyc" % (folder, name), "xb") as file:
+        file.write(MAGIC_NUMBER + bytes((1, 0, 0, 0)) + bytes(8) + marshal.dumps(code))
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
 done = compileall.compile_dir(folder + "/runner", ddir=inside, quiet=2, invalidation_mode=mode)
 assert done, "it cannot compile the runner"
@@ -99,7 +102,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """A folder with `runner` to mount and two files to copy in, and the interpreter they were made for."""
+    """A folder with `runner` to mount and the seal, the filter and the fork server; the interpreter they are for."""
 
     folder: str
     interpreter: Interpreter
@@ -184,11 +187,14 @@ async def _build(folder: str, interpreter: Interpreter, runner: str) -> str | No
         for name, path in runner_source.files(runner).items():
             os.makedirs(os.path.dirname(f"{made}/runner/{name}"), mode=0o755, exist_ok=True)
             _copy(path, f"{made}/runner/{name}")
-        _copy(_seal_source(), f"{made}/seal.py")
+        os.mkdir(f"{made}/source", 0o755)
+        for path in _wall_sources():
+            _copy(path, f"{made}/source/{os.path.basename(path)}")
         with open(f"{made}/{FILTER}", "xb") as file:
             file.write(assemble(os.uname().machine))
         done = await processes.run(
-            [interpreter.path, "-I", "-S", "-c", _COMPILE, made, render.RUNNER], timeout_s=_BUILD_TIMEOUT_S
+            [interpreter.path, "-I", "-S", "-c", _COMPILE, made, render.RUNNER, ",".join(_WALLS)],
+            timeout_s=_BUILD_TIMEOUT_S,
         )
         if done.code != 0:
             lines = done.output.decode("utf-8", "replace").strip().splitlines()
@@ -205,8 +211,9 @@ async def _build(folder: str, interpreter: Interpreter, runner: str) -> str | No
             remove_tree(made)
 
 
-def _seal_source() -> str:
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "seal.py")
+def _wall_sources() -> list[str]:
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return [f"{folder}/{name}.py" for name in _WALLS]
 
 
 def _filter_sources() -> list[str]:
@@ -217,7 +224,7 @@ def _filter_sources() -> list[str]:
 def _digest(interpreter: Interpreter, runner: str) -> str:
     """Return a digest of all that goes into the bundle."""
     whole = hashlib.sha256(_COMPILE.encode())
-    for path in (*runner_source.files(runner).values(), _seal_source(), *_filter_sources(), interpreter.path):
+    for path in (*runner_source.files(runner).values(), *_wall_sources(), *_filter_sources(), interpreter.path):
         found = os.stat(path)
         whole.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0{found.st_ino}\n".encode())
     return whole.hexdigest()[:32]

@@ -54,6 +54,12 @@ class Findings:
     # How the folder is put under review, where it is.
     review: Review | None = None
 
+    @property
+    def forks(self) -> bool:
+        """Return whether a fork server makes it: not where systemd makes the control group around what it starts."""
+        forks = not isinstance(self.program, str) and self.program.forks
+        return forks and (self.hierarchy is None or self.hierarchy.scope is None)
+
 
 def clauses(spec: SandboxSpec, found: Findings) -> tuple[Clause, ...]:
     """Return the table that explain, doctor and the audit log show."""
@@ -65,7 +71,8 @@ def _all(spec: SandboxSpec, found: Findings) -> Iterator[Row]:
         yield "sandbox", "refused", found.program
         return
     instead = "".join(f"; not {path}: {reason}" for path, reason in found.passed_over.items())
-    yield "sandbox", "enforced", f"{found.bwrap}, {found.interpreter} inside{instead}"
+    maker = f"a fork server, or {found.bwrap}" if found.forks else found.bwrap
+    yield "sandbox", "enforced", f"{maker}, {found.interpreter} inside{instead}"
     yield _user(found)
     yield "namespaces", "enforced", "user, mount, pid, ipc, uts and cgroup of its own"
     state, how = _NETWORKS[spec.network.kind]
@@ -96,7 +103,7 @@ def _user(found: Findings) -> Row:
 def _walls(spec: SandboxSpec, program: Program) -> Iterator[Row]:
     by = "applied from inside before the runner starts, and checked from outside" if program.seals else "by bwrap"
     yield "capabilities", "enforced", f"none, in no set ({by})"
-    yield "no-new-privileges", "enforced", "set by bwrap"
+    yield "no-new-privileges", "enforced", "set before anything of the agent's runs"
     yield "seccomp", "enforced", f"allow-list ({by})"
     yield "filesystem", "enforced", "read-only root, /usr and /dev; an /etc of its own; /proc masked"
     if program.seals or spec.tmp_exec:

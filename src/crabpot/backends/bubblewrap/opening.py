@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crabpot.backends.bubblewrap import bundle, detached, overlay, render
+from crabpot.backends.bubblewrap import bundle, detached, fork_server, forks, overlay, render
 from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
 from crabpot.backends.bubblewrap.seal import READY
-from crabpot.backends.linux import cgroups, etc, groupless, held_files, limits, owner, processes
+from crabpot.backends.linux import cgroups, etc, groupless, held_files, limits, owner, processes, procs
 from crabpot.decide.sessions import agent_of
 from crabpot.errors import SandboxUnavailable
 from crabpot.settings import TRUSTED_PATH, Io
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from crabpot.backends.bubblewrap.candidates import Chosen
+    from crabpot.backends.bubblewrap.fork_server import ForkServer
     from crabpot.backends.bubblewrap.overlay import Review
     from crabpot.backends.bubblewrap.walls import OpeningContext
     from crabpot.spec.spec import SandboxSpec, User
@@ -43,12 +45,23 @@ class NotStarted(SandboxUnavailable):
 class Opening:
     """An opening under way."""
 
-    def __init__(
-        self, spec: SandboxSpec, context: OpeningContext, chosen: Chosen, user: User, review: Review | None = None
+    def __init__(  # noqa: PLR0913  all that an opening depends on
+        self,
+        spec: SandboxSpec,
+        context: OpeningContext,
+        chosen: Chosen,
+        user: User,
+        review: Review | None = None,
+        *,
+        server: ForkServer | None = None,
     ) -> None:
         self._spec = spec
         self._context = context
         self._chosen = chosen
+        # A child of the fork server attaches all folders itself; root makes their mounts, others' are found by path.
+        mounting: render.Mounting = "attach" if os.geteuid() == 0 else "find"
+        self._program = chosen.program if server is None else replace(chosen.program, mounting=mounting)
+        self._server = server
         self._user = user
         self._overlay = review if review is not None and review.mechanism == "overlay" else None
         self._label = owner.label(f"{os.urandom(4).hex()}-{spec.name}")
@@ -61,26 +74,24 @@ class Opening:
         """Open the sandbox, or raise SandboxUnavailable and leave nothing behind. `hello` is kept for its runner."""
         try:
             with held_files.Fds() as fds:
-                stream, monitor, said, information = self._spawn(fds)
+                start = self._spawn if self._server is None else self._fork
                 async with asyncio.timeout(_OPEN_TIMEOUT_S):
-                    await _await_seal(said)
-                pid = int(json.loads(os.read(information, _LONGEST_REPORT))["child-pid"])
-                place = self._context.hierarchy
-                if place is not None and place.scope is not None:
-                    self._group = cgroups.Cgroup.of(place, monitor.pid, self._label)
+                    pid, parent = await start(fds)
                 pidfd = fds.add(os.pidfd_open(pid))
-                self._check(pid, monitor.pid)
-                stream.setblocking(False)
+                self._check(pid, parent, pidfd)
+                assert self._stream is not None
+                self._stream.setblocking(False)
                 self._unmark()
                 return BubblewrapSandbox(
-                    stream,
+                    self._stream,
                     hello,
                     self._spec.limits,
-                    monitor=monitor,
+                    monitor=self._monitor,
                     pid=pid,
                     pidfd=fds.release(pidfd),
                     group=self._group,
                     overlay=None if self._overlay is None else self._spec.workspace_at,
+                    server=self._server,
                 )
         except TimeoutError:
             self._undo()
@@ -108,32 +119,35 @@ class Opening:
             self._mark = ""
             self._context.mark.end()
 
-    def _spawn(self, fds: held_files.Fds) -> tuple[socket.socket, subprocess.Popen[bytes], int, int]:
+    def _prepare(self, fds: held_files.Fds) -> tuple[list[held_files.Held], socket.socket]:
+        """Hold the host's folders, and make the control group and the wire; return the folders, and its far end."""
         spec, hierarchy = self._spec, self._context.hierarchy
         hold = held_files.hold_all if self._overlay is None else held_files.hold_overlay
         held = hold(spec, self._user, fds)
-        before, env = [], {}
-        if hierarchy is not None and hierarchy.scope is not None:
-            before = limits.scope(spec.limits, self._label, shown=f"Crabpot's sandbox {spec.name}")
-            env = {"PATH": TRUSTED_PATH, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
-        elif hierarchy is not None:
+        if hierarchy is not None and hierarchy.scope is None:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
             disk = cgroups.disk_of(held[0].device) if spec.limits.io != Io() else None
             agent = agent_of(spec.scope_key)
             self._group = cgroups.Cgroup.make(hierarchy, self._label, settings(spec.limits, disk), agent=agent)
-        self._mark = self._context.mark.begin()
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
+        return held, wire
+
+    async def _spawn(self, fds: held_files.Fds) -> tuple[int, int]:
+        """Have bwrap make it; return its first process, and that one's parent."""
+        held, wire = self._prepare(fds)
+        self._mark = self._context.mark.begin()
         with wire:
             said, saying = fds.pipe()
             # A pipe of its own, read once at the end: bwrap writes line by line, and each line would wake the loop.
             information, informing = fds.pipe()
             plan = self._plan(fds, held, wire.fileno(), informing)
-            entered = self._groupless()
+            before, env = self._scope()
+            entered = groupless.entered(groupless=self._program.groupless)
             self._monitor = processes.start(
                 self._chosen.candidate.open(fds),
-                self._context.walls.arguments(spec, plan),
+                self._context.walls.arguments(self._spec, plan),
                 output=saying,
                 fds=[*render.descriptors(plan), *entered],
                 user=self._user if os.geteuid() == 0 else None,
@@ -143,19 +157,40 @@ class Opening:
             )
             fds.close(saying)
             fds.close(informing)
-        return self._stream, self._monitor, said, information
+        await _await_seal(said)
+        pid = int(json.loads(os.read(information, _LONGEST_REPORT))["child-pid"])
+        if before:
+            assert self._context.hierarchy is not None
+            self._group = cgroups.Cgroup.of(self._context.hierarchy, self._monitor.pid, self._label)
+        return pid, self._monitor.pid
 
-    def _groupless(self) -> list[int]:
-        """Return the namespace in which the user's other groups are given up, where they are."""
-        if not self._chosen.program.groupless:
-            return []
-        found = groupless.namespace()
-        if found is None:
-            raise NotStarted("the user's other groups could be given up before, and cannot be any more")
-        return [found]
+    def _scope(self) -> tuple[list[str], dict[str, str]]:
+        """Return the command by which systemd makes the control group, and its environment, where it does."""
+        hierarchy, spec = self._context.hierarchy, self._spec
+        if hierarchy is None or hierarchy.scope is None:
+            return [], {}
+        words = limits.scope(spec.limits, self._label, shown=f"Crabpot's sandbox {spec.name}")
+        return words, {"PATH": TRUSTED_PATH, "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
 
-    def _plan(self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int) -> render.LaunchPlan:
-        context, program = self._context, self._chosen.program
+    async def _fork(self, fds: held_files.Fds) -> tuple[int, int]:
+        """Have a child of the fork server become it; return its first process, and that one's parent."""
+        assert self._server is not None
+        held, wire = self._prepare(fds)
+        with wire:
+            plan = self._plan(fds, held, wire.fileno(), None)
+            words = self._context.walls.arguments(self._spec, render.renumbered(plan, forks.FIRST))
+            reports = self._server.fork(words, render.descriptors(plan))
+        with reports:
+            await processes.readable(reports.fileno())
+            said, pid = fork_server.receive(reports)
+        if said != READY:
+            raise NotStarted(said.decode("utf-8", "replace").strip()[:_LONGEST_REASON] or "it ended without a message")
+        return pid, self._server.pid
+
+    def _plan(
+        self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int | None
+    ) -> render.LaunchPlan:
+        context, program = self._context, self._program
         folder = context.bundle.folder
         limited = context.hierarchy is not None and "memory" in context.hierarchy.folders
         return render.LaunchPlan(
@@ -171,10 +206,11 @@ class Opening:
             data_bytes=None if limited else int(self._spec.limits.memory),
             mark=self._mark,
             overlay=None if self._overlay is None else self._spec.workspace_at,
+            forked=self._server is not None,
         )
 
     def _mounts(self, fds: held_files.Fds, held: list[held_files.Held]) -> list[held_files.Held]:
-        if self._chosen.program.mounting != "attach":
+        if self._program.mounting != "attach":
             return held
         return [replace(one, fd=fds.add(self._clone(one))) for one in held]
 
@@ -197,8 +233,9 @@ class Opening:
             os.pwrite(fd, content, 0)
             yield path, fd
         folder = self._context.bundle.folder
-        yield render.SEAL, fds.open(f"{folder}/{bundle.SEAL}", os.O_RDONLY)
-        if self._chosen.program.seals:
+        if self._server is None:
+            yield render.SEAL, fds.open(f"{folder}/{bundle.SEAL}", os.O_RDONLY)
+        if self._program.seals:
             yield render.FILTER, fds.open(f"{folder}/{bundle.FILTER}", os.O_RDONLY)
         shown = (
             *self._context.layout.copies,
@@ -207,14 +244,18 @@ class Opening:
         for path in shown:
             yield path, fds.open(path, os.O_RDONLY)
 
-    def _check(self, pid: int, monitor: int) -> None:
+    def _check(self, pid: int, parent: int, pidfd: int) -> None:
         # A pid may have been reused since it was reported; a child of our own process is ours.
-        if owner.parent(pid) != monitor:
+        if owner.parent(pid) != parent:
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            dropped = os.geteuid() == 0 or self._chosen.program.groupless
+            dropped = os.geteuid() == 0 or self._program.groupless
             wrong = self._context.walls.missed(file.read(), self._user, dropped=dropped)
+        if self._server is not None:
+            others = [procs.own_namespaces(), self._server.namespaces]
+            wrong += self._context.walls.shared(procs.namespaces(pid), others, self._spec.network.kind)
         if wrong:
+            processes.send_signal(pidfd, signal.SIGKILL)
             raise SandboxUnavailable(f"the sandbox is not what it should be ({', '.join(wrong)}); nothing runs in it")
 
 

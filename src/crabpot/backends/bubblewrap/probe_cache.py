@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 64 * 1024
 _MOUNTINGS: tuple[Mounting, ...] = get_args(Mounting)
-_FACTS = ("seals", "safe_below_links", "groupless")
+_FACTS = ("seals", "safe_below_links", "groupless", "forks")
 
 
 def key(bundle: str) -> list[str]:

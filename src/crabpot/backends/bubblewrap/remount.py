@@ -15,7 +15,7 @@ import sys
 from crabpot.backends.linux import processes
 
 _TIMEOUT_S = 10.0
-# CLONE_NEWUSER | CLONE_NEWNS, and MS_REMOUNT with the flags that the mount has: nosuid, nodev. Not with ctypes, which
+# CLONE_NEWUSER, CLONE_NEWNS, and MS_REMOUNT with the flags that the mount has: nosuid, nodev. Not with ctypes, which
 # takes longer to import than all of this.
 _PROGRAM = """
 import _ctypes, os, sys
@@ -27,8 +27,9 @@ libc = _ctypes.dlopen(None, 0)
 def call(name, *arguments):
     if Function(_ctypes.dlsym(libc, name))(*[Long(one) if type(one) is int else one for one in arguments]) == -1:
         sys.exit(name + ": " + os.strerror(_ctypes.get_errno()))
-call("setns", int(sys.argv[1]), 0x10000000 | 0x00020000)
-folder = os.open(sys.argv[2], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+call("setns", int(sys.argv[1]), 0x10000000)
+call("setns", int(sys.argv[2]), 0x00020000)
+folder = os.open(sys.argv[3], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
 about = bytes(256)  # Filled by the kernel, its type first.
 call("fstatfs", folder, about)
 if int.from_bytes(about[:8], sys.byteorder) != 0x794c7630:
@@ -38,8 +39,11 @@ call("mount", None, b".", None, 32 | 2 | 4, None)
 """
 
 
-async def remount(pidfd: int, target: str) -> str | None:
-    """Remount the overlay at a path inside the sandbox that a process is in; return why that failed, or None."""
-    argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(pidfd), target]
-    done = await processes.run(argv, timeout_s=_TIMEOUT_S, fds=(pidfd,))
+async def remount(maker: int, pidfd: int, target: str) -> str | None:
+    """Remount the overlay at a path inside the sandbox that a process is in; return why that failed, or None.
+
+    `maker` is a process in the user namespace in which the overlay was mounted.
+    """
+    argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(maker), str(pidfd), target]
+    done = await processes.run(argv, timeout_s=_TIMEOUT_S, fds=(maker, pidfd))
     return None if done.code == 0 else done.output.decode("utf-8", "replace").strip()[-400:]

@@ -9,6 +9,7 @@ does.
 from __future__ import annotations
 
 import os.path
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from crabpot.settings import Limits
     from crabpot.spec.spec import SandboxSpec
 
-# How sources get in: mounts that root made and the seal attaches, descriptors that bwrap takes, or paths that bwrap
-# walks and the seal compares afterwards.
-Mounting = Literal["attach", "fd", "path"]
+# How sources get in: mounts that root made and the seal attaches, descriptors that bwrap takes, paths that bwrap walks
+# and the seal compares afterwards, or paths that a child of the fork server compares before it mounts them.
+Mounting = Literal["attach", "fd", "path", "find"]
 
 RUNNER = f"{hardening.RUNNER}/runner"
 SEAL = f"{hardening.RUNNER}/seal.pyc"
@@ -56,6 +57,13 @@ class Program:
     safe_below_links: bool
     # Whether an ordinary user's other groups are given up before it starts.
     groupless: bool = False
+    # Whether a child of the fork server can make the same sandbox.
+    forks: bool = False
+
+    @property
+    def attaches(self) -> bool:
+        """Return whether the seal attaches the host's folders itself."""
+        return self.mounting in ("attach", "find")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +76,15 @@ class LaunchPlan:
     held: tuple[Held, ...]
     files: tuple[tuple[str, int], ...]
     wire_fd: int
-    report_fd: int
+    report_fd: int | None = None
     filter_fd: int | None = None
     join_fds: tuple[int, ...] = ()
     data_bytes: int | None = None
     mark: str = ""
     # Where a folder under review is, if it is mounted below its layer.
     overlay: str | None = None
+    # Whether a child of the fork server reads this, and not bwrap.
+    forked: bool = False
 
 
 def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
@@ -103,7 +113,7 @@ def orders(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
         yield from (f"{mounting}={spec.limits.tmp}:{path}" for path in (TMP, VAR_TMP))
         yield f"tmpfs={spec.limits.tmp}:{SHM}"
         yield from (f"folder={step}" for step in _made_in_memory(plan))
-    if plan.program.mounting == "attach":
+    if plan.program.attaches:
         yield from (f"attach={one.fd}:{one.target}" for one in _outer_first(plan.held))
     elif plan.program.seals:
         yield from (f"move={_landing(one, plan)}:{one.target}" for one in _outer_first(plan.held) if _in_memory(one))
@@ -123,15 +133,29 @@ def orders(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
         yield from (f"mask-folder={path}" for path in plan.layout.masked_folders)
         yield from (f"lock={path}" for path in plan.layout.fixed)
         yield from (f"lock-device=/dev/{name}" for name in DEVICES)
+        if plan.forked:
+            yield "isolate="
         yield "drop="
         yield f"filter={FILTER}"
 
 
 def descriptors(plan: LaunchPlan) -> list[int]:
     """Return the descriptors that the arguments name; no other goes in."""
-    by_fd = [] if plan.program.mounting == "path" else [one.fd for one in plan.held]
-    filters = [] if plan.filter_fd is None else [plan.filter_fd]
-    return [*by_fd, *(fd for _, fd in plan.files), plan.wire_fd, plan.report_fd, *filters, *plan.join_fds]
+    by_fd = [one.fd for one in plan.held] if plan.program.mounting in ("attach", "fd") else []
+    others = [fd for fd in (plan.report_fd, plan.filter_fd) if fd is not None]
+    return [*by_fd, *(fd for _, fd in plan.files), plan.wire_fd, *others, *plan.join_fds]
+
+
+def renumbered(plan: LaunchPlan, first: int) -> LaunchPlan:
+    """Return the plan for a process to which the descriptors are sent, and arrive numbered from `first`."""
+    numbers = {fd: first + index for index, fd in enumerate(descriptors(plan))}
+    return replace(
+        plan,
+        held=tuple(replace(one, fd=numbers.get(one.fd, -1)) for one in plan.held),
+        files=tuple((path, numbers[fd]) for path, fd in plan.files),
+        wire_fd=numbers[plan.wire_fd],
+        join_fds=tuple(numbers[fd] for fd in plan.join_fds),
+    )
 
 
 def nested(spec: SandboxSpec) -> list[str]:
@@ -147,7 +171,9 @@ def _namespaces(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
         yield "--unshare-cgroup-try"
     # TIOCSTI (CVE-2017-5226): without a controlling terminal there is none to type into.
     yield "--new-session"
-    yield from ("--die-with-parent", "--as-pid-1", "--info-fd", str(plan.report_fd))
+    yield from ("--die-with-parent", "--as-pid-1")
+    if plan.report_fd is not None:
+        yield from ("--info-fd", str(plan.report_fd))
     # Nothing that configures the gateway, or bwrap's own loader, goes in.
     yield from ("--clearenv", "--setenv", "LANG", hardening.LANG, "--chdir", "/")
 
@@ -158,7 +184,7 @@ def _places(plan: LaunchPlan) -> Iterator[str]:
     landing += [*plan.layout.mounts, *(path for _, path in plan.layout.links)]
     landing += [_landing(one, plan) for one in plan.held if not _inside(one, plan)]
     folders = []
-    if plan.program.mounting == "attach":
+    if plan.program.attaches:
         folders += [one.target for one in plan.held if one.folder and not _inside(one, plan) and not _in_memory(one)]
     if plan.program.seals:
         folders += [*_MEMORY, TERMINALS]
@@ -189,7 +215,9 @@ def _own_mounts(plan: LaunchPlan, limits: Limits) -> Iterator[str]:
             yield from (f"--{kind}-fd", str(one.fd), _landing(one, plan))
         elif plan.program.mounting == "path":
             yield from (f"--{kind}", one.path, _landing(one, plan))
-        elif not one.folder and not _inside(one, plan) and not _in_memory(one):
+        if plan.program.mounting == "find":
+            yield from ("--find", one.access, f"{one.device}:{one.inode}", one.path, one.target)
+        if plan.program.attaches and not one.folder and not _inside(one, plan) and not _in_memory(one):
             # A mount point for the file that the seal attaches; inside another mount it must exist already.
             yield from ("--ro-bind", "/dev/null", one.target)
 
@@ -231,7 +259,7 @@ def _in_memory(one: Held) -> bool:
 
 def _landing(one: Held, plan: LaunchPlan) -> str:
     """Return where bwrap mounts it: aside, where the seal will cover what is at its place with a folder in memory."""
-    if plan.program.mounting == "attach" or not plan.program.seals or not _in_memory(one):
+    if plan.program.attaches or not plan.program.seals or not _in_memory(one):
         return one.target
     return f"{_ASIDE}/{plan.held.index(one)}"
 

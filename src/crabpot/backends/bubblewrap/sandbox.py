@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping
 
+    from crabpot.backends.bubblewrap.fork_server import ForkServer
     from crabpot.backends.linux import cgroups
     from crabpot.settings import Limits
 
@@ -37,11 +37,12 @@ class BubblewrapSandbox:
         hello: Mapping[str, Any],
         limits: Limits,
         *,
-        monitor: subprocess.Popen[bytes],
+        monitor: subprocess.Popen[bytes] | None,
         pid: int,
         pidfd: int,
         overlay: str | None = None,
         group: cgroups.Cgroup | None,
+        server: ForkServer | None = None,
     ) -> None:
         self.channel = Channel(sock=stream)
         self.hello = hello
@@ -51,6 +52,7 @@ class BubblewrapSandbox:
         self._pidfd = pidfd
         self._overlay = overlay
         self._group = group
+        self._server = server
         self._hits: dict[str, int] = {}
         self._told: dict[str, int] = {}
         self._closing: asyncio.Future[None] | None = None
@@ -106,7 +108,7 @@ class BubblewrapSandbox:
 
     def _lives(self) -> bool:
         """Return whether its first process still lives: a pid that was reused may be anybody's."""
-        return self._closing is None and not select.select([self._pidfd], [], [], 0)[0]
+        return self._closing is None and not processes.has_ended(self._pidfd)
 
     async def bring_back(self) -> None:
         """Do nothing: what it writes is on this machine."""
@@ -117,7 +119,9 @@ class BubblewrapSandbox:
             return False
         from crabpot.backends.bubblewrap.remount import remount  # noqa: PLC0415  most sandboxes have no overlay
 
-        return await remount(self._pidfd, self._overlay) is None
+        # Who made the mounts: over them the sandbox itself has no power where a fork server did.
+        maker = self._pidfd if self._server is None else self._server.pidfd
+        return await remount(maker, self._pidfd, self._overlay) is None
 
     def rename(self, name: str) -> None:
         """Do nothing: no name of it is seen."""
@@ -131,7 +135,10 @@ class BubblewrapSandbox:
         try:
             self._kill()
             async with asyncio.timeout(_END_TIMEOUT_S):
-                await processes.ended(self._monitor)
+                if self._monitor is None:
+                    await processes.readable(self._pidfd)
+                else:
+                    await processes.ended(self._monitor)
         except TimeoutError:
             pass
         finally:
@@ -146,7 +153,8 @@ class BubblewrapSandbox:
         processes.send_signal(self._pidfd, signal.SIGKILL)
 
     async def _finish(self) -> None:
-        processes.kill(self._monitor)
+        if self._monitor is not None:
+            processes.kill(self._monitor)
         os.close(self._pidfd)
         self._count()  # The cause of death is asked for later, when the group is gone.
         group, self._group = self._group, None

@@ -30,7 +30,7 @@ _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _PR_CAPBSET_DROP = 24
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x2008_0522
-_CAP_DAC_OVERRIDE, _CAP_SETPCAP, _CAP_SYS_ADMIN = 1, 8, 21
+_CAPABILITIES, _FEWEST_CAPABILITIES = 64, 38
 _BPF_INSTRUCTION_SIZE = 8
 # An empty file takes no byte of a tmpfs's size, but about a kilobyte of the kernel's memory.
 _BYTES_PER_INODE, _FEWEST_INODES = 2048, 4096
@@ -52,20 +52,23 @@ class _Function(_ctypes.CFuncPtr):
 _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # None is the program itself
 
 
-def _call(name: str, *arguments: object) -> None:
-    """Call a function of the C library; OSError if it returns -1."""
+def call(name: str, *arguments: object) -> int:
+    """Call a function of the C library and return its result; OSError if that is -1."""
     function = _Function(_ctypes.dlsym(_LIBC, name))
-    if function(*[_Long(value) if type(value) is int else value for value in arguments]) == -1:
+    result = function(*[_Long(value) if type(value) is int else value for value in arguments])
+    if result == -1:
         raise OSError(_ctypes.get_errno(), f"{name}{arguments}: {posix.strerror(_ctypes.get_errno())}")
+    return int(result)
 
 
-def _attach(order: str) -> None:
+def attach(order: str) -> None:
+    """Attach a mount, given by its descriptor, at a path."""
     # By descriptor at both ends: where an agent can write, a link planted at the target must lead nowhere.
     descriptor, _, path = order.partition(":")
     target = posix.open(path, _O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
     if posix.readlink(f"/proc/self/fd/{target}") != path:
         raise OSError(f"{path} is reached through a link")
-    _call("syscall", _MOVE_MOUNT, int(descriptor), b"", target, b"", _MOVE_EMPTY_PATHS)
+    call("syscall", _MOVE_MOUNT, int(descriptor), b"", target, b"", _MOVE_EMPTY_PATHS)
 
 
 def _folder(path: str) -> None:
@@ -78,7 +81,7 @@ def _folder(path: str) -> None:
 
 def _move(order: str) -> None:
     aside, _, path = order.partition(":")
-    _call("mount", aside.encode(), path.encode(), None, _MS_MOVE, None)
+    call("mount", aside.encode(), path.encode(), None, _MS_MOVE, None)
 
 
 def _overlay(target: str) -> None:
@@ -90,12 +93,12 @@ def _overlay(target: str) -> None:
     layer = "upperdir=/crabpot/layer/upper,workdir=/crabpot/layer/work"
     options = f"lowerdir=/proc/self/fd/{lower},{layer},{rules}"
     flags = _MS_NOSUID | _MS_NODEV
-    _call("mount", b"overlay", target.encode(), b"overlay", flags, options.encode())
+    call("mount", b"overlay", target.encode(), b"overlay", flags, options.encode())
     posix.close(lower)
 
 
 def _detach(path: str) -> None:
-    _call("umount2", path.encode(), _MNT_DETACH)
+    call("umount2", path.encode(), _MNT_DETACH)
 
 
 def _tmpfs(order: str) -> None:
@@ -110,35 +113,35 @@ def _mount_tmpfs(order: str, flags: int) -> None:
     size, _, path = order.partition(":")
     inodes = max(int(size) // _BYTES_PER_INODE, _FEWEST_INODES)
     options = f"mode=1777,size={size},nr_inodes={inodes}"
-    _call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, options.encode())
+    call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, options.encode())
 
 
 def _terminals(path: str) -> None:
     # An instance of its own, without the host's terminals and what could be typed into them (CVE-2017-5226).
     options = b"newinstance,ptmxmode=0666,mode=0620,max=256"
-    _call("mount", b"devpts", path.encode(), b"devpts", _MS_NOSUID | _MS_NOEXEC, options)
+    call("mount", b"devpts", path.encode(), b"devpts", _MS_NOSUID | _MS_NOEXEC, options)
 
 
 def _mask_file(path: str) -> None:
-    _call("mount", b"/dev/null", path.encode(), None, _MS_BIND, None)
+    call("mount", b"/dev/null", path.encode(), None, _MS_BIND, None)
     _lock_device(path)
 
 
 def _mask_folder(path: str) -> None:
     flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-    _call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, b"mode=0555,nr_inodes=1")
+    call("mount", b"tmpfs", path.encode(), b"tmpfs", flags, b"mode=0555,nr_inodes=1")
 
 
 def _lock(path: str) -> None:
-    _call("mount", path.encode(), path.encode(), None, _MS_BIND, None)
+    call("mount", path.encode(), path.encode(), None, _MS_BIND, None)
     flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-    _call("mount", None, path.encode(), None, flags, None)
+    call("mount", None, path.encode(), None, flags, None)
 
 
 def _lock_device(path: str) -> None:
     # The node is the host's own: read-only keeps its times and mode out of reach; the device still works.
     flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NOEXEC
-    _call("mount", None, path.encode(), None, flags, None)
+    call("mount", None, path.encode(), None, flags, None)
 
 
 def _join(descriptor: str) -> None:
@@ -147,7 +150,7 @@ def _join(descriptor: str) -> None:
 
 
 def _hide_groups(_: str) -> None:
-    _call("unshare", _CLONE_NEWCGROUP)
+    call("unshare", _CLONE_NEWCGROUP)
 
 
 def _data(size: str) -> None:
@@ -175,11 +178,22 @@ def _expect(order: str) -> None:
 
 
 def _drop(_: str) -> None:
-    for capability in (_CAP_DAC_OVERRIDE, _CAP_SYS_ADMIN, _CAP_SETPCAP):
-        _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    for capability in range(_CAPABILITIES):
+        try:
+            call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+        except OSError:
+            if capability < _FEWEST_CAPABILITIES:
+                raise
+            break  # This kernel has no more of them.
+    call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    keep_capabilities(())
+
+
+def keep_capabilities(numbers: tuple[int, ...]) -> None:
+    """Keep these, permitted and effective, and no other; none is inherited."""
     header = _CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
-    _call("capset", header, bytes(24))
+    mask = sum(1 << number for number in numbers).to_bytes(4, sys.byteorder)
+    call("capset", header, mask + mask + bytes(16))
 
 
 def _filter(path: str) -> None:
@@ -187,7 +201,7 @@ def _filter(path: str) -> None:
     # struct sock_fprog, by its bytes: a Structure would import ctypes after all, from Python 3.14 on.
     where = bytes(_Pointer(program))
     length = (len(program) // _BPF_INSTRUCTION_SIZE).to_bytes(2, sys.byteorder).ljust(len(where), b"\0")
-    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, length + where, 0, 0)
+    call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, length + where, 0, 0)
 
 
 def _mark(_: str) -> None:
@@ -196,7 +210,7 @@ def _mark(_: str) -> None:
 
 _ORDERS: dict[str, Callable[[str], None]] = {
     "mark": _mark,
-    "attach": _attach,
+    "attach": attach,
     "overlay": _overlay,
     "detach": _detach,
     "join": _join,
@@ -218,14 +232,14 @@ _ORDERS: dict[str, Callable[[str], None]] = {
 }
 
 
-def _load(folder: str) -> Callable[[list[str]], int]:
-    """Import the runner: its start-up from one file, the rest from its folder when a call needs it."""
+def load(folder: str, *, source: str | None = None) -> Callable[[list[str]], int]:
+    """Import the runner: its start-up from one file in `source`, the rest from its folder when a call needs it."""
     # Not at the very end: a runner that cannot be imported reports it while the gateway still listens.
     gc.disable()  # Nothing that is made here ever dies, and looking for what did takes a tenth of the time.
     package: Any = type(sys)("crabpot_runner")
     package.__path__ = [folder]
     sys.modules["crabpot_runner"] = package
-    for name, path, code in marshal.loads(_content(folder + "/start.bin")):  # noqa: S302  made by the gateway
+    for name, path, code in marshal.loads(_content((source or folder) + "/start.bin")):  # noqa: S302  made by the gateway
         module: Any = type(sys)("crabpot_runner." + name)
         above, _, leaf = module.__name__.rpartition(".")
         if path.endswith("/__init__.py"):
@@ -251,16 +265,23 @@ def _content(path: str) -> bytes:
     return data
 
 
-def main(argv: list[str]) -> int:
-    """Carry out the orders in the order given, report it, and become the runner."""
+def main(
+    argv: list[str],
+    run: Callable[[list[str]], int] | None = None,
+    more: dict[str, Callable[[str], None]] | None = None,
+) -> int:
+    """Carry out the orders in the order given, report it, and become the runner.
+
+    Who has the runner loaded already passes it as `run`, and what only it can do as `more` orders.
+    """
     wire, *orders = argv
-    run: Callable[[list[str]], int] | None = None
+    known = {**_ORDERS, **(more or {})}
     for order in orders:
         name, _, value = order.partition("=")
-        if name == "load":
-            run = _load(value)
-        else:
-            _ORDERS[name](value)
+        if name != "load":
+            known[name](value)
+        elif run is None:
+            run = load(value)
     assert run is not None
     posix.write(2, READY)
     null = posix.open("/dev/null", posix.O_RDWR)

@@ -10,7 +10,7 @@ from crabpot.backends.linux import procs
 from crabpot.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from crabpot.backends.bubblewrap.bundle import Bundle
     from crabpot.backends.bubblewrap.layout import Layout
@@ -25,6 +25,7 @@ _CONFINED = {
     "NoNewPrivs": "1",
     "Seccomp": "2",
 }
+_NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Walls:
 
     arguments: Callable[[SandboxSpec, render.LaunchPlan], list[str]] = render.arguments
     confined: Mapping[str, str] = field(default_factory=lambda: _CONFINED)
+    namespaces: tuple[str, ...] = _NAMESPACES
 
     def missed(self, status: str, user: User, *, dropped: bool) -> list[str]:
         """Return what /proc/PID/status says otherwise than it must; `dropped` where root became `user` for it."""
@@ -43,6 +45,14 @@ class Walls:
         wrong = [name for name, value in self.confined.items() if said.get(name) != value]
         ids = {"Uid": [user.uid] * 4, **({"Gid": [user.gid] * 4, "Groups": []} if dropped else {})}
         return wrong + [name for name, numbers in ids.items() if said.get(name, "?").split() != list(map(str, numbers))]
+
+    def shared(self, seen: Mapping[str, str], others: Sequence[Mapping[str, str]], network: str) -> list[str]:
+        """Return the namespaces that a process must have for itself, and shares or keeps out of sight."""
+        wanted = [name for name in self.namespaces if (name, network) != ("net", "host")]
+        own = [name for name in wanted if seen[name].startswith(f"{name}:[")]
+        return [
+            f"{name} namespace" for name in wanted if name not in own or seen[name] in [one[name] for one in others]
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

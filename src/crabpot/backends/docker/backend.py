@@ -57,6 +57,9 @@ class Docker:
         """Return that a folder is put under review as a copy: an engine mounts no overlay of ours."""
         return "copy"
 
+    async def close(self) -> None:
+        """Do nothing: it keeps nothing between openings."""
+
     async def open(self, spec: SandboxSpec) -> DockerSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
         engine, found = await self._judge(spec)

@@ -58,6 +58,9 @@ class Kubernetes:
         """Return that a folder under review is a copy: a pod has it in another place."""
         return "copy"
 
+    async def close(self) -> None:
+        """Do nothing: it keeps nothing between openings."""
+
     async def open(self, spec: SandboxSpec) -> PodSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
         from crabpot.backends.kubernetes import opening  # noqa: PLC0415  of the extra

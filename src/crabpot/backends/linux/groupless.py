@@ -81,6 +81,16 @@ def _enter() -> str | None:
     return shutil.which("nsenter", path=TRUSTED_PATH)
 
 
+def entered(*, groupless: bool) -> list[int]:
+    """Return the namespace to enter where groups are given up; OSError if they cannot be any more."""
+    if not groupless:
+        return []
+    found = namespace()
+    if found is None:
+        raise OSError("the user's other groups could be given up before, and cannot be any more")
+    return [found]
+
+
 def entering(descriptor: int, user: User) -> list[str]:
     """Return the command that starts what follows in it, without any group but the user's own."""
     command = _enter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from functools import cache
@@ -55,7 +56,7 @@ def start(  # noqa: PLR0913  what a process starts with is a list
     first = [*before, *dropping]
     forks = None if dropping else user
     return subprocess.Popen(
-        [*first, path, *arguments] if first else ["bwrap", *arguments],
+        [*first, path, *arguments] if first else [os.path.basename(program.path), *arguments],
         executable=None if first else path,
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -158,6 +159,14 @@ async def ended(process: subprocess.Popen[bytes]) -> None:
     finally:
         os.close(pidfd)
     process.wait()
+
+
+def has_ended(pidfd: int) -> bool:
+    """Return whether the process that a pidfd stands for has ended."""
+    # Not by select(2), which knows no descriptor above 1023: a gateway of a thousand sandboxes has more.
+    looking = select.poll()
+    looking.register(pidfd, select.POLLIN)
+    return bool(looking.poll(0))
 
 
 async def readable(fd: int) -> None:

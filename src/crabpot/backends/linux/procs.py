@@ -31,7 +31,7 @@ def look(pid: int | None) -> dict[str, str]:
     except OSError:
         return {}
     found = {name: " ".join(said.get(name, "").split()) for name in STATUS}
-    own = _own_namespaces()
+    own = own_namespaces()
     for name in NAMESPACES:
         link = _link(f"/proc/{pid}/ns/{name}")
         # Its number differs each time; what counts is whether it is the gateway's.
@@ -51,9 +51,15 @@ def digest(seen: Mapping[str, str]) -> str | None:
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest() if seen else None
 
 
+def namespaces(pid: int) -> dict[str, str]:
+    """Return which namespaces a process is in, by their kind; what cannot be seen has the reason in its place."""
+    return {name: _link(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
+
+
 @cache
-def _own_namespaces() -> dict[str, str]:
-    return {name: _link(f"/proc/self/ns/{name}") for name in NAMESPACES}
+def own_namespaces() -> dict[str, str]:
+    """Return those of this process."""
+    return namespaces(os.getpid())
 
 
 def _link(path: str) -> str:

@@ -112,6 +112,9 @@ class Socket:
         """Raise SandboxUnavailable: there is no way, and its clause says so before anybody asks."""
         raise SandboxUnavailable(f"{spec.workspace} cannot be put under review behind a socket")
 
+    async def close(self) -> None:
+        """Do nothing: it keeps nothing between openings."""
+
     async def open(self, spec: SandboxSpec) -> Connection:
         """Connect; the greeting follows on the wire, as with every backend."""
         sock, peer = await self._connect(spec)

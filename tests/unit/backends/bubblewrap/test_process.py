@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -89,3 +90,12 @@ def test_root_that_may_not_chroot_drops_by_setpriv():
     )
     assert os.path.basename(allowed) == "chroot"
     assert os.path.basename(forbidden) == "setpriv"
+
+
+def test_the_end_of_a_process_is_seen_by_a_descriptor_of_any_number():
+    with subprocess.Popen(["sleep", "60"]) as started, Fds() as fds:
+        high = fds.add(fcntl.fcntl(fds.add(os.pidfd_open(started.pid)), fcntl.F_DUPFD_CLOEXEC, 1500))
+        assert not processes.has_ended(high)
+        started.kill()
+        started.wait()
+        assert processes.has_ended(high)

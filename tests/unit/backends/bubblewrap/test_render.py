@@ -48,6 +48,7 @@ PLAN = LaunchPlan(
     wire_fd=10,
     report_fd=11,
 )
+UNSEALED = tuple(one for one in PLAN.files if one[0] != render.SEAL)
 CASES: dict[str, tuple[dict[str, Any], LaunchPlan]] = {
     "sealed": ({}, replace(PLAN, data_bytes=2 * GIB)),
     "sealed-as-root-in-a-group": (
@@ -58,6 +59,10 @@ CASES: dict[str, tuple[dict[str, Any], LaunchPlan]] = {
     "under-review-as-root": (
         {"workspace": LOWER.path, "private": False, "layer": LAYER.path},
         replace(PLAN, program=replace(SEALED, mounting="attach"), held=(LAYER, LOWER, RUNNER), overlay="/workspace"),
+    ),
+    "forked": (
+        {},
+        replace(PLAN, program=replace(SEALED, mounting="find"), files=UNSEALED, report_fd=None, forked=True),
     ),
     "by-path": ({}, replace(PLAN, program=replace(SEALED, mounting="path"))),
     "with-binds-and-the-hosts-network": (
@@ -193,3 +198,28 @@ def test_a_layer_is_out_of_reach_before_the_runner_starts_and_before_the_rights_
     orders = [(name, value) for name, _, value in names]
     mounted = orders.index(("overlay", hardening.WORKSPACE))
     assert mounted < orders.index(("detach", hardening.LAYER)) < orders.index(("drop", ""))
+
+
+def test_a_child_of_the_fork_server_enters_its_namespaces_after_the_last_mount_and_before_it_gives_up_its_rights() -> (
+    None
+):
+    orders = [word.partition("=")[0] for word in _arguments("forked") if "=" in word]
+    assert orders[-3:] == ["isolate", "drop", "filter"]
+    assert orders.count("isolate") == 1
+    assert "isolate=" not in _arguments("sealed")
+
+
+def test_every_folder_that_a_child_of_the_fork_server_attaches_was_compared_first() -> None:
+    arguments = _arguments("forked")
+    found = [arguments[index + 1 : index + 5] for index, word in enumerate(arguments) if word == "--find"]
+    assert found == [["rw", "1:3", "/state/ws", "/workspace"], ["ro", "1:2", RUNNER.path, RUNNER.target]]
+    assert {word.partition(":")[2] for word in arguments if word.startswith("attach=")} == {one[3] for one in found}
+
+
+def test_descriptors_that_are_sent_are_named_by_the_numbers_with_which_they_arrive() -> None:
+    plan = replace(PLAN, program=replace(SEALED, mounting="attach"), files=UNSEALED, report_fd=None, join_fds=(40, 41))
+    sent = render.descriptors(plan)
+    assert sent == [20, 21, 30, 31, 33, 10, 40, 41]
+    numbered = render.renumbered(plan, 3)
+    assert render.descriptors(numbered) == list(range(3, 3 + len(sent)))
+    assert (numbered.held[0].fd, numbered.wire_fd, numbered.join_fds) == (3, 8, (9, 10))

@@ -51,3 +51,30 @@ def test_who_was_no_root_keeps_its_own_groups() -> None:
     own = STATUS.replace("Groups:\t ", "Groups:\t27 1000 ")
     assert Walls().missed(own, USER, dropped=False) == []
     assert Walls().missed("", USER, dropped=False)[-1] == "Uid"
+
+
+KINDS = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
+
+
+def namespaces(number: int, **others: str) -> dict[str, str]:
+    return {kind: f"{kind}:[{number}]" for kind in KINDS} | others
+
+
+def test_one_whose_namespaces_are_all_its_own_shares_none() -> None:
+    assert Walls().shared(namespaces(3), [namespaces(1), namespaces(2)], "none") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("whose", [1, 2])
+def test_a_namespace_of_the_gateway_or_of_the_fork_server_is_named(kind: str, whose: int) -> None:
+    seen = namespaces(3, **{kind: f"{kind}:[{whose}]"})
+    assert Walls().shared(seen, [namespaces(1), namespaces(2)], "none") == [f"{kind} namespace"]
+
+
+def test_a_namespace_that_cannot_be_seen_counts_as_shared() -> None:
+    assert Walls().shared(namespaces(3, pid="Permission denied"), [namespaces(1)], "none") == ["pid namespace"]
+
+
+def test_the_network_is_shared_where_that_is_what_was_asked_for() -> None:
+    assert Walls().shared(namespaces(3, net="net:[1]"), [namespaces(1)], "host") == []
+    assert Walls().shared(namespaces(3, net="net:[1]"), [namespaces(1)], "allow") == ["net namespace"]
