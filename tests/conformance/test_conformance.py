@@ -13,7 +13,7 @@ from crabpot.proof.conformance.run import PROMISES, check
 from tests.support import pods
 from tests.support.backends import need, of_a_lane
 from tests.support.ordinary_user import as_ordinary_user
-from tests.support.suites import BWRAP, TOLD, opener
+from tests.support.suites import BWRAP, TOLD, opener, plain_name
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
@@ -48,8 +48,7 @@ def require(backend: str) -> None:
 @pytest.mark.parametrize(("backend", "promise"), cases("who runs the tests", (*BACKENDS, *WHOEVER)))
 def test_as_who_runs_the_tests(backend: str, promise: Promise) -> None:
     require(backend)
-    name = "bubblewrap" if backend == BWRAP else backend
-    harness = Harness(open_gateway=opener(backend), backend=name, sandbox=TOLD.get(backend, {}))
+    harness = Harness(open_gateway=opener(backend), backend=plain_name(backend), sandbox=TOLD.get(backend, {}))
     checked = asyncio.run(check(promise, harness))
     if backend in WHOEVER and (reason := pods.PROMISES.get(promise.name)):
         assert checked.broken, f"it holds after all; the reason was: {reason}"

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from tests.support.suites import BWRAP, configured, open_gateway
+from tests.support.suites import configured, open_gateway, plain_name
 
 
 def required(backend: str) -> bool:
@@ -41,7 +41,7 @@ def engine_host() -> str:
 
 def need(backend: str) -> None:
     """Skip or fail where this machine cannot make a sandbox of a backend."""
-    backend = "bubblewrap" if backend == BWRAP else backend
+    backend = plain_name(backend)
     if reason := unavailable(backend):
         skip_or_fail(backend, reason)
 

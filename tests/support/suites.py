@@ -37,10 +37,15 @@ TOLD: dict[str, dict[str, Any]] = {"kubernetes": {"kubernetes": {"inet": "refuse
 BWRAP = "bwrap"
 
 
+def plain_name(backend: str) -> Any:
+    """Return the name of a backend in the configuration."""
+    return "bubblewrap" if backend == BWRAP else backend
+
+
 def configured(backend: str, **sandbox: Any) -> str:
     """Return the text of a configuration with which sessions get sandboxes of a backend."""
-    backend = "bubblewrap" if backend == BWRAP else backend
-    return json.dumps({"agents": {"defaults": {"sandbox": {"backend": backend, **TOLD.get(backend, {}), **sandbox}}}})
+    name = plain_name(backend)
+    return json.dumps({"agents": {"defaults": {"sandbox": {"backend": name, **TOLD.get(backend, {}), **sandbox}}}})
 
 
 def open_gateway(text: str, state: str, *, forks: bool = True) -> Gateway:
@@ -152,8 +157,7 @@ async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
         from crabpot.proof.conformance.harness import Harness
         from crabpot.proof.conformance.run import applying, check
 
-        name = "bubblewrap" if backend == BWRAP else backend
-        harness = Harness(open_gateway=opener(backend), backend=name, sandbox=TOLD.get(backend, {}))
+        harness = Harness(open_gateway=opener(backend), backend=plain_name(backend), sandbox=TOLD.get(backend, {}))
         checked = [await check(promise, harness) for promise in applying(harness)]
         return [
             {"name": one.promise.name, "state": "broken" if one.broken else "held", "told": one.broken}
@@ -169,8 +173,7 @@ async def run_suite(suite: str, backend: Any) -> list[dict[str, str]]:
         take_over(f"{place}/state", images=False, forks=backend != BWRAP)
         wired = app.start(config=None, state=f"{place}/state", environ=os.environ)
         settings = from_text(configured(backend), None, wired.around, os.environ)
-        name: Any = "bubblewrap" if backend == BWRAP else backend
-        tried = trial.prepare(settings, "agent:main:x", place, wired.around, backend=name)
+        tried = trial.prepare(settings, "agent:main:x", place, wired.around, backend=plain_name(backend))
         async with targets(lambda: wired.gateway(settings=tried.settings), tried.session, tried.other) as target:
             found = [finding.as_json() for finding in await verify(target)]
     return [_line(one) for one in found]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -88,15 +86,15 @@ class ForkServers:
 
     async def get(self, user: User, *, groupless: bool) -> ForkServer:
         """Return the one of a user, started if need be; SandboxUnavailable if that is impossible."""
-        found = self._living(user, groupless)
+        found = self._alive(user, groupless)
         if found is None:
             async with self._starting:
-                found = self._living(user, groupless)
+                found = self._alive(user, groupless)
                 if found is None:
                     found = self._servers[user, groupless] = await _start(self._bundle, user, groupless=groupless)
         return found
 
-    def _living(self, user: User, groupless: bool) -> ForkServer | None:  # noqa: FBT001  half of a key
+    def _alive(self, user: User, groupless: bool) -> ForkServer | None:  # noqa: FBT001  half of a key
         found = self._servers.get((user, groupless))
         if found is not None and not found.lives():
             self._servers.pop((user, groupless)).end()
@@ -122,13 +120,14 @@ def receive(sock: socket.socket) -> tuple[bytes, int]:
 
 
 def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
-    rights = array.array("i", fds)
+    rights = struct.pack(f"{len(fds)}i", *fds)
     sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], socket.MSG_DONTWAIT)
 
 
 @cache
 def _unshare() -> str | None:
-    return shutil.which("unshare", path=TRUSTED_PATH)
+    found = (f"{folder}/unshare" for folder in TRUSTED_PATH.split(":"))
+    return next((path for path in found if os.access(path, os.X_OK)), None)
 
 
 async def _start(bundle: Bundle, user: User, *, groupless: bool) -> ForkServer:

@@ -31,6 +31,11 @@ _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x0002_0000, 0x1000
 _PR_SET_NO_NEW_PRIVS = 38
 _SIOCSIFFLAGS, _IFF_UP_RUNNING, _IFREQ = 0x8914, 0x41, 40
 _LONGEST_ORDER = 1 << 20
+_TOOLS = (
+    *("re", "warnings"),
+    *(f"crabpot_runner.{name}" for name in ("files.file_tools", "files.patch", "files.operations")),
+    *("crabpot_runner.search.search_tools", "crabpot_runner.core.forked"),
+)
 # What follows `--` begins with an interpreter, two switches and a program: the seal, which is loaded here already.
 _STARTS = 5
 
@@ -38,13 +43,32 @@ _STARTS = 5
 def main(control: int, bundle: int, runner: str) -> None:
     """Serve until the gateway is gone. `bundle` is the folder of the runner's files, `runner` their place inside."""
     seal.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    run = seal.load(runner, source=f"/proc/self/fd/{bundle}/runner")
+    source = f"/proc/self/fd/{bundle}/runner"
+    run = seal.load(runner, source=source)
+    _load_tools(source, runner)
     _close_all_but(control)
     # Nobody waits for its children: their ends are the gateway's to see.
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
     gc.collect()
     gc.freeze()  # Otherwise each child's first look for garbage would copy every page.
     _serve(_socket.socket(fileno=control), run)
+
+
+def _load_tools(source: str, runner: str) -> None:
+    """Import what a runner imports for its first calls, from where the files are now."""
+    _move_packages(runner, source)
+    for name in _TOOLS:
+        __import__(name)
+    # The rest is imported inside, when a call needs it.
+    _move_packages(source, runner)
+    for path in [path for path in sys.path_importer_cache if path.startswith(source)]:
+        del sys.path_importer_cache[path]
+
+
+def _move_packages(old: str, new: str) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("crabpot_runner") and hasattr(module, "__path__"):
+            module.__path__ = [path.replace(old, new, 1) for path in module.__path__]
 
 
 def _close_all_but(kept: int) -> None:

@@ -178,8 +178,9 @@ class Opening:
         held, wire = self._prepare(fds)
         with wire:
             plan = self._plan(fds, held, wire.fileno(), None)
-            words = self._context.walls.arguments(self._spec, render.renumbered(plan, forks.FIRST))
-            reports = self._server.fork(words, render.descriptors(plan))
+            sent = render.descriptors(plan)
+            plan = replace(plan, numbers={fd: forks.FIRST + index for index, fd in enumerate(sent)})
+            reports = self._server.fork(self._context.walls.arguments(self._spec, plan), sent)
         with reports:
             await processes.readable(reports.fileno())
             said, pid = fork_server.receive(reports)
@@ -206,7 +207,6 @@ class Opening:
             data_bytes=None if limited else int(self._spec.limits.memory),
             mark=self._mark,
             overlay=None if self._overlay is None else self._spec.workspace_at,
-            forked=self._server is not None,
         )
 
     def _mounts(self, fds: held_files.Fds, held: list[held_files.Held]) -> list[held_files.Held]:

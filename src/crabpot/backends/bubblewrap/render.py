@@ -9,7 +9,6 @@ does.
 from __future__ import annotations
 
 import os.path
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +17,7 @@ from crabpot.frozen import dataclass
 from crabpot.spec import hardening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from crabpot.backends.bubblewrap.layout import Layout
     from crabpot.backends.linux.held_files import Held
@@ -68,7 +67,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """The facts of one opening: descriptors as the new process will have them."""
+    """The facts of one opening: descriptors as the gateway has them."""
 
     program: Program
     layout: Layout
@@ -83,8 +82,12 @@ class LaunchPlan:
     mark: str = ""
     # Where a folder under review is, if it is mounted below its layer.
     overlay: str | None = None
-    # Whether a child of the fork server reads this, and not bwrap.
-    forked: bool = False
+    # For a child of the fork server, which reads this in bwrap's place: the numbers that descriptors arrive with.
+    numbers: Mapping[int, int] | None = None
+
+    def number(self, fd: int) -> int:
+        """Return a descriptor as the new process will have it."""
+        return fd if self.numbers is None else self.numbers.get(fd, -1)
 
 
 def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
@@ -98,14 +101,14 @@ def arguments(spec: SandboxSpec, plan: LaunchPlan) -> list[str]:
         *("--remount-ro", "/"),
         *_privileges(plan),
     ]
-    runner = [plan.interpreter, "-I", "-S", SEAL, str(plan.wire_fd), *orders(spec, plan)]
+    runner = [plan.interpreter, "-I", "-S", SEAL, str(plan.number(plan.wire_fd)), *orders(spec, plan)]
     return [*made, "--", *runner]
 
 
 def orders(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
     """Yield what `seal` must do inside, in order: the filter last, since little is allowed after it."""
     yield f"mark={plan.mark}"
-    yield from (f"join={fd}" for fd in plan.join_fds)
+    yield from (f"join={plan.number(fd)}" for fd in plan.join_fds)
     yield f"oom-score={_OOM_SCORE}"
     if plan.program.seals:
         # Before the folders of the host, which may lie below.
@@ -114,7 +117,7 @@ def orders(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
         yield f"tmpfs={spec.limits.tmp}:{SHM}"
         yield from (f"folder={step}" for step in _made_in_memory(plan))
     if plan.program.attaches:
-        yield from (f"attach={one.fd}:{one.target}" for one in _outer_first(plan.held))
+        yield from (f"attach={plan.number(one.fd)}:{one.target}" for one in _outer_first(plan.held))
     elif plan.program.seals:
         yield from (f"move={_landing(one, plan)}:{one.target}" for one in _outer_first(plan.held) if _in_memory(one))
     if plan.program.mounting == "path":
@@ -133,7 +136,7 @@ def orders(spec: SandboxSpec, plan: LaunchPlan) -> Iterator[str]:
         yield from (f"mask-folder={path}" for path in plan.layout.masked_folders)
         yield from (f"lock={path}" for path in plan.layout.fixed)
         yield from (f"lock-device=/dev/{name}" for name in DEVICES)
-        if plan.forked:
+        if plan.numbers is not None:
             yield "isolate="
         yield "drop="
         yield f"filter={FILTER}"
@@ -144,18 +147,6 @@ def descriptors(plan: LaunchPlan) -> list[int]:
     by_fd = [one.fd for one in plan.held] if plan.program.mounting in ("attach", "fd") else []
     others = [fd for fd in (plan.report_fd, plan.filter_fd) if fd is not None]
     return [*by_fd, *(fd for _, fd in plan.files), plan.wire_fd, *others, *plan.join_fds]
-
-
-def renumbered(plan: LaunchPlan, first: int) -> LaunchPlan:
-    """Return the plan for a process to which the descriptors are sent, and arrive numbered from `first`."""
-    numbers = {fd: first + index for index, fd in enumerate(descriptors(plan))}
-    return replace(
-        plan,
-        held=tuple(replace(one, fd=numbers.get(one.fd, -1)) for one in plan.held),
-        files=tuple((path, numbers[fd]) for path, fd in plan.files),
-        wire_fd=numbers[plan.wire_fd],
-        join_fds=tuple(numbers[fd] for fd in plan.join_fds),
-    )
 
 
 def nested(spec: SandboxSpec) -> list[str]:
@@ -202,7 +193,7 @@ def _system(plan: LaunchPlan) -> Iterator[str]:
         yield from ("--symlink", text, path)
     for path, fd in plan.files:
         perms = "0555" if _under(path, hardening.SHIMS) else "0444"
-        yield from ("--perms", perms, "--file", str(fd), path)
+        yield from ("--perms", perms, "--file", str(plan.number(fd)), path)
 
 
 def _own_mounts(plan: LaunchPlan, limits: Limits) -> Iterator[str]:

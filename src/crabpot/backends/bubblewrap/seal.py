@@ -32,6 +32,7 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _CAPABILITIES, _FEWEST_CAPABILITIES = 64, 38
 _BPF_INSTRUCTION_SIZE = 8
+_INT = 0xFFFF_FFFF
 # An empty file takes no byte of a tmpfs's size, but about a kilobyte of the kernel's memory.
 _BYTES_PER_INODE, _FEWEST_INODES = 2048, 4096
 
@@ -55,10 +56,11 @@ _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # None is the program
 def call(name: str, *arguments: object) -> int:
     """Call a function of the C library and return its result; OSError if that is -1."""
     function = _Function(_ctypes.dlsym(_LIBC, name))
-    result = function(*[_Long(value) if type(value) is int else value for value in arguments])
-    if result == -1:
+    result = int(function(*[_Long(value) if type(value) is int else value for value in arguments]))
+    # Most of them return an int, whose upper half is left as it was: -1 comes as 4294967295.
+    if result & _INT == _INT:
         raise OSError(_ctypes.get_errno(), f"{name}{arguments}: {posix.strerror(_ctypes.get_errno())}")
-    return int(result)
+    return result
 
 
 def attach(order: str) -> None:

@@ -8,10 +8,11 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from crabpot.backends.bubblewrap import bundle, seal
+from crabpot.backends.bubblewrap import bundle, forks, seal, tree
 from crabpot.errors import SandboxUnavailable
 from crabpot.spec.seccomp.bpf import assemble
 
@@ -97,6 +98,22 @@ def test_the_seal_is_written_for_python_3_9_and_imports_next_to_nothing() -> Non
     )
     allowed = {"__future__", "_ctypes", "_struct", "gc", "marshal", "posix", "seal", "struct"}
     assert set(done.stdout.split()) <= allowed
+
+
+@pytest.mark.parametrize("module", [tree, forks])
+def test_the_fork_server_is_written_for_python_3_9_and_imports_what_is_part_of_the_interpreter(module: Any) -> None:
+    parsed = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))
+    imported = {name.name for node in parsed.body if isinstance(node, ast.Import) for name in node.names}
+    assert imported <= {"_signal", "_socket", "fcntl", "gc", "posix", "sys"}
+
+
+def test_a_call_that_the_kernel_refuses_is_noticed_whatever_it_returns() -> None:
+    # prctl(2) returns an int, umount2(2) what the kernel says.
+    with pytest.raises(OSError, match=r"prctl.*Invalid argument"):
+        seal.call("prctl", 24, 999, 0, 0, 0)
+    with pytest.raises(OSError, match="umount2"):
+        seal.call("umount2", b"/nowhere", 2)
+    assert seal.call("getpid") == os.getpid()
 
 
 def test_an_order_that_the_seal_does_not_know_ends_it(capfd: pytest.CaptureFixture[str]) -> None:

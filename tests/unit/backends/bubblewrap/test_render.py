@@ -62,7 +62,13 @@ CASES: dict[str, tuple[dict[str, Any], LaunchPlan]] = {
     ),
     "forked": (
         {},
-        replace(PLAN, program=replace(SEALED, mounting="find"), files=UNSEALED, report_fd=None, forked=True),
+        replace(
+            PLAN,
+            program=replace(SEALED, mounting="find"),
+            files=UNSEALED,
+            report_fd=None,
+            numbers={10: 6, 30: 3, 31: 4, 33: 5},
+        ),
     ),
     "by-path": ({}, replace(PLAN, program=replace(SEALED, mounting="path"))),
     "with-binds-and-the-hosts-network": (
@@ -169,7 +175,7 @@ def test_exactly_the_descriptors_that_are_named_go_in(case: str) -> None:
     _, plan = CASES[case]
     given = render.descriptors(plan)
     words = [word for argument in _arguments(case) for word in (argument, *argument.replace("=", ":").split(":"))]
-    assert all(str(fd) in words for fd in given)
+    assert all(str(plan.number(fd)) in words for fd in given)
     assert len(set(given)) == len(given)
 
 
@@ -220,6 +226,10 @@ def test_descriptors_that_are_sent_are_named_by_the_numbers_with_which_they_arri
     plan = replace(PLAN, program=replace(SEALED, mounting="attach"), files=UNSEALED, report_fd=None, join_fds=(40, 41))
     sent = render.descriptors(plan)
     assert sent == [20, 21, 30, 31, 33, 10, 40, 41]
-    numbered = render.renumbered(plan, 3)
-    assert render.descriptors(numbered) == list(range(3, 3 + len(sent)))
-    assert (numbered.held[0].fd, numbered.wire_fd, numbered.join_fds) == (3, 8, (9, 10))
+    told = render.arguments(make_spec("/state"), replace(plan, numbers={fd: 3 + at for at, fd in enumerate(sent)}))
+    assert [word for word in told if word.startswith(("attach=", "join="))] == [
+        *("join=9", "join=10"),
+        *("attach=3:/workspace", f"attach=4:{render.RUNNER}"),
+    ]
+    assert [told[at + 1] for at, word in enumerate(told) if word == "--file"] == ["5", "6", "7"]
+    assert told[told.index(render.SEAL) + 1] == "8"
