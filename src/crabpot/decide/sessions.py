@@ -88,8 +88,3 @@ def parse(key: str, *, default_agent: str = MAIN) -> Session:
             raise SessionError(f'{key!a} names no session of an agent; write "agent:ID:NAME", as in "agent:ops:main"')
         return Session(key=key, agent=agent.lower(), main=rest == MAIN)
     return Session(key=key, agent=default_agent, main=key == MAIN)
-
-
-def agent_of(scope_key: str) -> str:
-    """Return the agent that a scope belongs to; empty for a shared one, and for keys that name no agent."""
-    return scope_key.removeprefix(_AGENTS).partition(":")[0].lower() if scope_key.startswith(_AGENTS) else ""

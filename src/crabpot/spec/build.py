@@ -53,6 +53,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         socket=sandbox.socket,
         host_commands=sandbox.host_commands,
         workspace_at=inside,
+        agent="" if sandbox.scope == "shared" else agent.id,
         home=None if sandbox.home is None else f"{around.state}/{HOMES}/{sandbox.home}",
         layer=f"{os.path.realpath(around.state)}/{LAYERS}/{name}" if sandbox.workspace == "review" else None,
     )

@@ -74,6 +74,8 @@ class SandboxSpec:
     home: str | None = None
     layer: str | None = None
     kubernetes: Kubernetes = Kubernetes()
+    # Whose share of the processor it gets; empty for a sandbox that agents share. No part of what it is known by.
+    agent: str = ""
     # Of one sandbox's own authority, made while it opens; no part of what it is known by.
     certificates: tuple[Mount, ...] = ()
 
@@ -120,7 +122,8 @@ class SandboxSpec:
         """Return the digest of everything but its owner: sandboxes that share it are interchangeable."""
         workspace = "" if self.private else self.workspace
         # Not `replace`: it would take longer than the digest, and every first call of a session waits for it.
-        return _digest({**_members(self), "scope_key": "", "name": "", "workspace": workspace, "certificates": ()})
+        others = {"scope_key": "", "name": "", "workspace": workspace, "agent": "", "certificates": ()}
+        return _digest({**_members(self), **others})
 
     @cached_property
     def hash(self) -> str:

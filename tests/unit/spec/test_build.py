@@ -388,3 +388,21 @@ def test_no_bind_takes_the_place_of_the_agents_own_folders(around: Surroundings)
         assert [path for path, _ in problems(agent, around)] == ["sandbox.binds[0]"]
         with pytest.raises(BindRefused, match="own folder"):
             build(agent, "k", around)
+
+
+@pytest.mark.parametrize(
+    ("scope", "scope_key", "agent"),
+    [
+        ("session", "agent:main:x", "main"),
+        ("session", "a bare key", "main"),
+        ("session", "server:files:agent:main:x", "main"),
+        ("agent", "agent:main", "main"),
+        ("shared", "shared", ""),
+    ],
+)
+def test_a_sandbox_has_the_share_of_the_agent_that_it_belongs_to_whatever_its_key(
+    agent_of: Callable[..., AgentSettings], around: Surroundings, scope: str, scope_key: str, agent: str
+) -> None:
+    spec = build(agent_of(f'{{agents: {{defaults: {{sandbox: {{scope: "{scope}"}}}}}}}}'), scope_key, around)
+    assert spec.agent == agent
+    assert replace(spec, agent="another").hash == spec.hash, "it is no part of what the sandbox is known by"

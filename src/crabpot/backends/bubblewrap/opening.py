@@ -15,7 +15,6 @@ from crabpot.backends.bubblewrap import bundle, detached, fork_server, forks, ov
 from crabpot.backends.bubblewrap.sandbox import BubblewrapSandbox
 from crabpot.backends.bubblewrap.seal import READY
 from crabpot.backends.linux import cgroups, etc, groupless, held_files, limits, owner, processes, procs
-from crabpot.decide.sessions import agent_of
 from crabpot.errors import SandboxUnavailable
 from crabpot.settings import TRUSTED_PATH, Io
 from crabpot.spec import shims
@@ -127,8 +126,8 @@ class Opening:
         if hierarchy is not None and hierarchy.scope is None:
             settings = limits.version_1 if hierarchy.version == 1 else limits.version_2
             disk = cgroups.disk_of(held[0].device) if spec.limits.io != Io() else None
-            agent = agent_of(spec.scope_key)
-            self._group = cgroups.Cgroup.make(hierarchy, self._label, settings(spec.limits, disk), agent=agent)
+            wanted = settings(spec.limits, disk)
+            self._group = cgroups.Cgroup.make(hierarchy, self._label, wanted, agent=spec.agent)
         self._stream, wire = socket.socketpair()
         for end in (self._stream, wire):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _QUEUED)
