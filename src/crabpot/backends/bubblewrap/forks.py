@@ -31,11 +31,6 @@ _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x0002_0000, 0x1000
 _PR_SET_NO_NEW_PRIVS = 38
 _SIOCSIFFLAGS, _IFF_UP_RUNNING, _IFREQ = 0x8914, 0x41, 40
 _LONGEST_ORDER = 1 << 20
-_TOOLS = (
-    *("re", "warnings"),
-    *(f"crabpot_runner.{name}" for name in ("files.file_tools", "files.patch", "files.operations")),
-    *("crabpot_runner.search.search_tools", "crabpot_runner.core.forked"),
-)
 # What follows `--` begins with an interpreter, two switches and a program: the seal, which is loaded here already.
 _STARTS = 5
 
@@ -57,8 +52,7 @@ def main(control: int, bundle: int, runner: str) -> None:
 def _load_tools(source: str, runner: str) -> None:
     """Import what a runner imports for its first calls, from where the files are now."""
     _move_packages(runner, source)
-    for name in _TOOLS:
-        __import__(name)
+    sys.modules["crabpot_runner.core.tools"].Tools().load()
     # The rest is imported inside, when a call needs it.
     _move_packages(source, runner)
     for path in [path for path in sys.path_importer_cache if path.startswith(source)]:

@@ -34,6 +34,15 @@ class Tools:
     # May run for ever (a pattern that backtracks, a huge folder), so they run in a process that can be killed.
     forked: tuple[str, ...] = ("grep", "glob", "fs.remove")
 
+    def load(self) -> None:
+        """Import what stands behind most calls, for a process whose children will share it."""
+        import re  # noqa: F401, PLC0415
+        import warnings  # noqa: F401, PLC0415
+
+        from ..files import file_tools, operations, patch  # noqa: F401, PLC0415
+        from ..search import search_tools  # noqa: F401, PLC0415
+        from . import forked  # noqa: F401, PLC0415
+
     def function(self, name: str) -> Function:
         """Return the function of an inline or forked tool."""
         if name in self.forked:
