@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
-_LOCALE_IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
+LOCALE_IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 # O_NONBLOCK: a FIFO must not block the runner until somebody writes. O_NOCTTY: no terminal becomes the runner's.
 READ_ONLY = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
 _HELD = posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
@@ -119,14 +119,19 @@ def to_bytes(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
+def to_text(path: bytes) -> str:
+    """Return a path as patterns see it: what to_bytes makes of it is the same path again."""
+    return path.decode("utf-8", "surrogateescape")
+
+
 def entry_bytes(name: str) -> bytes:
     """Return the real name of an entry of a listed folder."""
     return name.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
 def entry_text(name: str) -> str:
-    """Return the name of an entry of a listed folder as patterns see it: UTF-8, whatever the locale."""
-    return name if _LOCALE_IS_UTF8 else entry_bytes(name).decode("utf-8", "surrogateescape")
+    """Return the name of an entry of a listed folder as patterns see it, UTF-8, where the locale is not."""
+    return to_text(entry_bytes(name))
 
 
 def shown(path: str) -> str:

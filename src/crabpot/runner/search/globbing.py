@@ -35,8 +35,7 @@ class Glob:
     def step(self, state: State, name: str, folder: bool, _taken_back: bool) -> State | None:  # noqa: FBT001
         """Return the state after one more part of a path; None if no path that begins so can match."""
         if not folder:
-            matches = self._names.get(state) or self._names.setdefault(state, self._last_parts(state))
-            return self._whole if matches(name) else None
+            return self._whole if self.names(state)(name) else None
         hidden = name.startswith(".")
         reached: set[tuple[int, int]] = set()
         for number, at in state:
@@ -53,17 +52,22 @@ class Glob:
                 reached.add((number, at + 1))
         return self._close(reached) if reached else None
 
+    def names(self, state: State) -> Callable[[str], object]:
+        """Return a test of whether a file's name completes one of the patterns in a folder of this state."""
+        return self._names.get(state) or self._names.setdefault(state, self._last_parts(state))
+
     def _last_parts(self, state: State) -> Callable[[str], object]:
-        """Return a test of whether a file's name completes one of the patterns."""
         import re  # noqa: PLC0415  # only a search needs it
 
         ends = [self._readings[number][at] for number, at in state if at == len(self._readings[number]) - 1]
         expressions = [_NOT_HIDDEN if part is _FOLDERS else f"(?:{part.pattern})" for part in ends]
+        if self.folders:
+            expressions = []  # A pattern that ends with a slash names no file.
         return re.compile("|".join(dict.fromkeys(expressions)) or _NOTHING, re.DOTALL).fullmatch
 
     def matches(self, state: State) -> bool:
         """Return whether the path that led to this state matches."""
-        return any(at == len(self._readings[number]) for number, at in state)
+        return state is self._whole or any(at == len(self._readings[number]) for number, at in state)
 
     def _close(self, reached: set[tuple[int, int]]) -> State:
         todo = list(reached)

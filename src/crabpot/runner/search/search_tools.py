@@ -10,6 +10,7 @@ from ..core.budget import Budget
 from ..files.context import READ_ONLY, not_regular
 from .globbing import Glob, path_filter
 from .lines import Matcher
+from .newest import Search
 from .ripgrep import find_program, list_candidates
 from .walk import Walk
 
@@ -131,7 +132,7 @@ def _join(place: Location, path: bytes) -> bytes:
     return place.absolute.rstrip(b"/") + b"/" + path
 
 
-def glob(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
+def glob(args: dict[str, Any], ctx: Context, *, processes: int | None = None) -> dict[str, Any]:
     """Return paths that match, newest first; files and links, or folders if the pattern ends with a slash."""
     options = {"path": arguments.path, "limit": arguments.whole(1, MAX_PATHS)}
     values = arguments.take("glob", args, {"pattern": arguments.text}, options)
@@ -139,24 +140,17 @@ def glob(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
     limit = values["limit"] or 1000
     place = ctx.locate(values["path"] or ".")
     fd = ctx.open(place, posix.O_RDONLY | posix.O_DIRECTORY)
-    newest: list[tuple[int, bytes]] = []
-    truncated = False
     try:
-        for found in Walk(ctx, place, fd, pattern.step).entries(pattern.start, stamped=True):
-            if found.folder is pattern.folders and pattern.matches(found.state):
-                newest.append((-found.modified_ns, found.path))
-                # Only the newest count, so a tree of millions of files needs no list of millions.
-                if len(newest) > 4 * limit:
-                    newest, truncated = sorted(newest)[:limit], True
+        newest = Search(Walk(ctx, place, fd, pattern.step, pattern.names), pattern, limit, processes).run()
     finally:
         posix.close(fd)
-    newest.sort()
+    truncated = newest.truncated
     budget = Budget()
     paths: list[str] = []
-    for _, path in newest[:limit]:
+    for _, path in newest.paths:
         shown = ctx.show(_join(place, path))
         if not budget.take(shown):
             truncated = True
             break
         paths.append(shown)
-    return {"data": {"paths": paths, "truncated": truncated or len(newest) > limit}}
+    return {"data": {"paths": paths, "truncated": truncated}}

@@ -9,7 +9,7 @@ import posix
 from _stat import S_ISREG
 
 from ..files.beneath import Anchor
-from ..files.context import READ_ONLY, entry_bytes, entry_text
+from ..files.context import LOCALE_IS_UTF8, READ_ONLY, entry_text, to_bytes, to_text
 from .ignore import SIZE_LIMIT, IgnoreRules
 
 TYPE_CHECKING = False
@@ -23,31 +23,35 @@ if TYPE_CHECKING:
     # From a folder's state, an entry's name, whether it is a folder and whether a `!` rule brought it back:
     # the entry's state, or None to leave it out.
     Step = Callable[[Any, str, bool, bool], Any]
+    # From a folder's state: a test of which names of files the step would let pass, whatever the rules say.
+    Names = Callable[[Any], Callable[[str], object]]
 
 _LIST = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC
 
 
 class Found:
-    """An entry: its path from where the search began, and when it was changed if that was asked for."""
+    """An entry: its path from where the search began, the rules above it, and its time if that was asked for."""
 
-    __slots__ = ("folder", "modified_ns", "path", "regular", "state")
+    __slots__ = ("chain", "folder", "modified_ns", "path", "regular", "state")
 
-    def __init__(self, path: bytes, state: Any, *, folder: bool, regular: bool, modified_ns: int) -> None:
+    def __init__(self, path: bytes, state: Any, chain: Chain, *, folder: bool, regular: bool = False) -> None:
         self.path = path
         self.state = state
+        self.chain = chain
         self.folder = folder
         self.regular = regular
-        self.modified_ns = modified_ns
+        self.modified_ns = 0
 
 
 class Walk:
     """What a search sees below one folder; `step` has the last word on every entry that no rule excludes."""
 
-    def __init__(self, ctx: Context, place: Location, folder: int, step: Step) -> None:
+    def __init__(self, ctx: Context, place: Location, folder: int, step: Step, names: Names | None = None) -> None:
         self._opener = ctx.opener
         self._place = place
         self._base = Anchor(place.absolute, folder, confined=True)
         self._step = step
+        self._names = names
         self._chains: dict[bytes, Chain | None] = {b"": self._extend(self._inherited(), b"")}
 
     def open(self, path: bytes) -> tuple[int, int]:
@@ -59,23 +63,30 @@ class Walk:
             raise OSError(0, "not a regular file")
         return fd, state.st_size
 
-    def entries(self, start: Any, *, stamped: bool = False) -> Iterator[Found]:
+    def top(self, start: Any) -> Found:
+        """Return the folder that is searched."""
+        return Found(b"", start, self._chains[b""] or (), folder=True)
+
+    def entries(self, start: Any) -> Iterator[Found]:
         """Yield everything in the byte order of the paths, a folder before what is in it."""
-        open_folders = [self._list(b"", self._chains[b""] or (), start, stamped=stamped)]
+        open_folders = [self._in_order(self.top(start))]
         while open_folders:
-            for found, chain in open_folders[-1]:
+            for found in open_folders[-1]:
                 yield found
                 if found.folder:
-                    open_folders.append(self._list(found.path, chain, found.state, stamped=stamped))
+                    open_folders.append(self._in_order(found))
                     break
             else:
                 open_folders.pop()
+
+    def _in_order(self, folder: Found) -> Iterator[Found]:
+        return iter(sorted(self.inside(folder), key=_by_path))
 
     def holds(self, path: bytes, start: Any) -> bool:
         """Return whether entries() would come to a file of this path."""
         folder, _, name = path.rpartition(b"/")
         chain = self._chain_of(folder, start)
-        return chain is not None and self._judge(chain, folder, name, start, is_folder=False) is not None
+        return chain is not None and self._judge(chain, folder, to_text(name), start, is_folder=False) is not None
 
     def _chain_of(self, folder: bytes, start: Any) -> Chain | None:
         # Upwards to what is known, then down again: a loop, since a tree may be deeper than Python's recursion limit.
@@ -87,55 +98,48 @@ class Walk:
         for below in reversed(unknown):
             above, _, name = below.rpartition(b"/")
             if chain is not None:
-                admitted = self._judge(chain, above, name, start, is_folder=True) is not None
+                admitted = self._judge(chain, above, to_text(name), start, is_folder=True) is not None
                 chain = self._extend(chain, below) if admitted else None
             self._chains[below] = chain
         return chain
 
-    def _list(self, path: bytes, chain: Chain, state: Any, *, stamped: bool) -> Iterator[tuple[Found, Chain]]:
+    def inside(self, above: Found, *, folder_times: bool = False, file_times: bool = False) -> list[Found]:
+        """Return what is in a folder, in no order; when it was changed only where that is asked for."""
+        path, state = above.path, above.state
         try:
             fd = self._opener.open(self._base, path, _LIST, follow=False)
         except OSError:
-            return iter(())  # Gone, swapped for a link, or not readable.
-        listed: list[tuple[bytes, Found]] = []
-        if path:
-            chain = self._extend(chain, path)
+            return []  # Gone, swapped for a link, or not readable.
+        chain = self._extend(above.chain, path) if path else above.chain
+        wanted = self._names(state) if self._names else None
+        listed: list[Found] = []
         try:
             with posix.scandir(fd) as entries:
                 for entry in entries:
+                    text = entry.name if LOCALE_IS_UTF8 else entry_text(entry.name)
                     folder = entry.is_dir(follow_symlinks=False)
-                    # Most folders have no rules, and most names no place in the answer: those cost one step.
-                    if chain or entry.name == ".git":
-                        verdict = self._judge(chain, path, entry_bytes(entry.name), state, is_folder=folder)
-                    else:
-                        verdict = self._step(state, entry_text(entry.name), folder, False)
+                    # Most names have no place in the answer, whatever the rules say: those cost one look.
+                    if not (folder or wanted is None or wanted(text)):
+                        continue
+                    verdict = self._judge(chain, path, text, state, is_folder=folder)
                     if verdict is None:
                         continue
-                    name = entry_bytes(entry.name)
                     regular = entry.is_file(follow_symlinks=False)
-                    modified_ns = _modified_ns(entry) if stamped else 0
-                    found = Found(_join(path, name), verdict, folder=folder, regular=regular, modified_ns=modified_ns)
-                    # With the slash a folder sorts where the paths inside it belong.
-                    listed.append((name + b"/" if folder else name, found))
+                    found = Found(_join(path, to_bytes(text)), verdict, chain, folder=folder, regular=regular)
+                    if folder_times if folder else file_times:
+                        found.modified_ns = _modified_ns(entry)
+                    listed.append(found)
         except OSError:
             pass  # The folder was removed while it was read; what was listed so far counts.
         finally:
             posix.close(fd)
-        listed.sort(key=_by_name)
-        return iter([(found, chain) for _, found in listed])
+        return listed
 
-    def _judge(self, chain: Chain, folder: bytes, name: bytes, state: Any, *, is_folder: bool) -> Any:
-        if name == b".git":
+    def _judge(self, chain: Chain, folder: bytes, name: str, state: Any, *, is_folder: bool) -> Any:
+        if name == ".git":
             return None
-        ignored: bool | None = None
-        text, last = _join(folder, name).decode("latin-1"), name.decode("latin-1")
-        for rules, lead, drop in reversed(chain):
-            ignored = rules.verdict(lead + text[drop:], last, folder=is_folder)
-            if ignored is not None:
-                break
-        return (
-            None if ignored else self._step(state, name.decode("utf-8", "surrogateescape"), is_folder, ignored is False)
-        )
+        ignored = _is_ignored(chain, folder, to_bytes(name), is_folder=is_folder) if chain else None
+        return None if ignored else self._step(state, name, is_folder, ignored is False)
 
     def _extend(self, chain: Chain, folder: bytes) -> Chain:
         rules = self._read_rules(_join(self._place.relative, folder))
@@ -171,6 +175,15 @@ def _join(folder: bytes, name: bytes) -> bytes:
     return folder + b"/" + name if folder and name else folder or name
 
 
+def _is_ignored(chain: Chain, folder: bytes, name: bytes, *, is_folder: bool) -> bool | None:
+    path, last = _join(folder, name).decode("latin-1"), name.decode("latin-1")
+    for rules, lead, drop in reversed(chain):
+        ignored = rules.verdict(lead + path[drop:], last, folder=is_folder)
+        if ignored is not None:
+            return ignored
+    return None
+
+
 def _modified_ns(entry: posix.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_mtime_ns
@@ -178,5 +191,6 @@ def _modified_ns(entry: posix.DirEntry[str]) -> int:
         return 0  # It was removed since it was listed.
 
 
-def _by_name(listed: tuple[bytes, Found]) -> bytes:
-    return listed[0]
+def _by_path(found: Found) -> bytes:
+    # With the slash a folder sorts where the paths inside it belong.
+    return found.path + b"/" if found.folder else found.path
