@@ -23,6 +23,8 @@ CLOSED_PIPE, INTERRUPTED = 141, 130
 _RUNNING = ("exec", "call")
 _HANDED = "prefix"
 _ANYWHERE = ("--config", "--state")
+# Options in the place of a command: they are answered before any command is looked at.
+OF_ITSELF = ("--help", "-h", "--version")
 
 
 class UsageError(CrabpotError):
@@ -109,10 +111,10 @@ def run(program: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def command_of(hoisted_arguments: list[str]) -> str | None:
-    """Return the command: the first word that is not an option; every option that may precede it has a value."""
+    """Return the command, or what stands in its place: the first word that is neither an option nor its value."""
     words = iter(hoisted_arguments)
     for word in words:
-        if not word.startswith("--"):
+        if not word.startswith("--") or word in OF_ITSELF:
             return word
         if "=" not in word:
             next(words, None)

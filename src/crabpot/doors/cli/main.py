@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from crabpot import __version__
 from crabpot.doors.cli import parsers, review_parsers, run_parsers, server_parsers
-from crabpot.doors.cli.frame import Frame, command_of, hoisted, run
-from crabpot.doors.cli.parsing import EPILOG, Parser, add, group, positive, session
+from crabpot.doors.cli.frame import OF_ITSELF, Frame, command_of, hoisted, run
+from crabpot.doors.cli.parsing import EPILOG, Outline, Parser, add, group, positive, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +29,13 @@ _ELICIT = (
 
 
 def parser(command: str | None = None) -> Parser:
-    """Return the parser: the part that has this command, or all of it if there is no such command."""
+    """Return the parser: the part that has this command, all of it if there is no such command, or only its help."""
     top = Parser(prog="crabpot", description=_DESCRIPTION, epilog=EPILOG, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"crabpot {__version__}")
     top.add_argument("--config", metavar="FILE", help="the configuration to read")
     top.add_argument("--state", metavar="DIR", help="the folder for sandboxes, the audit log and approvals")
-    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    kind = Outline if command in OF_ITSELF else Parser
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=kind)
     # Building all parsers takes longer than many commands.
     for describe in [part for part, names in _PARTS.items() if command in names] or _PARTS:
         describe(commands)

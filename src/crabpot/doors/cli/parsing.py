@@ -53,6 +53,31 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class Outline(Parser):
+    """A command of which only the name and one line are shown: its options are taken, and none is kept."""
+
+    def __init__(self, **_more: Any) -> None:
+        """Make nothing: for the top help that took longer than all the rest of it."""
+
+    def add_argument(self, *_names: Any, **_more: Any) -> Any:
+        """Keep nothing."""
+
+    def set_defaults(self, **_values: Any) -> None:
+        """Keep nothing."""
+
+    def add_mutually_exclusive_group(self, **_more: Any) -> Any:
+        """Return what takes options too."""
+        return self
+
+    def add_subparsers(self, **_more: Any) -> Any:
+        """Return what takes subcommands too."""
+        return self
+
+    def add_parser(self, *_names: Any, **_more: Any) -> Outline:
+        """Return what takes the options of a subcommand too."""
+        return self
+
+
 def positive(text: str) -> int:
     """Parse a number from 1."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
