@@ -122,6 +122,14 @@ are of an earlier change, and each row's sides were measured together.
 | `grep` over 1,000 files without ripgrep | 11.0 ms, 1.7 × `rg` | 8.2 ms | a file that is read whole and does not hold the text ends there: one `fstat`, one `read`, no path in words |
 | `grep` over 100,000 files without ripgrep | 1.25 s, 2.6 × `rg` | 0.81 s, 1.7 × | the same |
 | the same, for each file that does not match | 495 instructions | 371 instructions | the same |
+| `glob` over 100,000 files in 1,000 folders, through the runner: wall time on two processors, in two runs, each beside `rg --files` | 147 ms, 2.65 × `rg` (55.5 ms) | 72.9 ms, 1.3 × (56 ms) | a tree of more than 256 folders is shared among up to four processes, each of which takes the next of 256 parts when it is done with one; nothing is sorted or asked for its time that has no place in the answer: 174 lines more |
+| the same by one process, processor time | 129 ms | 106 ms | a file's name is looked at first, by one expression for its folder |
+| the same, with three rules in a `.gitignore` at the top | 223 ms | 116 ms | the same: a file that does not match is never compared with the rules |
+| `glob`, for each file that does not match | 55 instructions | 26 instructions | the same |
+| `glob` over 1,000 files, the process of the search alone | 1.45 ms | 1.13 ms | the same |
+
+`rg --files` was not taken for `glob`: it lists no links and no pipes, which belong to the answer, and no times, so the walk would still have to be made for those. Threads share one
+interpreter. A process that takes part and is killed makes the search begin again alone, and where no more processes are allowed one does it all, so the answers do not depend on them.
 
 What is left of a search beside `rg` is mostly the fork: some 400 pages of the runner are copied in each, at two to three microseconds. A search process that stays was not
 built: it would have to be told apart from what a command leaves behind at the end of every `exec`.
