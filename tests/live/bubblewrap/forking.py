@@ -112,6 +112,17 @@ async def crowded(state: str) -> Any:
             }
 
 
+async def burst(state: str) -> Any:
+    """Open more at once than a process of an ordinary user may have descriptors on their way for."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    async with serving(state) as backend:
+        boxes = await asyncio.gather(*(backend.open(make_spec(state, f"crabpot-{one}")) for one in range(120)))
+        streams = [gateway.Stream(box) for box in boxes]
+        said = await asyncio.gather(*(stream.greet(box) for stream, box in zip(streams, boxes, strict=True)))
+        await asyncio.gather(*(box.close() for box in boxes))
+    return {"ready": sum(answer["op"] == "ready" for answer in said)}
+
+
 async def _refusal(opens: Awaitable[BubblewrapSandbox]) -> str:
     try:
         await (await opens).close()

@@ -26,7 +26,7 @@ from crabpot.settings import Limits, Size  # noqa: E402
 from crabpot.spec.network import NetworkSpec  # noqa: E402
 from crabpot.spec.spec import Mount, User  # noqa: E402
 from tests.live.bubblewrap import gateway  # noqa: E402
-from tests.live.bubblewrap.forking import crowded, server_dies, told_wrongly, two_of_one  # noqa: E402, F401
+from tests.live.bubblewrap.forking import burst, crowded, server_dies, told_wrongly, two_of_one  # noqa: E402, F401
 from tests.live.bubblewrap.gateway import sandbox  # noqa: E402
 from tests.support.specs import make_spec  # noqa: E402
 

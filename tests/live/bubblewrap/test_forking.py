@@ -33,6 +33,10 @@ def test_a_fork_server_that_may_start_no_process_refuses_one_sandbox_and_keeps_t
     assert found["same server"]
 
 
+def test_more_sandboxes_than_descriptors_may_be_on_their_way_open_at_once(person: Person) -> None:
+    assert person.run("burst") == {"ready": 120}
+
+
 @pytest.fixture(scope="session")
 def wrong(person: Person) -> dict[str, Any]:
     return person.run("told_wrongly")

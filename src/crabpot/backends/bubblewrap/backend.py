@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # What opens a sandbox is imported when one is opened: reporting what this machine can do needs none of it.
 # ruff: noqa: PLC0415
 
+_MANY_TARGETS = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -83,7 +85,9 @@ class Bubblewrap:
         if refused or user is None or machine.context is None or isinstance(machine.chosen, str):
             reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
             raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
-        server = await self._fork_server(machine.context, machine.chosen, user) if found.forks else None
+        # The kernel sends so many descriptors at once, and no more.
+        forks = found.forks and len(spec.targets) < _MANY_TARGETS
+        server = await self._fork_server(machine.context, machine.chosen, user) if forks else None
         try:
             opening = Opening(spec, machine.context, machine.chosen, user, found.review, server=server)
             return await opening.run(_hello(spec, found))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from crabpot.spec.spec import User
 
 _START_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 1.0
+# An ordinary user may have no more descriptors on their way than a process may have open, and a child gets some twenty.
+# One that hangs, as on a dead file server, keeps its turn from the others for no longer than this.
+_AT_ONCE, _TURN_S = 16, 1.0
 _LONGEST_MESSAGE, _LONGEST_REASON = 65536, 400
 _CREDENTIALS = struct.Struct("=iII")
 # First process of a pid namespace in a user namespace of its own, where the present user is the only one; it is killed
@@ -54,11 +57,23 @@ class ForkServer:
         self.pidfd = os.pidfd_open(pid)
         self.namespaces = procs.namespaces(pid)
         self._control = control
-        self.end = weakref.finalize(self, _end, process, control, self.pidfd)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self.end = weakref.finalize(self, _end, process, control, self.pidfd, os.getpid())
 
     def lives(self) -> bool:
         """Return whether it has not ended."""
         return not processes.has_ended(self.pidfd)
+
+    async def begin(self) -> asyncio.TimerHandle:
+        """Wait for a turn to have a child forked; it ends with `finish`, or a moment later at the latest."""
+        await self._turns.acquire()
+        return asyncio.get_running_loop().call_later(_TURN_S, self._turns.release)
+
+    def finish(self, turn: asyncio.TimerHandle) -> None:
+        """End a turn."""
+        if asyncio.get_running_loop().time() < turn.when():
+            turn.cancel()
+            self._turns.release()
 
     def fork(self, words: Sequence[str], fds: Sequence[int]) -> socket.socket:
         """Have it fork a child for these words; return what the child reports to. OSError if it is gone."""
@@ -163,6 +178,7 @@ async def _start(bundle: Bundle, user: User, *, groupless: bool) -> ForkServer:
         except (TimeoutError, OSError) as error:
             raise SandboxUnavailable(f"the fork server does not start: {error}") from None
         if message != READY or owner.parent(pid) != process.pid:
+            processes.kill(process)
             why = os.read(said, _LONGEST_MESSAGE).decode("utf-8", "replace").strip().splitlines()
             raise SandboxUnavailable(f"the fork server does not start: {''.join(why[-1:])[:_LONGEST_REASON]}")
         server = ForkServer(process, control, pid)
@@ -170,7 +186,9 @@ async def _start(bundle: Bundle, user: User, *, groupless: bool) -> ForkServer:
         return server
 
 
-def _end(process: subprocess.Popen[bytes], control: socket.socket, pidfd: int) -> None:
+def _end(process: subprocess.Popen[bytes], control: socket.socket, pidfd: int, gateway: int) -> None:
+    if os.getpid() != gateway:
+        return  # A fork of the gateway's that ends does not end what is not its own.
     control.close()
     os.close(pidfd)
     # It ends by itself, and its parent after it. Killed, it would be left to whoever reaps orphans here.

@@ -174,18 +174,25 @@ class Opening:
     async def _fork(self, fds: held_files.Fds) -> tuple[int, int]:
         """Have a child of the fork server become it; return its first process, and that one's parent."""
         assert self._server is not None
+        turn = await self._server.begin()
+        try:
+            with self._order(self._server, fds) as reports:
+                await processes.readable(reports.fileno())
+                said, pid = fork_server.receive(reports)
+        finally:
+            self._server.finish(turn)
+        if said != READY:
+            raise NotStarted(said.decode("utf-8", "replace").strip()[:_LONGEST_REASON] or "it ended without a message")
+        return pid, self._server.pid
+
+    def _order(self, server: ForkServer, fds: held_files.Fds) -> socket.socket:
+        """Send the words to a new child, with their descriptors; return what it reports to."""
         held, wire = self._prepare(fds)
         with wire:
             plan = self._plan(fds, held, wire.fileno(), None)
             sent = render.descriptors(plan)
             plan = replace(plan, numbers={fd: forks.FIRST + index for index, fd in enumerate(sent)})
-            reports = self._server.fork(self._context.walls.arguments(self._spec, plan), sent)
-        with reports:
-            await processes.readable(reports.fileno())
-            said, pid = fork_server.receive(reports)
-        if said != READY:
-            raise NotStarted(said.decode("utf-8", "replace").strip()[:_LONGEST_REASON] or "it ended without a message")
-        return pid, self._server.pid
+            return server.fork(self._context.walls.arguments(self._spec, plan), sent)
 
     def _plan(
         self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int | None
