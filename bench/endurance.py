@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bench.entrants import seconds
 from bench.figures import Curve, Series
+from bench.machine import descendants, sandbox_memory
 from crabpot.model import Place
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from crabpot.gateway import Gateway
 
-_KIB_IN_MB = 1024
+_KIB_IN_MB, _MIB = 1024, 1024**2
 _POINTS = 50
 # A machine of two cores is busy with these; the gateway holds no more than it does with one.
 _AT_ONCE = 4
@@ -73,11 +74,11 @@ def _held() -> list[tuple[str, float, str]]:
     gc.collect()
     with open("/proc/self/status", encoding="utf-8") as file:
         status = dict(line.split(":", 1) for line in file)
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
-        children = file.read().split()
     return [
         ("memory", int(status["VmRSS"].split()[0]) / _KIB_IN_MB, "MB"),
         ("descriptors", len(os.listdir("/proc/self/fd")), ""),
         ("threads", int(status["Threads"]), ""),
-        ("child processes", len(children), ""),
+        # The fork server, and the program that put it into its namespaces.
+        ("processes below it", len(descendants(os.getpid())), ""),
+        ("memory of those", sandbox_memory() / _MIB, "MB"),
     ]

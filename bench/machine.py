@@ -52,16 +52,17 @@ def _processor() -> str:
 
 def sandbox_memory() -> int:
     """Return the proportional set size of all our descendants together."""
-    return sum(_share(pid) for pid in _descendants(os.getpid()))
+    return sum(_share(pid) for pid in descendants(os.getpid()))
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Return all processes below one."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as stream:
             children = [int(child) for child in stream.read().split()]
     except OSError:
         return []
-    return [*children, *(below for child in children for below in _descendants(child))]
+    return [*children, *(below for child in children for below in descendants(child))]
 
 
 def _share(pid: int) -> int:
