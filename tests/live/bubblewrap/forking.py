@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import signal
@@ -121,6 +122,53 @@ async def burst(state: str) -> Any:
         said = await asyncio.gather(*(stream.greet(box) for stream, box in zip(streams, boxes, strict=True)))
         await asyncio.gather(*(box.close() for box in boxes))
     return {"ready": sum(answer["op"] == "ready" for answer in said)}
+
+
+async def be_killed_after_a_fork(state: str) -> Any:
+    """Die by SIGKILL while a fork of this process lives on, with copies of all that it had open."""
+    backend = Bubblewrap(state=state)
+    box = await backend.open(make_spec(state))
+    stream = gateway.Stream(box)
+    await stream.greet(box)
+    await stream.start("(setsid sleep 5000 &); sleep 5001")
+    pids = gateway.below(box._server.pid)
+    fork = os.fork()
+    if fork == 0:
+        for standard in (0, 1, 2):
+            os.close(standard)
+        signal.alarm(60)
+        signal.pause()
+    print(json.dumps({"pids": pids, "fork": fork}), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def be_killed_beside_a_stopped_server(state: str) -> Any:
+    """Die by SIGKILL while the fork server is stopped, and so cannot notice."""
+    box = await Bubblewrap(state=state).open(make_spec(state))
+    os.kill(box._server.pid, signal.SIGSTOP)
+    print(json.dumps({"server": box._server.pid}), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def too_much(state: str) -> Any:
+    """Open what has more descriptors than the kernel sends with one message."""
+    names = tuple(f"tool-{number}" for number in range(300))
+    async with serving(state) as backend, sandbox(backend, make_spec(state, host_commands=names)) as (box, stream):
+        return {"forked": box._server is not None, "shims": await stream.shell("ls /crabpot/bin | wc -l")}
+
+
+async def another_loop(state: str) -> Any:
+    """Open sandboxes of one backend in two event loops, one after the other."""
+    backend = Bubblewrap(state=state)
+
+    async def opens() -> int:
+        boxes = await asyncio.gather(*(backend.open(make_spec(state, f"crabpot-{one}")) for one in range(30)))
+        await asyncio.gather(*(box.close() for box in boxes))
+        return len(boxes)
+
+    opened = [await asyncio.to_thread(asyncio.run, opens()) for _ in range(2)]
+    await backend.close()
+    return {"opened": opened, "children": sorted(gateway.children())}
 
 
 async def _refusal(opens: Awaitable[BubblewrapSandbox]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crabpot.backends.linux import freezing
@@ -79,6 +81,22 @@ async def sandbox(backend: Bubblewrap, spec: SandboxSpec) -> AsyncIterator[tuple
 def below(first: int) -> list[int]:
     """Return a process and all that descend from it."""
     return [one.pid for one in freezing.below(first)]
+
+
+def is_dead(pid: int) -> bool:
+    """Return whether a process runs no more; who is to reap it may take their time."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def eventually(what: str, pids: list[int]) -> None:
+    """Wait until processes run no more, or fail."""
+    deadline = time.monotonic() + 20
+    while not all(is_dead(pid) for pid in pids):
+        assert time.monotonic() < deadline, f"{what} still runs: {[pid for pid in pids if not is_dead(pid)]}"
+        time.sleep(0.01)
 
 
 def children() -> set[int]:

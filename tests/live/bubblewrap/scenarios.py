@@ -25,8 +25,7 @@ from crabpot.errors import SandboxLost, SandboxUnavailable  # noqa: E402
 from crabpot.settings import Limits, Size  # noqa: E402
 from crabpot.spec.network import NetworkSpec  # noqa: E402
 from crabpot.spec.spec import Mount, User  # noqa: E402
-from tests.live.bubblewrap import gateway  # noqa: E402
-from tests.live.bubblewrap.forking import burst, crowded, server_dies, told_wrongly, two_of_one  # noqa: E402, F401
+from tests.live.bubblewrap import forking, gateway  # noqa: E402
 from tests.live.bubblewrap.gateway import sandbox  # noqa: E402
 from tests.support.specs import make_spec  # noqa: E402
 
@@ -137,7 +136,11 @@ async def cancel(state: str) -> Any:
 def _openings(backend: Bubblewrap) -> list[int]:
     """Return what the fork servers have made and that still lives."""
     return [
-        pid for server in backend._servers._servers.values() for pid in gateway.below(server.pid) if pid != server.pid
+        pid
+        for servers in backend._servers
+        for server in servers._servers.values()
+        for pid in gateway.below(server.pid)
+        if pid != server.pid
     ]
 
 
@@ -196,7 +199,7 @@ async def lose_thread(state: str) -> Any:
     thread = threading.Thread(target=lambda: asyncio.run(opens()))
     thread.start()
     thread.join()
-    await _until(lambda: is_dead(pids[0]))
+    await _until(lambda: gateway.is_dead(pids[0]))
     return {"gone": True}
 
 
@@ -216,14 +219,6 @@ async def freeze(state: str) -> Any:
         await box.freeze()
     await backend.close()
     return {"stood still": first == second, "children": sorted(gateway.children())}
-
-
-def is_dead(pid: int) -> bool:
-    """Return whether a process runs no more; who is to reap it may take their time."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 # A thread that goes on counting where the first one has ended, two processes that wake each other in turn, and a clock
@@ -408,7 +403,7 @@ async def ways(state: str) -> Any:
     spec = make_spec(state, "crabpot-ways")
     ways: tuple[tuple[Mounting, bool], ...]
     ways = (("find", True), ("attach", True), ("fd", True), ("fd", False), ("path", True), ("path", False))
-    servers = ForkServers(machine.context.bundle)
+    servers = ForkServers(machine.context.bundle, machine.context.mark)
     for candidate in candidates.candidates():
         for mounting, seals in ways:
             if mounting == "attach" and os.geteuid() != 0:
@@ -470,7 +465,7 @@ async def swap(state: str, folder: str) -> Any:
     assert not isinstance(machine.chosen, str)
     spec = make_spec(state, workspace=f"{folder}/ws", private=False)
     found = {}
-    servers, user = ForkServers(machine.context.bundle), User(uid=os.geteuid(), gid=os.getegid())
+    servers, user = ForkServers(machine.context.bundle, machine.context.mark), User(uid=os.geteuid(), gid=os.getegid())
     ways: tuple[Mounting, ...] = ("fd", "path", "find")
     for mounting in ways:
         program = Program(mounting=mounting, seals=True, safe_below_links=False)
@@ -571,4 +566,5 @@ async def remember(state: str) -> Any:
 
 if __name__ == "__main__":
     scenario, *words = sys.argv[1:]
-    print(json.dumps(asyncio.run(globals()[scenario](*words))))
+    named = globals().get(scenario) or getattr(forking, scenario)
+    print(json.dumps(asyncio.run(named(*words))))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.live.bubblewrap import gateway
 
 if TYPE_CHECKING:
     from tests.support.people import Person
@@ -35,6 +40,36 @@ def test_a_fork_server_that_may_start_no_process_refuses_one_sandbox_and_keeps_t
 
 def test_more_sandboxes_than_descriptors_may_be_on_their_way_open_at_once(person: Person) -> None:
     assert person.run("burst") == {"ready": 120}
+
+
+def test_what_needs_more_than_the_kernel_sends_is_made_by_bwrap(person: Person) -> None:
+    assert person.run("too_much") == {"forked": False, "shims": "300\n"}
+
+
+def test_one_backend_opens_sandboxes_in_one_event_loop_after_the_other(person: Person) -> None:
+    assert person.run("another_loop") == {"opened": [30, 30], "children": []}
+
+
+def test_sandboxes_end_with_a_killed_gateway_though_a_fork_of_it_lives(person: Person) -> None:
+    dying = person.start("be_killed_after_a_fork")
+    output, errors = dying.communicate(timeout=60)
+    assert dying.returncode == -9, errors
+    told = json.loads(output)
+    try:
+        gateway.eventually("a process of a killed gateway", told["pids"])
+        assert not gateway.is_dead(told["fork"]), "what held its sockets open was gone, too"
+    finally:
+        os.kill(told["fork"], signal.SIGKILL)
+
+
+def test_a_fork_server_that_was_stopped_when_its_gateway_died_is_ended_by_the_next(person: Person) -> None:
+    dying = person.start("be_killed_beside_a_stopped_server")
+    output, errors = dying.communicate(timeout=60)
+    assert dying.returncode == -9, errors
+    server = json.loads(output)["server"]
+    assert not gateway.is_dead(server)
+    person.run("clauses")
+    gateway.eventually("a stopped fork server", [server])
 
 
 @pytest.fixture(scope="session")

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.live.bubblewrap import gateway
-from tests.live.bubblewrap.scenarios import is_dead
 
 if TYPE_CHECKING:
     from tests.support.people import Person
-
-
-def _eventually(what: str, pids: list[int]) -> None:
-    deadline = time.monotonic() + 20
-    while not all(is_dead(pid) for pid in pids):
-        assert time.monotonic() < deadline, f"{what} still runs: {[pid for pid in pids if not is_dead(pid)]}"
-        time.sleep(0.01)
 
 
 def test_nothing_is_left_of_sandboxes_that_were_opened_and_closed(person: Person) -> None:
@@ -48,7 +39,7 @@ def test_a_gateway_that_is_killed_takes_every_process_with_it_and_the_next_remov
     told = json.loads(output)
     assert dying.returncode == -9, errors
     assert len(told["pids"]) >= 12
-    _eventually("a process of a killed gateway", told["pids"])
+    gateway.eventually("a process of a killed gateway", told["pids"])
     if person.uid == 0:
         assert gateway.control_groups(told["gateway"]), "there was nothing to remove"
     person.run("clauses")
@@ -61,7 +52,7 @@ def test_a_bwrap_that_was_left_waiting_for_ever_is_ended_by_the_next_gateway(per
     assert dying.returncode == -9, errors
     told = json.loads(output)
     person.run("clauses")
-    _eventually("what was left", told["left"])
+    gateway.eventually("what was left", told["left"])
     left = os.listdir(f"{person.state}/bubblewrap") if os.geteuid() in (0, person.uid) else []
     assert not any(name.startswith("crabpot-") for name in left)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from crabpot.backends.base import greeting
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 # What opens a sandbox is imported when one is opened: reporting what this machine can do needs none of it.
 # ruff: noqa: PLC0415
 
-_MANY_TARGETS = 200
+_DIAGNOSIS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,9 @@ class Bubblewrap:
         self._home = f"{os.path.realpath(state)}/bubblewrap"
         self._findings = f"{self._home}/probe.json"
         self._machine: Machine | None = None
-        self._servers: ForkServers | None = None
+        # One for each event loop that sandboxes are opened in.
+        self._servers: list[ForkServers] = []
+        self._diagnosed = float("-inf")
         self._overlays = overlay.Trials(self._home)
 
     async def probe(self, spec: SandboxSpec) -> tuple[Clause, ...]:
@@ -76,7 +79,7 @@ class Bubblewrap:
 
     async def open(self, spec: SandboxSpec) -> BubblewrapSandbox:
         """Make the sandbox and start its runner, or raise SandboxUnavailable."""
-        from crabpot.backends.bubblewrap.opening import NotStarted, Opening
+        from crabpot.backends.bubblewrap.opening import NotStarted, Opening, TooMuch
 
         machine = await self.look()
         found = await self._find_out(spec, machine)
@@ -85,29 +88,44 @@ class Bubblewrap:
         if refused or user is None or machine.context is None or isinstance(machine.chosen, str):
             reasons = "; ".join(f"{clause.name}: {clause.how}" for clause in refused)
             raise SandboxUnavailable(f"bubblewrap cannot open this sandbox: {reasons}")
-        # The kernel sends so many descriptors at once, and no more.
-        forks = found.forks and len(spec.targets) < _MANY_TARGETS
-        server = await self._fork_server(machine.context, machine.chosen, user) if forks else None
+        hello = _hello(spec, found)
+        begin = partial(Opening, spec, machine.context, machine.chosen, user, found.review)
+        server = await self._fork_server(machine.context, machine.chosen, user) if found.forks else None
+        if server is not None:
+            try:
+                return await begin(server=server).run(hello)
+            except TooMuch:
+                pass  # For a message to a fork server; not for bwrap.
+            except NotStarted as failure:
+                if server.lives():
+                    raise await self._diagnose(failure) from None
         try:
-            opening = Opening(spec, machine.context, machine.chosen, user, found.review, server=server)
-            return await opening.run(_hello(spec, found))
+            return await begin().run(hello)
         except NotStarted as failure:
             raise await self._diagnose(failure) from None
 
     async def close(self) -> None:
         """End the fork servers. What they made has been closed by then."""
-        if self._servers is not None:
-            self._servers.close()
+        while self._servers:
+            self._servers.pop().close()
 
     async def _fork_server(self, context: OpeningContext, chosen: Chosen, user: User) -> ForkServer | None:
         """Return what makes a sandbox in bwrap's place, at a quarter of the time; None if it does not start."""
+        import asyncio
+
         from crabpot.backends.bubblewrap.fork_server import ForkServers
 
-        if self._servers is None:
-            self._servers = ForkServers(context.bundle)
+        loop = asyncio.get_running_loop()
+        servers = next((one for one in self._servers if one.loop is loop), None)
+        if servers is None:
+            for old in [one for one in self._servers if one.loop.is_closed()]:
+                self._servers.remove(old)
+                old.close()
+            servers = ForkServers(context.bundle, context.mark)
+            self._servers.append(servers)
         try:
-            return await self._servers.get(user, groupless=chosen.program.groupless)
-        except SandboxUnavailable:
+            return await servers.get(user, groupless=chosen.program.groupless)
+        except (SandboxUnavailable, OSError):
             return None  # bwrap puts up the same walls.
 
     async def _find_out(self, spec: SandboxSpec, machine: Machine) -> table.Findings:
@@ -127,6 +145,10 @@ class Bubblewrap:
 
     async def _diagnose(self, failure: NotStarted) -> SandboxUnavailable:
         """Probe again after what worked before failed, and return what prevents it."""
+        if time.monotonic() < self._diagnosed + _DIAGNOSIS_S:
+            # What an agent can make fail, by a link in the place of a mount, must not cost a second each time.
+            return SandboxUnavailable(f"bubblewrap could not open this sandbox: {failure}")
+        self._diagnosed = time.monotonic()
         probe_cache.forget(self._findings)
         self._machine = None
         machine = await self.look()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from crabpot.backends.bubblewrap.bundle import Bundle
+    from crabpot.backends.bubblewrap.leftovers import Mark
     from crabpot.spec.spec import User
 
 _START_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 1.0
@@ -40,25 +41,25 @@ _NAMESPACES = ("--user", "--map-current-user", "--keep-caps", "--pid", "--fork",
 # the sandboxes cannot enter.
 _PROGRAM = """
 import sys
-control, bundle, runner = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+control, gateway, bundle = map(int, sys.argv[1:4])
 package = type(sys)("walls")
 package.__path__ = ["/proc/self/fd/%d" % bundle]
 sys.modules["walls"] = package
 from walls import forks
-forks.main(control, bundle, runner)
+forks.main(control, gateway, bundle, sys.argv[4])
 """
 
 
 class ForkServer:
     """A fork server that is ready. It ends with the last reference to it, and its sandboxes with it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, pid: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, pid: int, mark: Mark) -> None:
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.namespaces = procs.namespaces(pid)
         self._control = control
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self.end = weakref.finalize(self, _end, process, control, self.pidfd, os.getpid())
+        self.end = weakref.finalize(self, _end, process, control, self.pidfd, mark, os.getpid())
 
     def lives(self) -> bool:
         """Return whether it has not ended."""
@@ -92,21 +93,27 @@ class ForkServer:
 
 
 class ForkServers:
-    """The fork servers of one gateway."""
+    """The fork servers of one gateway and one event loop."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, mark: Mark) -> None:
+        self.loop = asyncio.get_running_loop()
         self._bundle = bundle
+        self._mark = mark
         self._servers: dict[tuple[User, bool], ForkServer] = {}
         self._starting = asyncio.Lock()
+        self._closed = False
 
     async def get(self, user: User, *, groupless: bool) -> ForkServer:
-        """Return the one of a user, started if need be; SandboxUnavailable if that is impossible."""
+        """Return the one of a user, started if need be; SandboxUnavailable or OSError if that is impossible."""
         found = self._alive(user, groupless)
         if found is None:
             async with self._starting:
                 found = self._alive(user, groupless)
                 if found is None:
-                    found = self._servers[user, groupless] = await _start(self._bundle, user, groupless=groupless)
+                    found = await _start(self._bundle, self._mark, user, groupless=groupless)
+                    self._servers[user, groupless] = found
+                    if self._closed:
+                        self.close()
         return found
 
     def _alive(self, user: User, groupless: bool) -> ForkServer | None:  # noqa: FBT001  half of a key
@@ -117,7 +124,8 @@ class ForkServers:
         return found
 
     def close(self) -> None:
-        """End them all."""
+        """End them all, also one that is just starting."""
+        self._closed = True
         while self._servers:
             self._servers.popitem()[1].end()
 
@@ -145,24 +153,28 @@ def _unshare() -> str | None:
     return next((path for path in found if os.access(path, os.X_OK)), None)
 
 
-async def _start(bundle: Bundle, user: User, *, groupless: bool) -> ForkServer:
+async def _start(bundle: Bundle, mark: Mark, user: User, *, groupless: bool) -> ForkServer:
     program = _unshare()
     if program is None:
         raise SandboxUnavailable("unshare (util-linux) is not installed")
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.ExitStack() as undo, Fds() as fds, theirs:
         undo.callback(control.close)
+        # Should it be stopped when its gateway is killed, the next one finds it by this.
+        marked = mark.begin()
+        undo.callback(mark.end)
         control.setblocking(False)
         control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         folder = fds.open(bundle.folder, os.O_PATH | os.O_DIRECTORY)
+        gateway = fds.add(os.pidfd_open(os.getpid()))
         said, saying = fds.pipe()
         words = [*_NAMESPACES, bundle.interpreter.path, "-I", "-S", "-c", _PROGRAM]
         entered = given_up.entered(groupless=groupless)
         process = processes.start(
             Executable(fd=fds.open(program, os.O_PATH), path=program),
-            [*words, str(theirs.fileno()), str(folder), render.RUNNER],
+            [*words, *map(str, (theirs.fileno(), gateway, folder)), render.RUNNER, f"mark={marked}"],
             output=saying,
-            fds=[theirs.fileno(), folder, *entered],
+            fds=[theirs.fileno(), gateway, folder, *entered],
             user=user if os.geteuid() == 0 else None,
             dropper=processes.dropper(),
             before=[word for fd in entered for word in given_up.entering(fd, user)],
@@ -181,12 +193,12 @@ async def _start(bundle: Bundle, user: User, *, groupless: bool) -> ForkServer:
             processes.kill(process)
             why = os.read(said, _LONGEST_MESSAGE).decode("utf-8", "replace").strip().splitlines()
             raise SandboxUnavailable(f"the fork server does not start: {''.join(why[-1:])[:_LONGEST_REASON]}")
-        server = ForkServer(process, control, pid)
+        server = ForkServer(process, control, pid, mark)
         undo.pop_all()
         return server
 
 
-def _end(process: subprocess.Popen[bytes], control: socket.socket, pidfd: int, gateway: int) -> None:
+def _end(process: subprocess.Popen[bytes], control: socket.socket, pidfd: int, mark: Mark, gateway: int) -> None:
     if os.getpid() != gateway:
         return  # A fork of the gateway's that ends does not end what is not its own.
     control.close()
@@ -195,3 +207,4 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket, pidfd: int, g
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_END_TIMEOUT_S)
     processes.kill(process)
+    mark.end()

@@ -13,6 +13,7 @@ import _socket
 import fcntl
 import gc
 import posix
+import select
 import sys
 
 from . import seal
@@ -35,18 +36,21 @@ _LONGEST_ORDER = 1 << 20
 _STARTS = 5
 
 
-def main(control: int, bundle: int, runner: str) -> None:
-    """Serve until the gateway is gone. `bundle` is the folder of the runner's files, `runner` their place inside."""
+def main(control: int, gateway: int, bundle: int, runner: str) -> None:
+    """Serve until the gateway, a pidfd, is gone or closes its end of `control`.
+
+    `bundle` is the folder of the runner's files, `runner` their place inside.
+    """
     seal.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     source = f"/proc/self/fd/{bundle}/runner"
     run = seal.load(runner, source=source)
     _load_tools(source, runner)
-    _close_all_but(control)
+    _close_all_but(control, gateway)
     # Nobody waits for its children: their ends are the gateway's to see.
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
     gc.collect()
     gc.freeze()  # Otherwise each child's first look for garbage would copy every page.
-    _serve(_socket.socket(fileno=control), run)
+    _serve(_socket.socket(fileno=control), gateway, run)
 
 
 def _load_tools(source: str, runner: str) -> None:
@@ -65,32 +69,36 @@ def _move_packages(old: str, new: str) -> None:
             module.__path__ = [path.replace(old, new, 1) for path in module.__path__]
 
 
-def _close_all_but(kept: int) -> None:
+def _close_all_but(*kept: int) -> None:
     for name in posix.listdir("/proc/self/fd"):
-        if int(name) >= FIRST and int(name) != kept:
+        if int(name) >= FIRST and int(name) not in kept:
             try:
                 posix.close(int(name))
             except OSError:
                 continue  # The one that the listing itself used.
 
 
-def _serve(gateway: _socket.socket, run: Callable[[list[str]], int]) -> None:
+def _serve(control: _socket.socket, gateway: int, run: Callable[[list[str]], int]) -> None:
     own = posix.open("/proc/self/ns/pid", posix.O_RDONLY | posix.O_CLOEXEC)
-    gateway.send(READY)
+    # Both: a process that the gateway forked holds the socket open, too.
+    waiting = select.poll()
+    for fd in (control.fileno(), gateway):
+        waiting.register(fd, select.POLLIN)
+    control.send(READY)
     # What it printed so far was the reason for a failure.
     null = posix.open("/dev/null", posix.O_RDWR)
     for standard in (0, 1, 2):
         posix.dup2(null, standard)
     posix.close(null)
-    while True:
-        _, given, _, _ = gateway.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+    while gateway not in [fd for fd, _ in waiting.poll()]:
+        _, given, _, _ = control.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
         if not given:
             return
         order = int.from_bytes(given[0][2], sys.byteorder)
         try:
             seal.call("unshare", _CLONE_NEWPID)
             if posix.fork() == 0:
-                _become(order, [gateway.fileno(), own, order], run)
+                _become(order, [control.fileno(), gateway, own, order], run)
         except OSError as error:
             # Too many processes, or too little memory: one sandbox less, and no end of all the others.
             _report(order, error)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import select
 import signal
 import socket
 import time
@@ -34,11 +36,16 @@ _OPEN_TIMEOUT_S = 60.0
 # By default a whole piece of a large file does not fit, and is copied twice more. The kernel caps this.
 _QUEUED = 4 * PIECE
 _LONGEST_REPORT, _LONGEST_REASON = 65536, 400
+_TOO_MUCH = (errno.EINVAL, errno.EMSGSIZE, errno.ETOOMANYREFS)
 _UNDO_TIMEOUT_S, _POLL_S = 1.0, 0.002
 
 
 class NotStarted(SandboxUnavailable):
     """Bwrap or the seal failed; the message is what they printed."""
+
+
+class TooMuch(SandboxUnavailable):
+    """The kernel does not pass so many words or descriptors to a fork server's child as this sandbox needs."""
 
 
 class Opening:
@@ -192,7 +199,12 @@ class Opening:
             plan = self._plan(fds, held, wire.fileno(), None)
             sent = render.descriptors(plan)
             plan = replace(plan, numbers={fd: forks.FIRST + index for index, fd in enumerate(sent)})
-            return server.fork(self._context.walls.arguments(self._spec, plan), sent)
+            try:
+                return server.fork(self._context.walls.arguments(self._spec, plan), sent)
+            except OSError as error:
+                if error.errno in _TOO_MUCH:
+                    raise TooMuch(f"the sandbox could not be opened: {error}") from None
+                raise
 
     def _plan(
         self, fds: held_files.Fds, held: list[held_files.Held], wire: int, report: int | None
@@ -250,9 +262,16 @@ class Opening:
         for path in shown:
             yield path, fds.open(path, os.O_RDONLY)
 
+    def _hung_up(self) -> bool:
+        """Return whether the other end of the wire is closed: nobody but the process that was made has it."""
+        assert self._stream is not None
+        looking = select.poll()
+        looking.register(self._stream, 0)
+        return bool(looking.poll(0))
+
     def _check(self, pid: int, parent: int, pidfd: int) -> None:
         # A pid may have been reused since it was reported; a child of our own process is ours.
-        if owner.parent(pid) != parent:
+        if owner.parent(pid) != parent or self._hung_up():
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             dropped = os.geteuid() == 0 or self._program.groupless

@@ -133,10 +133,13 @@ def _leave_the_host() -> None:
 
 
 def _attach(mount: int, target: str) -> None:
-    if posix.fstat(mount).st_mode & _S_IFMT == _S_IFDIR:
-        _folder([target], 0o755)
-    else:
-        posix.close(posix.open(target, posix.O_CREAT | posix.O_WRONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC, 0o444))
+    try:
+        if posix.fstat(mount).st_mode & _S_IFMT == _S_IFDIR:
+            posix.mkdir(target, 0o755)
+        else:
+            posix.close(posix.open(target, posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC, 0o444))
+    except FileExistsError:
+        pass  # Another option has made it.
     seal.call("syscall", _MOVE_MOUNT, mount, b"", _AT_FDCWD, _raw(target), _MOVE_FROM_DESCRIPTOR)
     posix.close(mount)
 

@@ -48,12 +48,18 @@ async def choose(context: OpeningContext, home: str) -> Chosen:
 
 
 async def _forks(spec: SandboxSpec, context: OpeningContext, chosen: Chosen, user: User) -> bool:
-    """Return whether a fork server makes a sandbox here, as bwrap does."""
-    servers = ForkServers(context.bundle)
+    """Return whether a fork server makes a sandbox here, as bwrap does.
+
+    Not with an interpreter of the user's own: a runner's program is open from before the sandbox was made, on a mount
+    of the host's that may be written, where bwrap's is on one of the sandbox's that may not.
+    """
+    if context.bundle.interpreter.prefix is not None:
+        return False
+    servers = ForkServers(context.bundle, context.mark)
     try:
         server = await servers.get(user, groupless=chosen.program.groupless)
         return await opening(spec, context, chosen, user, server=server) is None
-    except SandboxUnavailable:
+    except (SandboxUnavailable, OSError):
         return False
     finally:
         servers.close()

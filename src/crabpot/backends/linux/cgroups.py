@@ -15,7 +15,7 @@ from crabpot.backends.linux.kernel_files import read, write
 from crabpot.backends.linux.limits import SHARES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from crabpot.backends.linux.cgroup_hierarchy import Hierarchy
     from crabpot.backends.linux.limits import Setting
@@ -79,13 +79,12 @@ class Cgroup:
         if not one.optional or os.path.exists(path):
             write(path, one.value)
 
-    def join_fds(self) -> list[int]:
-        """Open what a process writes itself into; the caller closes them."""
+    def join_fds(self) -> Iterator[int]:
+        """Open what a process writes itself into, one by one; the caller closes them."""
         # `tasks` moves one thread, which saves the kernel a lock that makes a rare mover wait 10 ms.
         name = "tasks" if self._version == 1 else "cgroup.procs"
-        return [
-            os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC) for folder in dict.fromkeys(self._folders.values())
-        ]
+        for folder in dict.fromkeys(self._folders.values()):
+            yield os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
 
     def hits(self) -> dict[str, int]:
         """Return how often a limit was hit: processes killed for memory, and those that could not start."""
@@ -157,9 +156,17 @@ def reap(hierarchy: Hierarchy) -> None:
             continue
         for name in names:
             if owner.is_label(name) and not owner.is_alive(name):
+                _thaw(f"{folder}/{name}")
                 _remove(f"{folder}/{name}")
             elif name.startswith(_AGENT):
                 _reap_below(f"{folder}/{name}")
+
+
+def _thaw(folder: str) -> None:
+    """Let what a dead gateway had frozen come to its end, which even SIGKILL waits for in the first version."""
+    for name, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+        with contextlib.suppress(OSError):
+            write(f"{folder}/{name}", value)
 
 
 def _reap_below(folder: str) -> None:

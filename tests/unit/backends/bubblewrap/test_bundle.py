@@ -104,7 +104,7 @@ def test_the_seal_is_written_for_python_3_9_and_imports_next_to_nothing() -> Non
 def test_the_fork_server_is_written_for_python_3_9_and_imports_what_is_part_of_the_interpreter(module: Any) -> None:
     parsed = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))
     imported = {name.name for node in parsed.body if isinstance(node, ast.Import) for name in node.names}
-    assert imported <= {"_signal", "_socket", "fcntl", "gc", "posix", "sys"}
+    assert imported <= {"_signal", "_socket", "fcntl", "gc", "posix", "select", "sys"}
 
 
 def test_a_call_that_the_kernel_refuses_is_noticed_whatever_it_returns() -> None:

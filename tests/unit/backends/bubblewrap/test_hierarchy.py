@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crabpot.backends.linux import cgroup_hierarchy, cgroups, limits, owner
-from crabpot.backends.linux.cgroup_hierarchy import Proc
+from crabpot.backends.linux.cgroup_hierarchy import Hierarchy, Proc
+from crabpot.backends.linux.held_files import Fds
 from crabpot.settings import Limits
 
 
@@ -169,6 +170,30 @@ def test_groups_of_dead_gateways_are_reaped_and_those_of_the_living_are_not() ->
     finally:
         dead.remove()
         alive.remove()
+
+
+def test_what_a_dead_gateway_had_frozen_can_come_to_its_end() -> None:
+    place = _here()
+    with subprocess.Popen(["true"]) as ended:
+        stale = f"crabpot-{ended.pid}-{owner.started(ended.pid)}-frozen"
+    group = cgroups.Cgroup.make(place, stale, [])
+    with subprocess.Popen(["sleep", "100"]) as process:
+        for folder in set(group._folders.values()):
+            Path(folder, "cgroup.procs").write_text(str(process.pid))
+        assert group.set_frozen(frozen=True)
+        process.kill()
+        cgroups.reap(place)
+        assert process.wait(timeout=20) == -9
+    assert group.remove()
+
+
+def test_descriptors_of_a_group_that_cannot_all_be_opened_are_closed(tmp_path: Path) -> None:
+    (tmp_path / "tasks").touch()
+    group = cgroups.Cgroup(Hierarchy(version=1, folders={}), {"cpu": str(tmp_path), "memory": str(tmp_path / "gone")})
+    before = os.listdir("/proc/self/fd")
+    with Fds() as fds, pytest.raises(FileNotFoundError):
+        tuple(map(fds.add, group.join_fds()))
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_group_whose_limit_cannot_be_set_is_not_left_behind() -> None:
