@@ -35,14 +35,12 @@ Found once by profiling on the machine above, and not measured anew by each run.
 - **`exec true`**: about 0.2 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
   runner's is glibc, which sets every signal's action before it starts a program: 64 system calls, about as many as a bare spawn from Python makes.
 - **The shell itself**, by `perf record` over 1,500 of them in a virtual machine on an Intel Xeon: 59 % of its time is in the loader, and seven eighths of that in its look at the processor (`intel_check_word`, `init_cpu_features`): CPUID, which
-  the hypervisor has to answer. Every program that is started pays that, a bare one too: an opening as root starts three and its first command one, a bare bwrap two.
+  the hypervisor has to answer. Every program that is started pays that, a bare one too: an opening starts none and its first command one, a bare bwrap two.
 - **A warm claim**: the call; 0.3 ms to decide about and describe a session that was never seen; 0.1 ms to pass the folder and its note on; and 0.25 ms more
   in a runner that has been idle.
-- **100 at once as root** is processor time, by `perf record` over one burst: 56 % the runner's interpreter starting and loading, 18 % bwrap, 18 % the gateway, 6 %
-  `setpriv`, which dropped to the sandbox's user (`chroot` now, at less than half of that), 2 % the first shell. An ordinary user pays for neither that nor the control groups.
-- **From run to run** the narrow rows move by a tenth and more on a shared machine: 100 at once between 1.3 and 1.6, and for an ordinary user
+- **From run to run** the narrow rows move by a tenth and more on a shared machine: by bwrap 100 at once were between 1.3 and 1.7, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
-- **HTTP**: the record of the call reaches the disk before the answer leaves. That is 0.12 ms of an idle disk here, and 0.3 ms for two hops between threads that share Python's lock, and for SQLite, whose code is cold each time.
+- **HTTP**: the record of a call is written before its answer leaves, and reaches the disk after it. Where a call touches the host it is on the disk before that begins.
 - **A `read` by HTTP** takes 13,300 bytecode instructions in the gateway, and 3,850 without the door: a third of the difference in the event loop's turns, the rest in the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 17,900, and over HTTP 48,000, nearly all of the difference in the protocol's SDK.
 - **One `exec true`**, by the scheduler's own events (`perf record -e sched:*`): of 1.35 ms the shell has 0.9 (0.14 until it is started, 0.71 of its own, 0.05 to end), the runner 0.1 before it and 0.1 after it, the gateway 0.17, and each of the two wake-ups 0.03. Nobody waits for anything else:
   the runner sleeps once, and the shell inside takes as long as one outside.
@@ -50,15 +48,23 @@ Found once by profiling on the machine above, and not measured anew by each run.
   nearly all of it a buffer to read into, until Python looked for it: the peaks of some 30 MB in an earlier run. All sandboxes of a loop share one buffer now, and 10 KB are left.
 - **1,000 alive**, by `crabpot bench --only many`, one run each on a very busy machine (a load of 50 on two cores): as root 3.4 MB each and `exec true` in 0.61 spawns (1.75 with one alive), as an ordinary user 3.41 MB and 0.72 spawns (1.28).
 - **`crabpot explain`**: 98 texts are compiled, and not 523, since a frozen class's methods are compiled at their first use (`frozen.py`, 90 lines): 237 ms of processor time and not 290 ms, on a very busy machine where `python -I -c pass` took 16 ms.
-- **An opening**, by `strace -ff` as root: some 1,600 system calls with the closing, 1,100 of them in the process that bwrap makes the sandbox in and that becomes the runner (a bare interpreter alone: 249), 294 in bwrap's monitor; 54 mounts. The gateway
-  itself takes 32,000 bytecode instructions for it, and 17 more for each sandbox that lives. The runner's start is one compiled file already: what is left is the interpreter's own start, and bwrap's.
+- **An opening**, by `strace -f` as root: 584 system calls with the closing and a first `read`, and no program started; by bwrap 1,600, and three programs. The gateway itself takes 33,000 bytecode instructions for it, and 17 more for each sandbox that lives.
 
 ### Opening, before and after
 
-On a busy machine of two cores (Intel Xeon), with real-time priority (`chrt -f 1`), which makes it look idle, as root but without control groups, which such a process cannot join: the least, or the mean of the best tenth, of 60 openings and more.
-Bare bwrap with a shell took 4.0 ms there, bare bwrap with a bare interpreter 11 ms, and that interpreter alone 7.5 ms (6.0 ms without its end, which a runner that stays does not pay for).
+By bwrap and by a fork server ([decision 19](decisions/0019-fork-server.md)), in turns in one process, as root with control groups, on a machine that was not quite idle; bare bwrap with a shell took 4.7 ms there, and 3.9 ms at best.
 
-| from the call to its result, before | ms |
+| what | by bwrap | by a fork server | what did it |
+|---|---|---|---|
+| an opening to its first result, median of 80 · the least | 20.8 · 16.6 ms | 10.0 · 7.6 ms | no program is started, and the runner is loaded already: 860 lines more in all |
+| 100 at once, three rounds | 1,009–1,101 ms | 546–576 ms | the same |
+| memory of a sandbox that ran one command (proportional share) | 3.45 MB | 2.06 MB | what was loaded before the fork is shared |
+| system calls of an opening, its first `read` and its closing | 1,600 | 584 | the same, and mounts by descriptor |
+| first `read` · first `grep` of a sandbox | file tools are imported then | they are there | loaded before the fork: 25 lines more |
+
+Before that, on another machine (busy, Intel Xeon, with real-time priority, which makes it look idle, without control groups), where bare bwrap took 4.0 ms, with a bare interpreter 11 ms, and that interpreter alone 7.5 ms:
+
+| from the call to its result, by bwrap | ms |
 |---|---|
 | the gateway decides, holds the folder, and starts bwrap | 1.8 |
 | `chroot`, bwrap and the interpreter's own start, up to the seal's first line (in processor time some 0.8, 3 and 6) | 10.6 |
@@ -76,9 +82,7 @@ Bare bwrap with a shell took 4.0 ms there, bare bwrap with a bare interpreter 11
 | not taken: an `encodings` module of our own for the inside | 6.0 ms for a bare start | 5.4 ms | some 40 lines that depend on the version of Python |
 | not taken: no docstrings inside · another locale · another allocator | | 0.03 · 0.1 · 0 ms less | |
 | not taken: fewer mounts | | 0.3 ms less at most | bwrap reads the list of mounts after each: a tenth of its time |
-| not taken: a process that forks ([decision 19](decisions/0019-no-fork-server.md)) | 17.6 ms · 100 at once 1.69–1.85 × | 13.1 ms · 1.25–1.46 × | a prototype |
-
-So 3 × a bare bwrap, which would be 12 ms here, is **not held**, and neither is 1.2 × for 100 at once: an interpreter that starts in each sandbox leaves too little.
+| not taken: bwrap around the child of a process that forks | 17.6 ms · 100 at once 1.69–1.85 × | 13.1 ms · 1.25–1.46 × | a prototype |
 
 ### Calls and doors, before and after
 
@@ -106,7 +110,7 @@ Counted as in `tests/cost`; processor times are the least of several runs on a b
 The rows with "since" were also timed, both versions in turns in five and six runs on the same busy machine, with real-time priority and without control groups as above, beside the same bare spawns (1.1 ms): `exec true` 1.34–1.36 × before and 1.32 × after,
 a warm claim 2.05–2.14 × and 1.90 ×, `read` of 4 KiB 0.19 × both times. An opening took 18 ms before and after.
 The last two, in the same way and on a busy disk, four runs each: `exec true` by HTTP took 2.13–2.22 × `Gateway.call` before and 1.90–2.06 × after by the Unix socket, 2.19–2.22 × and 1.98–2.07 × by the loopback, and MCP over HTTP 2.96–3.12 × and 2.79–2.90 ×.
-With the log in memory it was 1.88 × and 1.76–1.78 ×. So 1.8 × is **not held** on a disk; on an idle machine it was not measured anew.
+With the log in memory it was 1.88 × and 1.76–1.78 ×. Since then an answer by HTTP does not wait for the disk.
 
 ### Searches, before and after
 

@@ -110,7 +110,7 @@ class Bubblewrap:
             self._servers.pop().close()
 
     async def _fork_server(self, context: OpeningContext, chosen: Chosen, user: User) -> ForkServer | None:
-        """Return what makes a sandbox in bwrap's place, at a quarter of the time; None if it does not start."""
+        """Return what makes a sandbox in bwrap's place, in half of the time; None if it does not start."""
         import asyncio
 
         from crabpot.backends.bubblewrap.fork_server import ForkServers
