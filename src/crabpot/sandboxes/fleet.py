@@ -104,15 +104,21 @@ class Fleet:
     def _to_evict(self, key: Key, agent: str) -> Live | None:
         if key[0] is not Place.SANDBOX:
             return None
-        lives = [live for live in self._live.values() if live.wanted.key[0] is Place.SANDBOX and not live.lost]
-        opening = [other.agent for (place, _), other in self._opening.items() if place is Place.SANDBOX]
+        lives, opening = self._counted()
         return to_evict(agent, lives, opening, self.limits)
 
     def room(self, agent: str) -> tuple[int, int]:
         """Return how many more sandboxes this agent may have, and all together, before one would be evicted."""
-        lives = [live.agent for live in self._live.values() if live.wanted.key[0] is Place.SANDBOX and not live.lost]
-        counts = Counter([*lives, *(one.agent for (place, _), one in self._opening.items() if place is Place.SANDBOX)])
+        lives, opening = self._counted()
+        counts = Counter([*(live.agent for live in lives), *opening])
         return self.limits.max_sandboxes_per_agent - counts[agent], self.limits.max_sandboxes - counts.total()
+
+    def _counted(self) -> tuple[list[Live], list[str]]:
+        """Return the live sandboxes, and the agent of each one that is being opened."""
+        live, place = self._live, Place.SANDBOX
+        lives = [one for key, one in live.items() if key[0] is place and not one.lost]
+        # One that has just opened is among both until the loop's next turn.
+        return lives, [one.agent for key, one in self._opening.items() if key[0] is place and key not in live]
 
     async def _opened(self, task: asyncio.Task[Live]) -> Live:
         try:

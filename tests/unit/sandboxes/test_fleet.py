@@ -111,6 +111,32 @@ async def test_a_hundred_first_calls_at_once_open_one():
     assert opener.made[0].closed == 1
 
 
+async def test_one_that_has_just_opened_counts_once():
+    fleet, opener = Fleet(limits=Gateway(max_sandboxes=9, max_sandboxes_per_agent=2)), Opener()
+    room, refused = [], []
+    asked_for: list[Wanted] = []
+
+    def look():
+        try:
+            fleet.claim(wanted(OTHER, "v1"), asked_for.append)
+        except SandboxUnavailable as error:
+            refused.append(str(error))
+        room.append(fleet.room("main"))
+
+    async def open_and_look(asked):
+        live = await opener(asked)
+        # The next thing that the loop does once the sandbox is live, before it tells anybody that it has opened.
+        asyncio.get_running_loop().call_soon(look)
+        return live
+
+    await fleet.acquire(wanted(KEY, "v1"), open_and_look)
+    await until(lambda: room)
+    assert refused == []
+    assert [one.key for one in asked_for] == [OTHER]
+    assert room == [(1, 8)]
+    await fleet.close()
+
+
 async def test_keys_do_not_wait_for_each_other():
     fleet, slow, quick = Fleet(), Opener(held=True), Opener()
     waiting = asyncio.create_task(fleet.acquire(wanted(KEY, "v1"), slow))
