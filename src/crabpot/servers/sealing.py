@@ -20,6 +20,7 @@ from crabpot.servers import packages, registries, trees
 from crabpot.settings import AgentSettings, Limits, Network, Sandbox
 from crabpot.spec import hardening
 from crabpot.state.ownership import make_own
+from crabpot.state.untrusted import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +103,7 @@ def _keep(package: Package, installed: str, state: str) -> Lock:
         digest = trees.digest(made)
         if not os.path.isdir(trees.folder(state, digest)):
             os.rename(made, trees.folder(state, digest))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CrabpotError(
             f"the package is not as {package.manager} installs one: {type(error).__name__}: {error}"
         ) from None
@@ -124,13 +125,17 @@ def forget_unused(state: str, pins: Pins) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _read(path: str) -> Any:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-        return json.loads(stream.read(_LARGEST))
+def _read(root: str, path: str) -> Any:
+    """Return the JSON at a path below a folder. Whoever installed the package chose every part of that path."""
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return json.loads(read_regular(path, most=_LARGEST, folder=folder))
+    finally:
+        os.close(folder)
 
 
 def _npm_parts(layer: str) -> dict[str, list[str]]:
-    listed = _read(f"{layer}/package-lock.json")["packages"]
+    listed = _read(layer, "package-lock.json")["packages"]
     return {
         path.removeprefix("node_modules/"): [str(one["version"]), str(one["integrity"])]
         for path, one in sorted(listed.items())
@@ -140,7 +145,7 @@ def _npm_parts(layer: str) -> dict[str, list[str]]:
 
 def _pypi_parts(report: str) -> dict[str, list[str]]:
     found = {}
-    for one in _read(report)["install"]:
+    for one in _read(*os.path.split(report))["install"]:
         hashes = one["download_info"]["archive_info"]["hashes"]
         found[str(one["metadata"]["name"])] = [str(one["metadata"]["version"]), f"sha256-{hashes['sha256']}"]
     return dict(sorted(found.items()))
@@ -151,7 +156,7 @@ def _npm_program(layer: str, package: Package) -> str:
     program = package.program
     if program is None:
         own = packages.name_of("npm", package.specs[0])
-        said = _read(f"{layer}/node_modules/{own}/package.json").get("bin")
+        said = _read(layer, f"node_modules/{own}/package.json").get("bin")
         names = [own.rpartition("/")[2]] if isinstance(said, str) else list(said or {})
         called = own.rpartition("/")[2]
         if len(names) != 1 and called not in names:

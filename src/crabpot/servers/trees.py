@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from crabpot.errors import CrabpotError
+from crabpot.state.untrusted import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,9 @@ def digest(root: str) -> str:
 
 def _entries(root: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield everything below a folder, each before what is in it, in one order."""
+    # Whoever wrote the tree could have left a link here, to a folder that it may not read.
+    if not stat.S_ISDIR(os.lstat(root).st_mode):
+        raise CrabpotError("the package is no folder")
     todo, count = [""], 0
     while todo:
         at = todo.pop()
@@ -76,14 +80,16 @@ def _entries(root: str) -> Iterator[tuple[str, os.stat_result]]:
 def _inside(root: str, path: str) -> str:
     target = os.readlink(os.path.join(root, path))
     landing = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    if target.startswith("/") or landing.startswith(".."):
+    # What stays inside by its text may lead out by another link on its way: `up/..`, where `up` is a link to the root.
+    real, top = os.path.realpath(os.path.join(root, path)), os.path.realpath(root)
+    if target.startswith("/") or landing.startswith("..") or os.path.commonpath([real, top]) != top:
         raise CrabpotError(f"the package has a link that leads out of it: {path!a}")
     return target
 
 
 def _copy_file(source: str, target: str, mode: int) -> None:
     with (
-        open(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as reading,
+        open(open_regular(source), "rb") as reading,
         open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as writing,
     ):
         while data := reading.read(_CHUNK):
@@ -92,5 +98,5 @@ def _copy_file(source: str, target: str, mode: int) -> None:
 
 
 def _sum(path: str) -> str:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+    with open(open_regular(path), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

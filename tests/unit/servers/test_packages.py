@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 from typing import Any
 
 import pytest
 
 from crabpot.errors import CrabpotError
-from crabpot.servers import approval, packages, registries, trees
+from crabpot.servers import approval, packages, registries, sealing, trees
 from crabpot.servers.packages import Package
 from crabpot.spec import binds
 
@@ -106,6 +108,103 @@ def test_what_is_no_file_is_refused_and_no_right_but_to_execute_is_kept(tree, tm
     os.mkfifo(tree / "pipe")
     with pytest.raises(CrabpotError, match="no file"):
         trees.copy(str(tree), str(tmp_path / "other"))
+
+
+def test_a_tree_whose_root_is_a_link_is_refused_and_nothing_of_the_place_it_leads_to_is_copied(tree, tmp_path):
+    (tmp_path / "layer").symlink_to(tree)
+    for use in (
+        lambda: trees.copy(str(tmp_path / "layer"), str(tmp_path / "copy")),
+        lambda: trees.digest(str(tmp_path / "layer")),
+    ):
+        with pytest.raises(CrabpotError, match="no folder"):
+            use()
+    assert os.listdir(tmp_path / "copy") == []
+
+
+def test_a_digest_does_not_wait_for_a_fifo(tree):
+    os.mkfifo(tree / "pipe")
+    assert isinstance(ended(lambda: trees.digest(str(tree))), OSError)
+
+
+def ended(work):
+    """Return what became of work that might wait for ever: its result, or what it raised."""
+    found: list[Any] = []
+
+    def run():
+        try:
+            found.append(work())
+        except Exception as error:  # noqa: BLE001  whatever it raises is what it came to
+            found.append(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    waited = threading.Event()
+    for _ in range(200):
+        if found:
+            break
+        waited.wait(0.05)
+    assert found, "it is stuck"
+    return found[0]
+
+
+PYPI = Package(manager="pypi", specs=("server",), program=None, args=())
+NPM = Package(manager="npm", specs=("server",), program=None, args=())
+
+
+def installed_by_npm(layer, bin_of=None):
+    """Write what npm leaves of a package with one program."""
+    (layer / "node_modules/.bin").mkdir(parents=True)
+    (layer / "node_modules/.bin/server").write_text("#!")
+    (layer / "package-lock.json").write_text(
+        json.dumps({"packages": {"": {}, "node_modules/server": {"version": "1", "integrity": "sha512-x"}}})
+    )
+    if bin_of is not None:
+        (layer / "node_modules/server").mkdir()
+        (layer / "node_modules/server/package.json").write_text(json.dumps({"bin": bin_of}))
+
+
+def test_a_package_as_npm_installs_it_is_kept(tmp_path):
+    (tmp_path / "work").mkdir()
+    installed_by_npm(tmp_path / "work/layer", bin_of="server.js")
+    kept = sealing._keep(NPM, str(tmp_path / "work/layer"), str(tmp_path / "state"))
+    assert kept["parts"] == {"server": ["1", "sha512-x"]}
+    assert kept["program"] == "node_modules/.bin/server"
+
+
+@pytest.mark.parametrize("what", ["a FIFO", "a link", "a sparse file", "JSON that nests without end"])
+def test_a_report_that_the_installing_sandbox_replaced_is_refused_at_once(tmp_path, what):
+    work = tmp_path / "work"
+    (work / "layer/bin").mkdir(parents=True)
+    (work / "layer/bin/server").write_text("#!")
+    report = work / "layer.json"
+    if what == "a FIFO":
+        os.mkfifo(report)
+    elif what == "a link":
+        (tmp_path / "hosts.json").write_text('{"install": []}')
+        report.symlink_to(tmp_path / "hosts.json")
+    elif what == "a sparse file":
+        report.touch()
+        os.truncate(report, 1 << 40)
+    else:
+        report.write_text("[" * 200_000)
+    refused = ended(lambda: sealing._keep(PYPI, str(work / "layer"), str(tmp_path / "state")))
+    assert isinstance(refused, CrabpotError)
+    assert "is not as pypi installs one" in str(refused)
+    assert os.listdir(tmp_path / "state/packages") == []
+
+
+def test_a_link_that_leads_out_of_a_package_through_another_is_refused_and_never_followed_on_the_host(tmp_path):
+    (tmp_path / "work/outside").mkdir(parents=True)
+    (tmp_path / "work/outside/package.json").write_text('{"bin": {"a-secret": "x", "of-the-host": "y"}}')
+    layer = tmp_path / "work/layer"
+    installed_by_npm(layer)
+    (layer / "a/b/c/d/e").mkdir(parents=True)
+    (layer / "a/b/c/d/e/root").symlink_to("../../../../..")
+    # By its text it leads to a/b/work/outside. The copy lies as deep below the test's folder as there are `..` in it.
+    (layer / "node_modules/server").symlink_to("../a/b/c/d/e/root/../../../../work/outside")
+    refused = ended(lambda: sealing._keep(NPM, str(layer), str(tmp_path / "state")))
+    assert isinstance(refused, CrabpotError)
+    assert "secret" not in str(refused)
+    assert "leads out of it: 'node_modules/server'" in str(refused)
 
 
 def test_packages_are_the_only_part_of_the_state_that_may_be_shown(tmp_path):
