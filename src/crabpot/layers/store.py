@@ -12,7 +12,7 @@ from crabpot.errors import LayerBusy, LayerError
 from crabpot.layers import layer as layers
 from crabpot.layers.changes import exchange
 from crabpot.layers.layer import Layer
-from crabpot.spec.naming import LAYERS, sandbox_name
+from crabpot.spec.naming import LAYERS, sandbox_name, taken_by_another
 from crabpot.spec.spec import COPY, UPPER, WORK
 from crabpot.state.ownership import make_own
 from crabpot.state.removal import remove_mapped_tree, remove_tree
@@ -43,7 +43,7 @@ class LayerStore:
         found = layers.read(self.path_of(scope_key))
         if found is not None and found.scope_key != scope_key:
             # A name has 32 bits of its key's digest, so a key can be made to collide.
-            raise LayerError(f"the layer {found.name} belongs to {found.scope_key!r}; give this session another key")
+            raise LayerError(taken_by_another(f"the layer {found.name}"))
         return found
 
     def find_by_folder(self, path: str) -> Layer | None:

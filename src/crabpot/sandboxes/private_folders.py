@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from crabpot.errors import LayerBusy, SandboxUnavailable
+from crabpot.spec.naming import taken_by_another
 from crabpot.state.ownership import make_own
 from crabpot.state.removal import remove_mapped_tree, remove_tree
 from crabpot.state.untrusted import open_regular, read_handle
@@ -166,8 +167,7 @@ def _check_owner(note: str, spec: SandboxSpec) -> None:
     """Refuse another session's folder: a name has 32 bits of its key's digest, so a key can be made to collide."""
     kept = _read(note)
     if kept is None or kept.scope_key != spec.scope_key:
-        owner = "somebody else" if kept is None else repr(kept.scope_key)
-        raise SandboxUnavailable(f"the folder {spec.name} belongs to {owner}; give this session another key")
+        raise SandboxUnavailable(taken_by_another(f"the folder {spec.name}"))
 
 
 def _write_once(note: str, written: bytes) -> None:

@@ -27,6 +27,14 @@ def sandbox_name(scope_key: str) -> str:
     return f"crabpot-{shown}-{digest[:8]}"
 
 
+def taken_by_another(what: str) -> str:
+    """Return the refusal of what has a session's name and is another session's.
+
+    The agent reads it, and the other session may be another agent's: it says how an operator finds out whose.
+    """
+    return f"{what} belongs to another session (`crabpot sandboxes list` says which); give this session another key"
+
+
 def is_variable_name(name: str) -> bool:
     """Return whether this can name an environment variable."""
     return _ENV_NAME.fullmatch(name) is not None

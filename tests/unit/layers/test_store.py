@@ -69,7 +69,7 @@ def test_a_layer_of_another_scope_with_the_same_name_is_refused(store, folder):
     made = make(store, folder)
     record = Path(made.path, "layer.json")
     record.write_text(json.dumps(json.loads(record.read_text()) | {"scope_key": "agent:other:main"}))
-    with pytest.raises(LayerError, match="agent:other:main"):
+    with pytest.raises(LayerError, match="belongs to another session"):
         store.find(SESSION)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from crabpot.errors import SandboxUnavailable
 from crabpot.sandboxes import private_folders
 from crabpot.settings import Prune
 from crabpot.spec.build import build
@@ -183,22 +184,38 @@ async def test_a_key_that_is_no_text_is_kept_as_it_is(state, spec_of):
     assert [kept.scope_key for kept in private_folders.listed(state)] == ["caf\udce9\n"]
 
 
-async def test_a_session_whose_name_was_made_to_collide_does_not_get_the_others_folder(tmp_path):
-    import dataclasses
+# Keys of other agents that have one name: 32 bits of a digest are a second's search.
+COLLIDING = [
+    ("agent:a-b:0123456789-0123456789ab20430", "agent:a:b-0123456789-0123456789ab158853"),
+    ("agent:ops:0123456789-0123456789ab21673", "agent-ops-0123456789-0123456789ab139190"),
+]
 
-    from crabpot import app
-    from crabpot.errors import SandboxUnavailable
-    from crabpot.spec.build import build
 
-    wired = app.start(config=None, state=str(tmp_path / "state"), environ={"HOME": str(tmp_path)})
-    spec = build(wired.settings().defaults, "agent:main:a", wired.around)
-    held = await private_folders.hold(str(tmp_path / "state"), spec, "main")
-    other = dataclasses.replace(spec, scope_key="agent:main:b")
-    with pytest.raises(SandboxUnavailable, match="belongs to 'agent:main:a'"):
-        await private_folders.hold(str(tmp_path / "state"), other, "main")
+@pytest.mark.parametrize(("first", "second"), COLLIDING)
+async def test_a_session_whose_name_was_made_to_collide_gets_neither_the_others_folder_nor_its_key(
+    state, spec_of, first, second
+):
+    assert spec_of(first).name == spec_of(second).name
+    held = await private_folders.hold(state, spec_of(first), "main")
+    with pytest.raises(SandboxUnavailable, match="another key") as refused:
+        await private_folders.hold(state, spec_of(second), "main")
     held.release()
-    with pytest.raises(SandboxUnavailable, match="another key"):
-        await private_folders.hold_alone(str(tmp_path / "state"), other, "main")
+    with pytest.raises(SandboxUnavailable, match="crabpot sandboxes list") as again:
+        await private_folders.hold_alone(state, spec_of(second), "main")
+    assert first not in f"{refused.value} {again.value}"
+
+
+@pytest.mark.parametrize("workspace", ["none", "review"])
+@pytest.mark.parametrize(("first", "second"), COLLIDING)
+async def test_an_agent_that_squats_a_name_is_not_told_whose_it_is(bench, tmp_path, workspace, first, second):
+    (tmp_path / "project").mkdir()
+    text = '{agents: {defaults: {workspace: "%s", sandbox: {mode: "all", workspace: "%s"}}}}'
+    async with bench(text % (tmp_path / "project", workspace)) as made:
+        assert (await made.gateway.call(first, "write", path="mine", content="x")).success
+        refused = await made.gateway.call(second, "ls")
+        assert refused.error.code == "sandbox_unavailable"
+        assert "belongs to another session" in refused.error.message
+        assert first not in refused.error.message
 
 
 async def test_a_folder_that_is_passed_on_takes_its_files_its_note_and_its_lock_along(state, spec_of):
