@@ -108,6 +108,32 @@ async def test_what_touches_the_host_is_written_behind_any_flood(log, state):
     assert taken(records) == 30_004
 
 
+async def test_a_flood_of_openings_is_bounded_and_adds_up(log, state):
+    clauses = [{"name": f"clause {number}", "state": "enforced", "by": "x" * 60} for number in range(20)]
+    for number in range(10_000):
+        with behind_it("a token"):
+            log.record({"kind": "open", "sandbox": f"crabpot-agent-ops-{number}", "clauses": clauses, "warnings": []})
+        if number % 1000 == 0:
+            with behind_it("agent other"):
+                log.record({"kind": "open", "sandbox": f"other-{number}", "clauses": clauses, "warnings": []})
+    log.close()
+    records = all_of(state)
+    assert taken(records) == 10_010
+    assert sum(len(text_of(one)) for one in records) < 8 * 1024**2
+    (withheld,) = [one for one in records if one["kind"] == "withheld"]
+    assert (withheld["principal"], withheld["of"]) == ("a token", "open")
+    assert withheld["count"] > 5000
+    assert sum(one.get("sandbox", "").startswith("other-") for one in records) == 10
+    assert "of kind open" in _line(withheld)
+
+
+async def test_what_the_gateway_opens_on_its_own_is_always_written(log, state):
+    for number in range(5000):
+        log.record({"kind": "open", "sandbox": f"spare-{number}", "clauses": ["x" * 2000], "warnings": []})
+    log.close()
+    assert len(all_of(state)) == 5000
+
+
 def test_another_rule_session_or_answer_is_not_the_same_thing():
     coalescer = Coalescer()
     different = [
