@@ -77,7 +77,8 @@ def test_made_anew_it_has_nothing_of_the_old(sandboxed):
 
 
 def test_those_that_are_stale_are_pruned_and_no_other(sandboxed):
-    sandboxed("exec", "--session", "agent:main:other", "--", "true")
+    sandboxed("exec", "--session", "agent:main:other", "--", "touch kept")
+    sandboxed("exec", "--session", "agent:main:empty", "--", "true")
     assert sandboxed("sandboxes", "prune").out == "pruned 0: nothing was stale\n"
     (old,) = [row for row in rows(sandboxed) if row["scope_key"] == "agent:main:main"]
     assert json.loads(sandboxed("sandboxes", "prune", "--json").out) == {"pruned": []}

@@ -343,6 +343,23 @@ async def test_a_private_folder_is_there_before_the_first_command_leaves(bench):
         assert result.stdout.startswith(f"{made.state}/sandboxes/")
 
 
+async def test_a_private_folder_stays_while_a_person_is_asked_and_goes_with_the_answer_if_it_is_empty(bench):
+    class Silent:
+        async def ask(self, _request):
+            await asyncio.Event().wait()
+
+    text = settings('{elevated: {enabled: true, patterns: ["pwd"]}}')
+    async with bench(text) as made:
+        made.desk.attach(Silent())
+        asked = asyncio.create_task(made.gateway.call(S, "exec", command="pwd"))
+        (request,) = await until(made.desk.pending)
+        (live,) = made.execution.fleet.listed()
+        await made.execution.fleet.stop(live.key)
+        made.desk.answer(request.id, Answer(allowed=True, by="me"))
+        assert (await asked).stdout.startswith(f"{made.state}/sandboxes/")
+        assert os.listdir(f"{made.state}/sandboxes") == []
+
+
 async def test_a_caller_that_leaves_while_an_operator_is_asked_takes_the_question_along(bench):
     class Silent:
         async def ask(self, _request):

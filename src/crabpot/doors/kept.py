@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # When something was last used may be this old. Earlier than that it is read again for those who ask next.
 _OLD_S, _OLDER_S = 1.0, 2.0
-# Comparing more names, or reading more notes of new ones, takes longer than a thread.
+# Comparing more names, or reading more notes of new ones, takes longer than a thread. Where there are more names, what
+# came or went may be as old as when it was used: an agent that makes and leaves folders would have all read each time.
 _MOST_NAMES, _MOST_NEW = 1000, 8
 
 
@@ -40,6 +41,8 @@ class _Read(NamedTuple):
 
 class Kept:
     """What is kept in one state folder. What came or went is seen at once; all is read again after a second or two.
+
+    Of more than a thousand folders, what came or went is seen by then.
 
     A thread that makes many system calls waits for the busy loop after each, and an agent may leave a hundred folders.
     """
@@ -88,6 +91,8 @@ class Kept:
 
     def _followed(self, read: _Read) -> Rows | None:
         """Return the private folders as they are now, with only the new ones read; None if those are too many."""
+        if len(read.folders) > _MOST_NAMES:
+            return read.folders
         # Spares come and go in the same place.
         names = set(filter(_is_shown, private_folders.names(self._state)))
         new = names - read.folders.keys()

@@ -6,7 +6,7 @@ import json
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpot.doors.sandboxes import joined, shown
+from crabpot.doors.sandboxes import MOST_KEPT, joined, newest, shown
 from crabpot.model import Place
 
 if TYPE_CHECKING:
@@ -35,15 +35,17 @@ class Listing:
         self._spelled: dict[str, _Spelled] = {}
 
     def of(self, kept: Rows, running: list[Live]) -> str:
-        """Return `{"sandboxes": […]}`, and forget whatever is not in it."""
+        """Return `{"sandboxes": […]}`, and forget whatever is not in it; with `left_off` if that is not everything."""
         before, live = self._spelled, {one.key[1]: one for one in running if one.key[0] is Place.SANDBOX}
         found = {key: _live(before.get(key), kept.get(key), one) for key, one in live.items()}
-        for key, row in kept.items():
+        for key, row in newest(kept).items():
             if key not in live:
                 known = before.get(key)
                 found[key] = known if known is not None and known.facts == (row,) else _kept(row)
         self._spelled = found
-        return f'{{"sandboxes": [{", ".join([row.text for row in sorted(found.values(), key=_name)])}]}}'
+        left_off = sum(key not in found for key in kept) if len(kept) > MOST_KEPT else 0
+        more = f', "left_off": {left_off}' if left_off else ""
+        return f'{{"sandboxes": [{", ".join([row.text for row in sorted(found.values(), key=_name)])}]{more}}}'
 
 
 _name = attrgetter("name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from crabpot.settings import Settings
 
 _OF_LIVE = ("started", "busy", "limits", "usage")
+# An agent may leave thousands of folders, and a page that lists them all again and again costs everybody.
+MOST_KEPT = 500
 
 
 def live(gateway: Gateway) -> list[dict[str, Any]]:
@@ -85,14 +88,28 @@ def unseen(state: str, settings: Settings) -> list[str]:
     ]
 
 
-def rows(kept: Rows, running: list[dict[str, Any]], *, gateway: int | None = None) -> list[dict[str, Any]]:
-    """Join private folders, layers and live sandboxes of the process `gateway`; a sandbox may have neither."""
-    found = dict(kept)
+def rows(
+    kept: Rows, running: list[dict[str, Any]], *, gateway: int | None = None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """Join private folders, layers and live sandboxes of the process `gateway`; a sandbox may have neither.
+
+    `most`: how many of those are shown in which nothing lives.
+    """
+    found = dict(kept if most is None else newest(kept, most))
     whose = {} if gateway is None else {"gateway": gateway}
     for one in running:
         if one["place"] == Place.SANDBOX.value:
-            found[one["scope_key"]] = joined(found.get(one["scope_key"]), one) | whose
+            found[one["scope_key"]] = joined(kept.get(one["scope_key"]), one) | whose
     return sorted(found.values(), key=lambda row: str(row["name"]))
+
+
+def newest(kept: Rows, most: int = MOST_KEPT) -> Rows:
+    """Return the private folders and layers that a page is sent: those that were used last."""
+    return kept if len(kept) <= most else dict(heapq.nlargest(most, kept.items(), key=_when_used))
+
+
+def _when_used(item: tuple[str, dict[str, Any]]) -> float:
+    return item[1]["used"] or 0.0
 
 
 def joined(kept: dict[str, Any] | None, one: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from crabpot.decide.known_programs import executes_nothing, needs
 from crabpot.errors import HostRefused, SandboxError, SandboxUnavailable
 from crabpot.host_commands.unread_input import told_of_input
 from crabpot.model import Place
+from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.arguments import InvalidCall, time_limit
 
 if TYPE_CHECKING:
@@ -86,38 +87,39 @@ class ElevatedCommands:
 
         For commands of shims `launch` replaces the usual start, and `asked_by` is whose calls wait inside meanwhile.
         """
-        try:
-            timeout_s = _checked(call, agent)
-            if (refused := await self._refused(agent, placed, verdict)) is not None:
-                return call.failed(refused.code, _refusal(shown(verdict.answer.argv or ()), verdict, refused))
-            plan = await self._plan(call, agent, placed, verdict, timeout_s)
-        except InvalidCall as error:
-            return call.failed("invalid_arguments", str(error))
-        except HostRefused as refusal:
-            return call.failed(refusal.code, str(refusal))
-        except SandboxUnavailable as error:
-            return call.failed("sandbox_unavailable", str(error))
-        except SandboxError as error:
-            return call.failed("sandbox_lost", f"the sandbox was lost: {error}")
-        try:
-            request = _request(call, agent, placed, verdict, plan, asked_by=asked_by)
-            with nullcontext() if asked_by is None else asked_by.waiting():
-                answer = await self._answer(call, request, verdict)
-            if not answer.allowed:
-                patience_s = request.deadline - request.asked_at
-                return call.failed(answer.code, _refusal(request.shown, verdict, answer, patience_s))
-            self.audit.record(of_elevated_command(call, agent.id, verdict, request.as_json(), answer.by))
-            await self.audit.durable()
-            reply = await (launch or partial(self._launch, agent, streams))(plan, timeout_s)
-        except HostRefused as refusal:
-            return call.failed(refusal.code, str(refusal))
-        except AuditUnavailable as error:
-            return call.failed("internal", f"nothing touches the host without a record: {error}")
-        except SandboxError as error:
-            return call.failed("internal", f"the command could not be run on the host: {error}", Place.HOST)
-        finally:
-            plan.close()
-        return reply.as_result(call.id, Place.HOST, call.took_ms())
+        with ExitStack() as holds:
+            try:
+                timeout_s = _checked(call, agent)
+                if (refused := await self._refused(agent, placed, verdict)) is not None:
+                    return call.failed(refused.code, _refusal(shown(verdict.answer.argv or ()), verdict, refused))
+                plan = await self._plan(call, agent, placed, verdict, timeout_s, holds)
+            except InvalidCall as error:
+                return call.failed("invalid_arguments", str(error))
+            except HostRefused as refusal:
+                return call.failed(refusal.code, str(refusal))
+            except SandboxUnavailable as error:
+                return call.failed("sandbox_unavailable", str(error))
+            except SandboxError as error:
+                return call.failed("sandbox_lost", f"the sandbox was lost: {error}")
+            try:
+                request = _request(call, agent, placed, verdict, plan, asked_by=asked_by)
+                with nullcontext() if asked_by is None else asked_by.waiting():
+                    answer = await self._answer(call, request, verdict)
+                if not answer.allowed:
+                    patience_s = request.deadline - request.asked_at
+                    return call.failed(answer.code, _refusal(request.shown, verdict, answer, patience_s))
+                self.audit.record(of_elevated_command(call, agent.id, verdict, request.as_json(), answer.by))
+                await self.audit.durable()
+                reply = await (launch or partial(self._launch, agent, streams))(plan, timeout_s)
+            except HostRefused as refusal:
+                return call.failed(refusal.code, str(refusal))
+            except AuditUnavailable as error:
+                return call.failed("internal", f"nothing touches the host without a record: {error}")
+            except SandboxError as error:
+                return call.failed("internal", f"the command could not be run on the host: {error}", Place.HOST)
+            finally:
+                plan.close()
+            return reply.as_result(call.id, Place.HOST, call.took_ms())
 
     async def _launch(self, agent: AgentSettings, streams: Streams | None, plan: Plan, timeout_s: float) -> Reply:
         from crabpot.host_commands import run  # noqa: PLC0415  as `host`
@@ -134,14 +136,22 @@ class ElevatedCommands:
                 sink=sink,
             )
 
-    async def _plan(
-        self, call: ToolCall, agent: AgentSettings, placed: Placement, verdict: Verdict[Elevation], limit_s: float
+    async def _plan(  # noqa: PLR0913, PLR0917  as `run`
+        self,
+        call: ToolCall,
+        agent: AgentSettings,
+        placed: Placement,
+        verdict: Verdict[Elevation],
+        limit_s: float,
+        holds: ExitStack,
     ) -> Plan:
         assert placed.scope_key is not None
         spec, _ = self.execution.describe(agent, placed.scope_key)
         if spec.private:
             # Opening the sandbox creates its folder on the host.
             await self.execution.acquire(agent, placed, call)
+            # It has to stay while a person is asked, also where the sandbox ends and nothing was written in it.
+            holds.callback((await private_folders.hold(self.execution.around.state, spec, agent.id)).release)
         turn = self._planning.setdefault(placed.scope_key, asyncio.Semaphore(_PLANS_AT_ONCE))
         async with turn:
             rule = verdict.answer.rule

@@ -1,4 +1,4 @@
-"""How many sandboxes there may be, and which one is evicted so that another may open. Pure."""
+"""How many sandboxes and private folders there may be, and which sandbox is evicted for another. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from crabpot.settings import Gateway
 
 _FREE = "end one with `crabpot sandboxes stop NAME`, wait until one is idle, or raise the setting"
+
+# Private folders outlive their sandboxes by a day or a week, so that an agent has many more of them.
+_FOLDERS_FOR_EACH = 20
 
 
 class Occupant(Protocol):
@@ -61,3 +64,17 @@ def to_evict(agent: str, live: Sequence[One], opening: Iterable[str], limits: Ga
             )
         return min(idle, key=lambda one: (-counts[one.agent], one.used))
     return None
+
+
+def most_folders(limits: Gateway) -> int:
+    """Return how many private folders with something in them one agent may have."""
+    return _FOLDERS_FOR_EACH * limits.max_sandboxes_per_agent
+
+
+def too_many_folders(agent: str, most: int) -> SandboxUnavailable:
+    """Return the refusal of one more: no session's files go for those of another that the agent may have invented."""
+    return SandboxUnavailable(
+        f"the agent {agent} has the files of {most} sessions, as many as it may have ({_FOLDERS_FOR_EACH} times "
+        "gateway.maxSandboxesPerAgent), and this would be one more; remove what is stale with `crabpot sandboxes "
+        "prune`, single ones with `crabpot sandboxes recreate NAME`, or raise the setting"
+    )

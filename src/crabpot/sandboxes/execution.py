@@ -14,6 +14,7 @@ from crabpot.errors import LayerBusy, SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders, remarks
 from crabpot.sandboxes.arguments import InvalidCall, split_input, time_limit
+from crabpot.sandboxes.capacity import most_folders
 from crabpot.sandboxes.fleet import Fleet
 from crabpot.sandboxes.live import Wanted
 from crabpot.sandboxes.opening import Opener
@@ -77,6 +78,7 @@ class Execution:
     def __post_init__(self) -> None:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
         self.opener.spares.room = self.fleet.room
+        self.opener.most_folders = lambda: most_folders(self.fleet.limits)
         self._watch = Watch(self.fleet.give_up)
 
     def warm_up(self, settings: Settings) -> None:

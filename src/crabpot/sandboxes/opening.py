@@ -10,6 +10,7 @@ from crabpot.backends.host.backend import open_on_host
 from crabpot.decide.scope import Scope
 from crabpot.errors import LayerError, SandboxUnavailable
 from crabpot.sandboxes import private_folders, trusted
+from crabpot.sandboxes.folder_counts import FolderCounts
 from crabpot.sandboxes.live import START_S, Live, Wanted, identity_of
 from crabpot.sandboxes.spares import Spares
 from crabpot.wire.calls import RunnerWire
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from crabpot.wire.upcalls import Answers
 
     Connect = Callable[[Wanted, Sandbox, Hold | None], Awaitable[Live]]
+
+_NO_LIMIT = 1 << 30
 
 
 async def connect(
@@ -57,18 +60,25 @@ class Opener:
     # Who answers the upcalls that the sandboxes of a scope begin.
     answering: Callable[[Scope, Authority | None], Answers] = lambda _scope, _authority: NO_ANSWERS
     connect: Connect = connect
+    # How many private folders an agent may have.
+    most_folders: Callable[[], int] = lambda: _NO_LIMIT
     spares: Spares = field(init=False)
+    folders: FolderCounts = field(init=False)
 
     def __post_init__(self) -> None:
         self.spares = Spares(state=self.state, start=self._start)
+        self.folders = FolderCounts(self.state)
 
     def claim(self, wanted: Wanted) -> Live | None:
         """Return a spare as what is wanted; None if there is none, or more has to be opened with it."""
-        if wanted.spec is None or wanted.agent.sandbox.ports:
+        spec, agent = wanted.spec, wanted.agent
+        if spec is None or agent.sandbox.ports or not self.spares.begun:
+            return None
+        if spec.private and not self.folders.takes(agent.id, self.most_folders()):
             return None
         # The opening that follows reports it.
         with suppress(OSError):
-            live = self.spares.claim(wanted.spec, wanted.agent)
+            live = self.spares.claim(spec, agent)
             return None if live is None else self.attend(live)
         return None
 
@@ -82,6 +92,8 @@ class Opener:
             placed.folder = folder
             return placed
         try:
+            if spec.private and not self.folders.takes(agent.id, most := self.most_folders()):
+                await self.folders.check(spec, agent.id, most)
             live = self.spares.claim(spec, agent)
             if live is None:
                 self.spares.make_room(agent.id)

@@ -7,11 +7,12 @@ import fcntl
 import json
 import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from crabpot.decide.sessions import name_of_box
 from crabpot.errors import LayerBusy, SandboxUnavailable
 from crabpot.spec.naming import taken_by_another
 from crabpot.state.ownership import make_own
@@ -49,9 +50,10 @@ class Kept:
 class Hold:
     """A lock that keeps other processes from pruning a folder while a sandbox uses it."""
 
-    def __init__(self, handle: int, folder: str) -> None:
+    def __init__(self, handle: int, folder: str, scope_key: str) -> None:
         self._handle = handle
         self._folder = folder
+        self._scope_key = scope_key
 
     def pass_on(self, spec: SandboxSpec, agent: str) -> bool:
         """Make a folder that was held alone the private folder of a spec, and share it; False if the spec has one."""
@@ -73,19 +75,22 @@ class Hold:
             os.unlink(spec.workspace + _NOTE)
             raise
         os.unlink(self._folder + _NOTE)
-        self._folder = spec.workspace
+        self._folder, self._scope_key = spec.workspace, spec.scope_key
         fcntl.flock(self._handle, fcntl.LOCK_SH)
         return True
 
     def abandon(self) -> None:
-        """Release it because its sandbox was not used, and remove the folder if it is empty."""
-        # It stays if somebody else holds it, or an earlier sandbox left files in it.
+        """Release it because its sandbox was not used, and remove the folder if it is empty, and its note."""
+        self._drop(missing=True)
+        self.release()
+
+    def _drop(self, *, missing: bool = False) -> None:
+        # It stays if somebody else holds it, or somebody left files in it.
         with suppress(OSError):
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError) if missing else nullcontext():
                 os.rmdir(self._folder)
             os.unlink(self._folder + _NOTE)
-        self.release()
 
     def renew(self) -> None:
         """Do nothing: nobody changes a private folder from outside."""
@@ -94,8 +99,11 @@ class Hold:
         """Do nothing: nobody reviews a private folder."""
 
     def release(self) -> None:
-        """Release it; safe to call twice."""
+        """Release it, and remove a folder in which nothing was written; safe to call twice."""
         if self._handle >= 0:
+            # An agent invents sessions faster than they are pruned. What a program named is found again by its name.
+            if name_of_box(self._scope_key) is None:
+                self._drop()
             os.utime(self._handle)
             os.close(self._handle)
             self._handle = -1
@@ -153,7 +161,7 @@ def _try_to_hold(state: str, spec: SandboxSpec, agent: str, lock: int) -> Hold |
         if os.fstat(handle).st_nlink:
             _check_owner(note, spec)
             os.utime(handle)
-            return Hold(handle, note.removesuffix(_NOTE))
+            return Hold(handle, note.removesuffix(_NOTE), spec.scope_key)
     except BlockingIOError:
         pass
     except BaseException:
@@ -203,6 +211,11 @@ def _look(path: str) -> Kept | None:
     return _seen(path, seen.st_ino, seen.st_ctime_ns)
 
 
+def is_kept(spec: SandboxSpec) -> bool:
+    """Return whether the scope of a spec has a folder, by its note or by itself."""
+    return os.path.lexists(spec.workspace + _NOTE) or os.path.lexists(spec.workspace)
+
+
 def names(state: str) -> list[str]:
     """Return the names of the folders that are kept, with one look at the disk."""
     return [entry.removesuffix(_NOTE) for entry in _listed(state) if entry.endswith(_NOTE)]
@@ -220,7 +233,7 @@ def _listed(state: str) -> list[str]:
         return []
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _seen(path: str, _inode: int, _changed_ns: int) -> Kept | None:
     """Return what a note says, read once for as long as nobody changes it: whatever does also changes its ctime."""
     return _read(path)

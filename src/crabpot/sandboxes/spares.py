@@ -41,7 +41,8 @@ class Spares:
         self._start = start
         # Where less memory is available, only spares that the configuration asks for are kept.
         self.least_memory_bytes = 1 << 30
-        self._begun = False
+        # Whether any are kept; a gateway for one call never does.
+        self.begun = False
         self._by_default: set[Family] = set()
         self._ready: dict[Family, list[Live]] = {}
         self._filling: dict[Family, asyncio.Task[None]] = {}
@@ -54,9 +55,9 @@ class Spares:
 
         `by_default`: one for each of them where the configuration says nothing.
         """
-        if wanted and not self._begun:
+        if wanted and not self.begun:
             self.sweep()
-        self._begun = True
+        self.begun = True
         families = {_family(spec, agent) for spec, agent in wanted}
         self._by_default = families if by_default else set()
         for family in self._ready.keys() - families:
@@ -116,7 +117,7 @@ class Spares:
         """
         # A layer belongs to one scope from its first mount on: no spare can have one yet.
         family = _family(spec, agent)
-        if not self._begun or spec.layer is not None or not (agent.sandbox.warm or family in self._by_default):
+        if not self.begun or spec.layer is not None or not (agent.sandbox.warm or family in self._by_default):
             return None
         self._keep(spec, agent, _REFILL_S)
         waiting = self._ready.get(family, [])

@@ -88,6 +88,18 @@ async def test_a_few_that_came_or_went_are_known_without_reading_all(tmp_path, h
     await until(lambda: kept.known() is None)
 
 
+async def test_of_many_all_are_read_after_a_while_and_not_at_every_change(tmp_path, hold, clock, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_NAMES", 3)
+    for number in range(4):
+        await hold(number)
+    kept = Kept(str(tmp_path / "state"))
+    before = kept.rows()
+    await hold("more")
+    assert kept.known() is before
+    clock.now = module._OLDER_S + 0.1
+    assert "agent:main:more" in await kept.now()
+
+
 async def test_spares_are_not_shown_and_change_nothing(tmp_path, hold, clock):
     folder = Path(tmp_path / "state" / private_folders.FOLDER)
     await hold("first")

@@ -57,6 +57,19 @@ def test_it_says_what_the_rows_say_whatever_comes_goes_or_changes():
     check(listing, {}, [])
 
 
+def test_of_thousands_that_are_kept_the_last_used_are_listed_and_every_live_one():
+    listing, most = Listing(), sandboxes.MOST_KEPT
+    folders = {f"agent:main:{number}": kept(number, used=float(number)) for number in range(3000)}
+    found = json.loads(listing.of(folders, [live(1), live(7000)]))
+    assert found["left_off"] == 3000 - most - 1
+    shown = {row["scope_key"]: row for row in found["sandboxes"]}
+    assert len(shown) == most + 2
+    assert shown.keys() >= {"agent:main:1", "agent:main:7000", "agent:main:2999", f"agent:main:{3000 - most}"}
+    assert shown["agent:main:1"]["created"] == 1.0
+    running = [sandboxes.shown(one) for one in (live(1), live(7000))]
+    assert sandboxes.rows(folders, running, most=most) == found["sandboxes"]
+
+
 @pytest.mark.parametrize("calls", [False, True])
 @pytest.mark.parametrize("opened_again", [False, True])
 def test_what_stays_the_same_of_a_row_is_not_spelled_again(calls, opened_again):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from types import SimpleNamespace
 
 import pytest
 
 from crabpot.errors import SandboxUnavailable
-from crabpot.sandboxes.capacity import to_evict
+from crabpot.sandboxes import private_folders
+from crabpot.sandboxes.capacity import most_folders, to_evict
 from crabpot.settings import Gateway
+from tests.support.waiting import until
 
 LIMITS = Gateway(max_sandboxes=6, max_sandboxes_per_agent=3)
 
@@ -127,3 +130,50 @@ async def test_a_session_on_the_host_takes_no_place(bench):
         assert (await made.gateway.call("agent:ops:1", "ls")).success
         assert (await made.gateway.call("agent:ops:main", "ls")).place.value == "host"
         assert len(living(made)) == 2
+
+
+def entries(made):
+    return sorted(os.listdir(os.path.join(made.execution.around.state, "sandboxes")))
+
+
+async def test_session_names_in_which_nothing_is_written_leave_nothing(bench):
+    async with bench(FEW) as made:
+        for number in range(60):
+            assert (await made.gateway.call(f"agent:ops:{number}", "ls")).success
+        await until(lambda: len(entries(made)) == 2 * 3)
+
+
+async def test_an_agent_has_the_files_of_so_many_sessions_and_loses_none_for_another(bench):
+    most = most_folders(Gateway(max_sandboxes_per_agent=3))
+    async with bench(FEW) as made:
+        for number in range(most):
+            written = await made.gateway.call(f"agent:ops:{number}", "write", path="kept", content=str(number))
+            assert written.success, written
+        refused = await made.gateway.call("agent:ops:more", "write", path="kept", content="x")
+        assert refused.error.code == "sandbox_unavailable"
+        for word in ("agent ops", f"files of {most} sessions", "crabpot sandboxes prune", "maxSandboxesPerAgent"):
+            assert word in refused.error.message
+        assert len(entries(made)) == 2 * most
+        for number in (0, most - 1):
+            assert (await made.gateway.call(f"agent:ops:{number}", "read", path="kept")).data["content"] == str(number)
+        assert (await made.gateway.call("agent:other:1", "write", path="kept", content="x")).success
+        # Room that is made is found within a moment.
+        private_folders.remove(made.execution.around.state, lambda kept: kept.scope_key == "agent:ops:5")
+
+        async def has_room():
+            return (await made.gateway.call("agent:ops:more", "ls")).success
+
+        await until(has_room)
+
+
+async def test_the_files_of_an_earlier_gateway_count_and_so_do_those_of_a_waiting_sandbox(bench):
+    most = most_folders(Gateway(max_sandboxes_per_agent=3))
+    async with bench(FEW) as made:
+        for number in range(most):
+            await made.gateway.call(f"agent:ops:{number}", "write", path="kept", content="x")
+    warm = FEW.replace("mode:", "warm: 1, mode:")
+    async with bench(warm) as made:
+        made.execution.warm_up(made.gateway.settings)
+        assert not (await made.gateway.call("agent:ops:more", "ls")).success
+        assert (await made.gateway.call("agent:ops:0", "ls")).success
+        assert (await made.gateway.call("agent:other:1", "ls")).success

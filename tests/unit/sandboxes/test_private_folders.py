@@ -29,9 +29,12 @@ def spec_of(agent_of, around):
     return lambda key="agent:main:one": build(agent_of("{}"), key, around)
 
 
-def folder_of(state, spec):
+def folder_of(state, spec, *files):
     path = os.path.join(state, private_folders.FOLDER, spec.name)
     os.makedirs(path, exist_ok=True)
+    for name in files:
+        with open(os.path.join(path, name), "w") as stream:
+            stream.write("the agent's")
     return path
 
 
@@ -72,7 +75,7 @@ async def test_many_that_hold_at_once_write_one_whole_note(state, spec_of):
 
 async def test_a_folder_that_is_held_is_not_removed(state, spec_of):
     spec = spec_of()
-    folder = folder_of(state, spec)
+    folder = folder_of(state, spec, "file")
     held = await private_folders.hold(state, spec, "main")
     assert private_folders.remove(state, lambda _: True) == []
     assert os.path.isdir(folder)
@@ -134,7 +137,7 @@ async def test_only_the_stale_are_pruned_each_by_its_agents_settings(state, spec
     }
     for key, (agent, idle, age) in cases.items():
         spec = spec_of(key)
-        folder_of(state, spec)
+        folder_of(state, spec, "file")
         (await private_folders.hold(state, spec, agent)).release()
         note = os.path.join(state, "sandboxes", spec.name + ".json")
         with open(note, "w") as stream:
@@ -184,6 +187,27 @@ async def test_a_key_that_is_no_text_is_kept_as_it_is(state, spec_of):
     assert [kept.scope_key for kept in private_folders.listed(state)] == ["caf\udce9\n"]
 
 
+async def test_a_folder_in_which_nothing_was_written_goes_when_its_sandbox_ends(state, spec_of):
+    for number in range(3):
+        folder_of(state, spec_of(f"agent:main:{number}"), *["file"] * (number == 1))
+        (await private_folders.hold(state, spec_of(f"agent:main:{number}"), "main")).release()
+    assert [kept.scope_key for kept in private_folders.listed(state)] == ["agent:main:1"]
+    assert len(os.listdir(os.path.join(state, "sandboxes"))) == 2
+    folder_of(state, spec_of("agent:main:named-build 7"))
+    (await private_folders.hold(state, spec_of("agent:main:named-build 7"), "main")).release()
+    assert len(list(private_folders.listed(state))) == 2, "what a program named is found again by its name"
+
+
+async def test_an_empty_folder_that_somebody_else_holds_stays(state, spec_of):
+    folder = folder_of(state, spec_of())
+    first, second = [await private_folders.hold(state, spec_of(), "main") for _ in range(2)]
+    first.release()
+    assert os.path.isdir(folder)
+    assert len(list(private_folders.listed(state))) == 1
+    second.release()
+    assert os.listdir(os.path.join(state, "sandboxes")) == []
+
+
 # Keys of other agents that have one name: 32 bits of a digest are a second's search.
 COLLIDING = [
     ("agent:a-b:0123456789-0123456789ab20430", "agent:a:b-0123456789-0123456789ab158853"),
@@ -223,7 +247,7 @@ async def test_a_folder_that_is_passed_on_takes_its_files_its_note_and_its_lock_
         replace(spec_of(key), workspace=f"{state}/sandboxes/{spec_of(key).name}") for key in ("a" * 90, "b")
     ]
     held = await private_folders.hold_alone(state, waiting, "main")
-    inode = os.stat(folder_of(state, waiting)).st_ino
+    inode = os.stat(folder_of(state, waiting, "file")).st_ino
     assert held.pass_on(wanted, "ops")
     (kept,) = private_folders.listed(state)
     assert (kept.name, kept.scope_key, kept.agent) == (wanted.name, "b", "ops")

@@ -248,7 +248,7 @@ async def test_explain_says_what_the_gateway_does(door):
 
 async def test_sandboxes_are_listed_and_stopped(door):
     async with door() as made:
-        await made.operator.post(EXEC, json={"command": "true"})
+        await made.operator.post(EXEC, json={"command": "touch kept"})
         (one,) = (await made.operator.get("/v1/sandboxes")).json()["sandboxes"]
         assert (one["scope_key"], one["state"]) == (S, "live")
         stop = f"/v1/sandboxes/{one['name']}/stop"

@@ -312,7 +312,7 @@ setInterval(showOverview, 30000);
 
 const before = new Map();
 
-function showSandboxes({ sandboxes }) {
+function showSandboxes({ sandboxes, left_off: leftOff }) {
   const now = Date.now() / 1000;
   const rows = sandboxes.map((one) => {
     const live = one.state === "live", limits = one.limits, usage = limits && one.usage;
@@ -333,6 +333,8 @@ function showSandboxes({ sandboxes }) {
       h("td", {}, live ? h("button", { onclick: () => told(`/v1/sandboxes/${one.name}/stop`, { method: "POST" }),
         "aria-label": `stop ${one.name}` }, "Stop") : ""));
   });
+  if (leftOff) rows.push(h("tr", {}, h("td", { colspan: "7", class: "soft" },
+    `${leftOff} more are kept that were used longer ago: crabpot sandboxes list`)));
   byId("living").replaceChildren(...(rows.length ? rows
     : [h("tr", {}, h("td", { colspan: "7", class: "soft" }, "None yet; a session's first call makes one."))]));
 }

@@ -92,12 +92,14 @@ class Feed:
             await asyncio.sleep(_SANDBOXES_S)
 
     def _rows(self, live: list[dict[str, Any]]) -> str:
-        return _spelled("sandboxes", sandboxes.rows(self._context.kept.rows(), sandboxes.used(live)))
+        kept = self._context.kept.rows()
+        shown = sandboxes.rows(kept, sandboxes.used(live), most=sandboxes.MOST_KEPT)
+        return _spelled("sandboxes", shown, left_off=len(kept.keys() - {row["scope_key"] for row in shown}))
 
 
-def _spelled(name: str, rows: list[dict[str, Any]]) -> str:
+def _spelled(name: str, rows: list[dict[str, Any]], **more: int) -> str:
     """Return rows as JSON for a page. Run it in a thread: they may be hundreds, and the loop is everybody's."""
-    return json.dumps({name: displayed(rows)})
+    return json.dumps({name: displayed(rows), **more})
 
 
 def _last(reader: AuditReader, count: int, after: int) -> list[dict[str, Any]]:
