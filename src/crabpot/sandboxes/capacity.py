@@ -67,7 +67,7 @@ def to_evict(agent: str, live: Sequence[One], opening: Iterable[str], limits: Ga
 
 
 def most_folders(limits: Gateway) -> int:
-    """Return how many private folders with something in them one agent may have."""
+    """Return how many private folders with something in them, and layers, one agent may have."""
     return _FOLDERS_FOR_EACH * limits.max_sandboxes_per_agent
 
 

@@ -1,4 +1,4 @@
-"""How many private folders each agent has: never fewer than there are, and read only where that may be too many.
+"""How many private folders and layers each agent has: never fewer than there are, and read only where need be.
 
 An agent that invents sessions would otherwise fill the state folder, and with it every list of sandboxes. The count
 costs an opening nothing: each one adds to an estimate, and only where that reaches the limit are the notes read.
@@ -7,13 +7,17 @@ costs an opening nothing: each one adds to an estimate, and only where that reac
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
+from contextlib import suppress
+from os.path import exists
 from typing import TYPE_CHECKING
 
 from crabpot.sandboxes import private_folders
 from crabpot.sandboxes.capacity import too_many_folders
 from crabpot.sandboxes.spares import PREFIX as SPARE
+from crabpot.spec.naming import LAYERS
 
 if TYPE_CHECKING:
     from crabpot.spec.spec import SandboxSpec
@@ -63,11 +67,13 @@ class FolderCounts:
             if len(self._counts) >= _MOST_AGENTS:
                 self._counts, self._others = {}, None
             self._counts[agent] = self._estimate()
-        return self.takes(agent, most) or private_folders.is_kept(spec)
+        return self.takes(agent, most) or (private_folders.is_kept(spec) if spec.layer is None else exists(spec.layer))
 
     def _estimate(self) -> int:
         if self._others is None:
             self._others = len(private_folders.names(self._state))
+            with suppress(FileNotFoundError):
+                self._others += len(os.listdir(f"{self._state}/{LAYERS}"))
         return self._others
 
     async def _read(self) -> None:
@@ -81,5 +87,8 @@ class FolderCounts:
             self._read_at, self._reading = time.monotonic(), None
 
     def _in_notes(self) -> Counter[str]:
+        from crabpot.layers.store import LayerStore  # noqa: PLC0415  most openings read nothing
+
         notes = private_folders.listed(self._state)
-        return Counter(kept.agent for kept in notes if not kept.name.startswith(SPARE))
+        found = Counter(kept.agent for kept in notes if not kept.name.startswith(SPARE))
+        return found + Counter(layer.agent for layer in LayerStore(self._state).all())

@@ -60,7 +60,7 @@ class Opener:
     # Who answers the upcalls that the sandboxes of a scope begin.
     answering: Callable[[Scope, Authority | None], Answers] = lambda _scope, _authority: NO_ANSWERS
     connect: Connect = connect
-    # How many private folders an agent may have.
+    # How many private folders and layers an agent may have.
     most_folders: Callable[[], int] = lambda: _NO_LIMIT
     spares: Spares = field(init=False)
     folders: FolderCounts = field(init=False)
@@ -92,7 +92,8 @@ class Opener:
             placed.folder = folder
             return placed
         try:
-            if spec.private and not self.folders.takes(agent.id, most := self.most_folders()):
+            keeps = spec.private or spec.layer is not None
+            if keeps and not self.folders.takes(agent.id, most := self.most_folders()):
                 await self.folders.check(spec, agent.id, most)
             live = self.spares.claim(spec, agent)
             if live is None:

@@ -166,6 +166,21 @@ async def test_an_agent_has_the_files_of_so_many_sessions_and_loses_none_for_ano
         await until(has_room)
 
 
+async def test_layers_of_folders_under_review_count_like_private_folders(bench, tmp_path):
+    (tmp_path / "ws").mkdir()
+    text = FEW.replace("mode:", 'workspace: "review", mode:').replace(
+        "maxSandboxesPerAgent: 3", "maxSandboxesPerAgent: 1"
+    )
+    most = most_folders(Gateway(max_sandboxes_per_agent=1))
+    async with bench(text) as made:
+        for number in range(most):
+            assert (await made.gateway.call(f"agent:ops:{number}", "ls")).success
+        refused = await made.gateway.call("agent:ops:more", "ls")
+        assert f"files of {most} sessions" in refused.error.message
+        assert (await made.gateway.call("agent:ops:0", "ls")).success
+        assert (await made.gateway.call("agent:other:0", "ls")).success
+
+
 async def test_the_files_of_an_earlier_gateway_count_and_so_do_those_of_a_waiting_sandbox(bench):
     most = most_folders(Gateway(max_sandboxes_per_agent=3))
     async with bench(FEW) as made:
