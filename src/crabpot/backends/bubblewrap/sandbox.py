@@ -53,6 +53,8 @@ class BubblewrapSandbox:
         self._overlay = overlay
         self._group = group
         self._server = server
+        # Whether all its processes were seen to be stopped, by signals.
+        self._stopped = False
         self._hits: dict[str, int] = {}
         self._told: dict[str, int] = {}
         self._closing: asyncio.Future[None] | None = None
@@ -94,9 +96,12 @@ class BubblewrapSandbox:
 
     async def _stop(self) -> None:
         waiting = 0
+        if self._lives():
+            freezing.begin_stopping(self.pid)
         while self._lives() and waiting < _WAITING_ROUNDS:
             left = freezing.stop(self.pid)
             if not left:
+                self._stopped = True
                 return
             waiting = waiting + 1 if left == {"D"} else 0
             await asyncio.sleep(_POLL_S)
@@ -104,7 +109,8 @@ class BubblewrapSandbox:
     async def thaw(self) -> None:
         """Let its processes continue."""
         if (self._group is None or not self._group.set_frozen(frozen=False)) and self._lives():
-            freezing.go_on(self.pid)
+            freezing.go_on(self.pid, all_stopped=self._stopped)
+            self._stopped = False
 
     def _lives(self) -> bool:
         """Return whether its first process still lives: a pid that was reused may be anybody's."""

@@ -23,6 +23,11 @@ class Process(NamedTuple):
     state: str
 
 
+def begin_stopping(first: int) -> None:
+    """Stop what the lists of children name: one may be missing from a list that changes, and `stop` finds it."""
+    _signal(_listed(first), signal.SIGSTOP)
+
+
 def stop(first: int) -> set[str]:
     """Stop the sandbox's first process and all below it; return the states of those that have not stopped yet.
 
@@ -41,9 +46,14 @@ def stop(first: int) -> set[str]:
     return set(moving.values())
 
 
-def go_on(first: int) -> None:
-    """Continue them, the first one last: it is the runner, and must find its children as they were."""
-    _signal([one.pid for one in reversed(below(first))], signal.SIGCONT)
+def go_on(first: int, *, all_stopped: bool = False) -> None:
+    """Continue them, the first one last: it is the runner, and must find its children as they were.
+
+    Where all of them are stopped, the kernel's lists of children are whole, and nobody waits for a look at all processes
+    of the machine.
+    """
+    pids = _listed(first) if all_stopped else [one.pid for one in below(first)]
+    _signal(reversed(pids), signal.SIGCONT)
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
@@ -72,6 +82,26 @@ def _tasks(first: int) -> dict[tuple[int, str], tuple[str, bytes]]:
             ran = lines.get(b"voluntary_ctxt_switches", b"") + lines.get(b"nonvoluntary_ctxt_switches", b"")
             found[one.pid, thread] = lines[b"State"].split()[0].decode(), ran
     return found
+
+
+def _listed(first: int) -> list[int]:
+    """Return a process and its descendants, parents first, by the kernel's own lists; by `below` where it has none."""
+    found = [first]
+    try:
+        for pid in found:
+            for thread in _threads(pid):
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    found.extend(map(int, file.read().split()))
+    except OSError:
+        return [one.pid for one in below(first)]
+    return found
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
 
 
 def below(first: int) -> list[Process]:
