@@ -49,8 +49,8 @@ def stop(first: int) -> set[str]:
 def go_on(first: int, *, all_stopped: bool = False) -> None:
     """Continue them, the first one last: it is the runner, and must find its children as they were.
 
-    Where all of them are stopped, the kernel's lists of children are whole, and nobody waits for a look at all processes
-    of the machine.
+    Where all of them are stopped, the kernel's lists of children are whole, and nobody waits for a look at
+    all processes of the machine.
     """
     pids = _listed(first) if all_stopped else [one.pid for one in below(first)]
     _signal(reversed(pids), signal.SIGCONT)
