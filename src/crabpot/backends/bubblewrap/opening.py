@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import os
-import select
 import signal
 import socket
 import time
@@ -150,7 +149,10 @@ class Opening:
             information, informing = fds.pipe()
             plan = self._plan(fds, held, wire.fileno(), informing)
             before, env = self._scope()
-            entered = groupless.entered(groupless=self._program.groupless)
+            try:
+                entered = groupless.entered(groupless=self._program.groupless)
+            except OSError as error:
+                raise NotStarted(str(error)) from None
             self._monitor = processes.start(
                 self._chosen.candidate.open(fds),
                 self._context.walls.arguments(self._spec, plan),
@@ -201,6 +203,8 @@ class Opening:
             plan = replace(plan, numbers={fd: forks.FIRST + index for index, fd in enumerate(sent)})
             try:
                 return server.fork(self._context.walls.arguments(self._spec, plan), sent)
+            except ConnectionError as error:
+                raise NotStarted(f"the fork server is gone: {error}") from None
             except OSError as error:
                 if error.errno in _TOO_MUCH:
                     raise TooMuch(f"the sandbox could not be opened: {error}") from None
@@ -262,16 +266,11 @@ class Opening:
         for path in shown:
             yield path, fds.open(path, os.O_RDONLY)
 
-    def _hung_up(self) -> bool:
-        """Return whether the other end of the wire is closed: nobody but the process that was made has it."""
-        assert self._stream is not None
-        looking = select.poll()
-        looking.register(self._stream, 0)
-        return bool(looking.poll(0))
-
     def _check(self, pid: int, parent: int, pidfd: int) -> None:
-        # A pid may have been reused since it was reported; a child of our own process is ours.
-        if owner.parent(pid) != parent or self._hung_up():
+        assert self._stream is not None
+        # A pid may have been reused since it was reported; a child of our own process is ours, and nobody but the one
+        # that was made has the other end of the wire.
+        if owner.parent(pid) != parent or processes.hung_up(self._stream.fileno()):
             raise SandboxUnavailable("the sandbox ended while it opened")
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             dropped = os.geteuid() == 0 or self._program.groupless

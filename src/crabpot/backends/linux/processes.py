@@ -163,9 +163,18 @@ async def ended(process: subprocess.Popen[bytes]) -> None:
 
 def has_ended(pidfd: int) -> bool:
     """Return whether the process that a pidfd stands for has ended."""
+    return _is_now(pidfd, select.POLLIN)
+
+
+def hung_up(stream: int) -> bool:
+    """Return whether the other end of a stream is closed."""
+    return _is_now(stream, 0)
+
+
+def _is_now(fd: int, events: int) -> bool:
     # Not by select(2), which knows no descriptor above 1023: a gateway of a thousand sandboxes has more.
     looking = select.poll()
-    looking.register(pidfd, select.POLLIN)
+    looking.register(fd, events)
     return bool(looking.poll(0))
 
 
