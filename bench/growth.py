@@ -179,7 +179,7 @@ def _lengthen(file: str, count: int) -> None:
     try:
         for done in range(0, count, _ROWS_AT_ONCE):
             connection.execute("BEGIN IMMEDIATE")
-            chain.append(connection, [record] * min(_ROWS_AT_ONCE, count - done))
+            chain.append(connection, [chain.Entry(record)] * min(_ROWS_AT_ONCE, count - done))
             connection.execute("COMMIT")
     finally:
         connection.close()

@@ -56,7 +56,8 @@ class ToolCall:
 
     def took_ms(self) -> float:
         """Return the milliseconds since the call began."""
-        return round((time.perf_counter() - self.began) * 1000, 3)
+        # In whole microseconds: to round a fraction takes ten times as long.
+        return int((time.perf_counter() - self.began) * 1_000_000) / 1000
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -45,15 +45,17 @@ class Counter(selectors.EpollSelector):
         return self.trace
 
     async def count(self, gateway: Gateway, session: str, tool: str) -> dict[str, int]:
-        """Count what one call takes on the loop's thread."""
+        """Count what one call takes on the loop's thread, until its result is there and until it is recorded."""
         self.wakeups = self.instructions = 0
         sys.settrace(self.trace)
         try:
             result = await gateway.call(session, tool, CALLS[tool])
+            on_the_way, wakeups = self.instructions, self.wakeups
+            await gateway.audit.durable()
         finally:
             sys.settrace(None)
         assert result.success, result
-        return {"instructions": self.instructions, "wakeups": self.wakeups}
+        return {"instructions": on_the_way, "recorded": self.instructions, "wakeups": wakeups}
 
 
 async def count_all(gateway: Gateway, counter: Counter, openings: int, calls: int) -> dict[str, list[dict[str, int]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpot.wording import counted
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 START = "0" * 64
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+class Entry(NamedTuple):
+    """A record to append, with its text where somebody needed that before."""
+
+    record: dict[str, Any]
+    text: str | None = None
 
 
 def text_of(record: Mapping[str, Any]) -> str:
@@ -26,13 +33,13 @@ def link(before: str, text: str) -> str:
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
-def append(connection: sqlite3.Connection, group: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
+def append(connection: sqlite3.Connection, group: list[Entry]) -> list[tuple[int, str, str]]:
     """Append records in the open transaction, and return their rows: number, text and hash."""
     row = connection.execute("SELECT number, hash FROM head").fetchone()
     number, digest = row or (0, START)
     rows = []
-    for record in group:
-        text = text_of(record)
+    for record, known in group:
+        text = text_of(record) if known is None else known
         number, digest = number + 1, link(digest, text)
         rows.append((number, text, digest))
     connection.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpot.audit.chain import text_of
+from crabpot.audit.chain import Entry, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,28 +96,31 @@ class Coalescer:
         self._of_each: Counter[str] = Counter()
         self._due = 0.0
 
-    def take(self, record: Record, token: str | None = None) -> Iterator[Record]:
+    def take(self, record: Record, token: str | None = None) -> Iterator[Entry]:
         """Return what to write now: the record itself or nothing, and any counts that are due."""
         now = time.monotonic()
         if now >= self._due:
-            yield from self.due()
+            yield from map(Entry, self.due())
         kind = _kind(record, token)
         if kind is None:
-            yield record
+            yield Entry(record)
             return
         whose = f"agent {record['agent']}" if token is None else token
         key = _sameness(record)
         repeated = None if key is None else self._repeated.get(key)
         if repeated is not None:
             repeated.add(record)
-        elif self._may_write(whose, record, kind, now):
+            return
+        # Its size counts, and the writer needs the same text.
+        text = None if kind == "open" else text_of(record)
+        if self._may_write(whose, record, kind, text, now):
             if key is not None and self._of_each[whose] < _MOST_OF_EACH:
                 self._of_each[whose] += 1
                 self._repeated[key] = _Counted(now + EVERY_S, whose, record)
-            yield record
+            yield Entry(record, text)
 
-    def _may_write(self, whose: str, record: Record, kind: str, now: float) -> bool:
-        rate, size = _RATES[kind], _OPENING_BYTES if kind == "open" else len(text_of(record))
+    def _may_write(self, whose: str, record: Record, kind: str, text: str | None, now: float) -> bool:
+        rate, size = _RATES[kind], _OPENING_BYTES if text is None else len(text)
         bucket = self._buckets.get((whose, kind))
         if bucket is None:
             bucket = self._buckets[whose, kind] = _Bucket(rate.burst_bytes, now)
@@ -126,7 +129,7 @@ class Coalescer:
         withheld = self._withheld.get((whose, kind))
         if withheld is None:
             withheld = self._withheld[whose, kind] = _Counted(now + EVERY_S, whose, record)
-        withheld.add(record, len(text_of(record)) if kind == "open" else size)
+        withheld.add(record, len(text_of(record)) if text is None else size)
         return False
 
     def due(self, *, everything: bool = False) -> Iterator[Record]:

@@ -59,17 +59,17 @@ def _described(  # noqa: PLR0913  what a record is made of
     streamed: Mapping[str, int],
 ) -> dict[str, Any]:
     back = {name: _encode(text) for name, text in texts.items()}
+    sizes = {"stdout": 0, "stderr": 0, **streamed}
+    for name, data in back.items():
+        sizes[name] = sizes.get(name, 0) + len(data)
     return {
         "kind": "call",
         **_who(call, agent, verdict),
-        "place": result.place.value,
+        "place": str(result.place),
         "success": result.success,
         "exit_code": result.exit_code,
         "error": None if result.error is None else result.error.code,
-        "sizes": {
-            name: len(back.get(name, b"")) + streamed.get(name, 0)
-            for name in dict.fromkeys(("stdout", "stderr", *back, *streamed))
-        },
+        "sizes": sizes,
         "digests": {name: hashlib.sha256(data).hexdigest() for name, data in back.items()},
         "truncated": result.truncated,
         "duration_ms": result.duration_ms,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crabpot.audit import volumes
-from crabpot.audit.chain import START, append
+from crabpot.audit.chain import START, Entry, append
 from crabpot.errors import CrabpotError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _begin_after(connection: sqlite3.Connection, number: int, digest: str) -> No
     try:
         connection.execute(_START_TABLE)
         if number > start_of(connection)[0]:
-            append(connection, [{"kind": "retired", "until": number, "time": round(time.time(), 3)}])
+            append(connection, [Entry({"kind": "retired", "until": number, "time": round(time.time(), 3)})])
             connection.execute("INSERT OR REPLACE INTO start VALUES (1, ?, ?)", (number, digest))
             connection.execute("DELETE FROM records WHERE number <= ?", (number,))
         connection.execute("COMMIT")

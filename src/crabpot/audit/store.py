@@ -7,11 +7,12 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crabpot.audit import FILE_NAME, volumes
-from crabpot.audit.chain import append
+from crabpot.audit.chain import Entry, append
 from crabpot.audit.coalescing import EVERY_S, Coalescer
 from crabpot.audit.recent import Recent
 from crabpot.audit.retention import Retention
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 # Records that nobody waits for are written together: one commit each would double the cost of a call.
 _LINGER_S = 0.05
+# This many calls are described together, or those of this short a time: each then takes half as long. Each may hold a
+# mebibyte, and the loop does nothing else meanwhile, so that long work is done in slices.
+_TOGETHER, _SOON_S, _SLICE_S = 8, 0.005, 0.001
 # While the disk is full, this many are kept for later. Beyond that, only their number is.
 _MOST_KEPT = 10_000
 # A session that calls again and again is the latest already, and each time it is written costs as much as the record.
@@ -51,12 +55,12 @@ class AuditLog:
     def __init__(self, state: str, kept: Audit = Audit()) -> None:
         self._file = os.path.join(state, FILE_NAME)
         self._retention = Retention(folder=os.path.join(state, volumes.FOLDER), kept=kept)
-        self._queue: queue.SimpleQueue[Record | Told | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Entry | Told | None] = queue.SimpleQueue()
         self._urgent = threading.Event()
         # How often a record was hastened, and how many of these times the writer has gathered, and has written.
         self._hastened = self._gathered = self._caught_up = 0
         self._turn = threading.Lock()
-        self._undescribed: tuple[float, str | None, Callable[[], Record]] | None = None
+        self._undescribed: deque[tuple[float, str | None, Callable[[], Record]]] = deque()
         self._coalescer = Coalescer()
         self._thread: threading.Thread | None = None
         self.recent = Recent(self._file)
@@ -78,25 +82,39 @@ class AuditLog:
         self._add(record, time.time(), PRINCIPAL.get())
 
     def record_soon(self, describe: Callable[[], Record]) -> None:
-        """Add a record of the current time in the loop's next turn, so that nobody waits while it is described.
+        """Add a record of the current time in a moment, so that nobody waits while it is described.
 
-        It is before all that is recorded after it, and part of what `durable` and `close` write. Only one waits: calls
-        that are refused at once end without a turn of the loop, and may hold a mebibyte each.
+        It is before all that is recorded after it, and part of what `durable`, `hasten` and `close` write.
         """
-        self._describe()
-        self._undescribed = (time.time(), PRINCIPAL.get(), describe)
-        asyncio.get_running_loop().call_soon(self._describe)
+        loop, waiting = asyncio.get_running_loop(), self._undescribed
+        waiting.append((time.time(), PRINCIPAL.get(), describe))
+        if len(waiting) == 1:
+            loop.call_later(_SOON_S, self._describe_some)
+        elif len(waiting) == _TOGETHER:
+            loop.call_soon(self._describe_some)
+        elif len(waiting) > _TOGETHER:
+            # Calls that are refused at once end without a turn of the loop.
+            self._describe()
 
     def _describe(self) -> None:
-        if self._undescribed is None:
-            return
-        with self._turn:
-            waiting, self._undescribed = self._undescribed, None
-        if waiting is not None:
-            now, token, describe = waiting
-            # It may hold a mebibyte, and whoever comes next describes it.
-            with charged_to(token):
-                self._add(describe(), now, token)
+        while self._undescribed:
+            self._describe_one()
+
+    def _describe_some(self) -> None:
+        until = time.monotonic() + _SLICE_S
+        while self._undescribed and time.monotonic() < until:
+            self._describe_one()
+        if self._undescribed:
+            asyncio.get_running_loop().call_soon(self._describe_some)
+
+    def _describe_one(self) -> None:
+        try:
+            now, token, describe = self._undescribed.popleft()
+        except IndexError:
+            return  # Another thread that records has taken it.
+        # It may hold a mebibyte, and whoever comes next describes it.
+        with charged_to(token):
+            self._add(describe(), now, token)
 
     def _add(self, record: Record, now: float, token: str | None) -> None:
         record["time"] = round(now, 3)
@@ -108,7 +126,7 @@ class AuditLog:
     def _record_counts(self, *, everything: bool = False) -> None:
         with self._turn:
             for one in self._coalescer.due(everything=everything):
-                self._queue.put(one)
+                self._queue.put(Entry(one))
 
     async def durable(self) -> None:
         """Wait until everything recorded is on disk; AuditUnavailable if that fails."""
@@ -134,10 +152,11 @@ class AuditLog:
 
     def hasten(self) -> None:
         """Have what was recorded written at once, and not with what follows in a moment; waits for nothing."""
-        # In the next turn, after what `record_soon` describes.
+        # In the next turn: whoever called has its result first.
         asyncio.get_running_loop().call_soon(self._hasten)
 
     def _hasten(self) -> None:
+        self._describe()
         self._hastened += 1
         self._urgent.set()
 
@@ -170,13 +189,13 @@ class AuditLog:
 
     def _write_all(self) -> None:
         connection = None
-        unwritten: list[Record] = []
+        unwritten: list[Entry] = []
         dropped = last = 0
         latest: dict[str, float] = {}
         ended = False
         while not ended:
             waiting, ended = self._gather(unwritten)
-            gap = [{"kind": "gap", "dropped": dropped, "time": unwritten[-1]["time"]}] if dropped else []
+            gap = [_gap(dropped, unwritten[-1].record["time"])] if dropped else []
             try:
                 if connection is None:
                     connection = connect(self._file, SCHEMA)
@@ -196,7 +215,7 @@ class AuditLog:
         if connection is not None:
             connection.close()
 
-    def _gather(self, unwritten: list[Record]) -> tuple[list[Told], bool]:
+    def _gather(self, unwritten: list[Entry]) -> tuple[list[Told], bool]:
         """Return everything that waits or arrives within a moment, for one commit. None marks the end."""
         waiting: list[Told] = []
         try:
@@ -204,13 +223,13 @@ class AuditLog:
         except queue.Empty:
             self._record_counts()
             return waiting, False
-        if isinstance(item, dict):
+        if isinstance(item, Entry):
             self._urgent.wait(_LINGER_S)
         self._urgent.clear()
         self._gathered = self._hastened
         with suppress(queue.Empty):
             while item is not None:
-                if isinstance(item, dict):
+                if isinstance(item, Entry):
                     unwritten.append(item)
                 else:
                     waiting.append(item)
@@ -218,7 +237,11 @@ class AuditLog:
         return waiting, item is None
 
 
-def _append(connection: sqlite3.Connection, group: list[Record], latest: dict[str, float]) -> list[Row]:
+def _gap(dropped: int, time_s: float) -> Entry:
+    return Entry({"kind": "gap", "dropped": dropped, "time": time_s})
+
+
+def _append(connection: sqlite3.Connection, group: list[Entry], latest: dict[str, float]) -> list[Row]:
     """Return the rows as written. `latest` is the session that called last, as written."""
     if not group:
         return []
@@ -226,7 +249,7 @@ def _append(connection: sqlite3.Connection, group: list[Record], latest: dict[st
     connection.execute("BEGIN IMMEDIATE")
     try:
         rows = append(connection, group)
-        seen = {record["session"]: record["time"] for record in group if "session" in record}
+        seen = {record["session"]: record["time"] for record, _ in group if "session" in record}
         known = all(key in latest and at <= latest[key] + _SEEN_S for key, at in seen.items())
         written = {} if known else seen
         connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?)", written.items())

@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 import crabpot
-from crabpot.audit import FILE_NAME, store, tables
+from crabpot.audit import FILE_NAME, chain, store, tables
 from crabpot.audit.reading import AuditReader
 from crabpot.audit.store import AuditLog, AuditUnavailable
 from crabpot.errors import CrabpotError
@@ -42,17 +42,57 @@ async def test_what_is_described_later_is_there_in_its_order_and_with_its_time(l
     assert found[0]["time"] <= began + 0.001
 
 
-async def test_what_nobody_waits_for_is_described_in_the_next_turn_of_the_loop(log):
-    described: list[str] = []
+class Describing:
+    """Counts what it has described, and keeps the loop busy for a while with each."""
 
-    def describe():
-        described.append("it")
+    def __init__(self, busy_s: float = 0.0) -> None:
+        self.busy_s = busy_s
+        self.done = 0
+
+    def __call__(self) -> dict[str, str]:
+        self.done += 1
+        until = time.monotonic() + self.busy_s
+        while time.monotonic() < until:
+            pass
         return {"kind": "it"}
 
+
+async def test_what_nobody_waits_for_is_described_in_a_moment(log):
+    describe = Describing()
     log.record_soon(describe)
-    assert not described
+    assert not describe.done
+    async with asyncio.timeout(10):
+        while not describe.done:
+            await asyncio.sleep(0)
+
+
+async def test_many_are_described_together_in_the_next_turn(log):
+    describe = Describing()
+    for _ in range(store._TOGETHER - 1):
+        log.record_soon(describe)
     await asyncio.sleep(0)
-    assert described == ["it"]
+    assert not describe.done
+    log.record_soon(describe)
+    await asyncio.sleep(0)
+    assert describe.done == store._TOGETHER
+
+
+async def test_calls_that_end_without_a_turn_of_the_loop_keep_few_waiting(log):
+    describe = Describing()
+    for _ in range(1000):
+        log.record_soon(describe)
+    assert describe.done > 1000 - store._TOGETHER
+
+
+async def test_others_have_their_turn_while_much_is_described(log):
+    describe = Describing(busy_s=2 * store._SLICE_S)
+    for _ in range(store._TOGETHER):
+        log.record_soon(describe)
+    await asyncio.sleep(0)
+    assert describe.done == 1
+    async with asyncio.timeout(10):
+        while describe.done < store._TOGETHER:
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("damage", ["x'ff00'", "'not JSON'"])
@@ -337,7 +377,8 @@ def test_to_append_looks_at_no_record_before_the_last(state):
     connection = sqlite.connect(_made(state), tables.SCHEMA)
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    store._append(connection, [record(1) | {"time": 1.0}, record(2) | {"time": 2.0}], {})
+    entries = [chain.Entry(record(number) | {"time": float(number)}) for number in (1, 2)]
+    store._append(connection, entries, {})
     connection.set_trace_callback(None)
     assert statements
     for statement in statements:

@@ -85,8 +85,10 @@ async def described_by(log: AuditLog, next_one: str | None) -> dict[str, float]:
     if next_one is not None:
         with behind_it(next_one):
             log.record({"kind": "call"})
-    await asyncio.sleep(0)
-    return owed()
+    async with asyncio.timeout(10):
+        while "hostile" not in (owes := owed()):
+            await asyncio.sleep(0)
+    return owes
 
 
 @pytest.mark.parametrize("next_one", [None, "honest", OPERATOR])
