@@ -74,6 +74,8 @@ class Execution:
     _watch: Watch = field(init=False)
     _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
     _wanted: dict[tuple[str, str | None], Wanted] = field(default_factory=dict)
+    # The last spec of each agent: that of its next scope differs in little.
+    _specs: dict[str, SandboxSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
@@ -142,7 +144,8 @@ class Execution:
         if given.remark is not None:
             for remark in remarks.of_limits(live.clauses):
                 given.remark(remark)
-        if live.reviewed:
+        reviewed = live.reviewed
+        if reviewed:
             await live.catch_up()
             self._watch.begun(live)
         if placed.where is Place.HOST and call.tool == "exec" and (variables := CALLER.get()):
@@ -162,7 +165,7 @@ class Execution:
                 # A person who is asked may take longer than the limit, but not than any call may.
                 spare_s=agent.sandbox.limits.time_ceiling - asked.timeout_s,
             )
-            if live.reviewed:
+            if reviewed:
                 await live.bring_back()
         except SandboxLost as error:
             # Asked first: ending it may take the answer away.
@@ -171,7 +174,7 @@ class Execution:
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
             return call.failed(code, message, placed.where)
         finally:
-            self._end(underway, live)
+            self._end(underway, live, reviewed=reviewed)
         if reply.error is None and not reply.success and reply.exit_code is not None:
             reply = reply._replace(error=await _limit_behind(reply.exit_code, live))
         if call.tool == "read" and reply.data is not None and given.sink is None:
@@ -182,9 +185,9 @@ class Execution:
             return result
         return await _with_hints(result, underway.hints, given.sink)
 
-    def _end(self, underway: Underway | None, live: Live) -> None:
+    def _end(self, underway: Underway | None, live: Live, *, reviewed: bool) -> None:
         live.used = live.rested = time.time()
-        if live.reviewed:
+        if reviewed:
             self._watch.ended(live)
         if live.scope is not None and underway is not None:
             live.scope.end(underway)
@@ -216,6 +219,7 @@ class Execution:
         if known is None or (known.agent is not agent and known.agent != agent):
             if len(self._wanted) >= _MOST_CACHED:
                 self._wanted.clear()
+                self._specs.clear()
             known = self._wanted[agent.id, scope_key] = self._look(agent, scope_key)
         return known
 
@@ -224,9 +228,11 @@ class Execution:
             workspace = binds.expand(agent.workspace, self.around.home)
             return Wanted(key=(Place.HOST, agent.id), version=workspace, agent=agent)
         try:
-            return Wanted.of(build(agent, scope_key, self.around), agent)
+            spec = build(agent, scope_key, self.around).related_to(self._specs.get(agent.id))
         except ValueError as error:
             raise SandboxUnavailable(f"the sandbox cannot be made as configured: {error}") from None
+        self._specs[agent.id] = spec
+        return Wanted.of(spec, agent)
 
     async def release_layer(self, scope_key: str) -> None:
         """End the sandbox that has the layer of a scope mounted; LayerBusy if something runs in it."""

@@ -102,10 +102,13 @@ class Fleet:
         return None if evicted is None else self.forget(evicted)
 
     def _to_evict(self, key: Key, agent: str) -> Live | None:
-        if key[0] is not Place.SANDBOX:
+        limits = self.limits
+        room = min(limits.max_sandboxes, limits.max_sandboxes_per_agent)
+        # To count those of each agent takes as long as there are many.
+        if key[0] is not Place.SANDBOX or len(self._live) + len(self._opening) < room:
             return None
         lives, opening = self._counted()
-        return to_evict(agent, lives, opening, self.limits)
+        return to_evict(agent, lives, opening, limits)
 
     def room(self, agent: str) -> tuple[int, int]:
         """Return how many more sandboxes this agent may have, and all together, before one would be evicted."""

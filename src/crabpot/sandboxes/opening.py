@@ -78,7 +78,7 @@ class Opener:
             return None
         # The opening that follows reports it.
         with suppress(OSError):
-            live = self.spares.claim(spec, agent)
+            live = self.spares.claim(wanted)
             return None if live is None else self.attend(live)
         return None
 
@@ -95,7 +95,7 @@ class Opener:
             keeps = spec.private or spec.layer is not None
             if keeps and not self.folders.takes(agent.id, most := self.most_folders()):
                 await self.folders.check(spec, agent.id, most)
-            live = self.spares.claim(spec, agent)
+            live = self.spares.claim(wanted)
             if live is None:
                 self.spares.make_room(agent.id)
                 live = await self._start(spec, agent, await self._hold(spec, agent))

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from crabpot.errors import CrabpotError
 from crabpot.sandboxes import private_folders
-from crabpot.sandboxes.live import Live, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from crabpot.sandboxes.live import Hold
+    from crabpot.sandboxes.live import Hold, Live, Wanted
     from crabpot.settings import AgentSettings
     from crabpot.spec.spec import SandboxSpec
 
@@ -99,7 +98,7 @@ class Spares:
         name = f"{PREFIX}{os.urandom(8).hex()}"
         folder = f"{self._state}/{private_folders.FOLDER}/{name}" if spec.private else spec.workspace
         # The key names its agent: that is whose share of the machine it takes.
-        own = replace(spec, scope_key=f"agent:{agent.id}:{name}", name=name, workspace=folder)
+        own = replace(spec, scope_key=f"agent:{agent.id}:{name}", name=name, workspace=folder).related_to(spec)
         held = await private_folders.hold_alone(self._state, own, agent.id) if spec.private else None
         live = await self._start(own, agent, held)
         try:
@@ -110,14 +109,17 @@ class Spares:
             raise
         return live
 
-    def claim(self, spec: SandboxSpec, agent: AgentSettings) -> Live | None:
+    def claim(self, wanted: Wanted) -> Live | None:
         """Take one over, private folder and all, and open another soon.
 
         None if there is none, or the session has a folder already.
         """
-        # A layer belongs to one scope from its first mount on: no spare can have one yet.
+        spec, agent = wanted.spec, wanted.agent
+        if not self.begun or spec is None:
+            return None
         family = _family(spec, agent)
-        if not self.begun or spec.layer is not None or not (agent.sandbox.warm or family in self._by_default):
+        # A layer belongs to one scope from its first mount on: no spare can have one yet.
+        if spec.layer is not None or not (agent.sandbox.warm or family in self._by_default):
             return None
         self._keep(spec, agent, _REFILL_S)
         waiting = self._ready.get(family, [])
@@ -133,7 +135,7 @@ class Spares:
             self._discard_soon(waiting.pop())
             return None
         waiting.pop()
-        spare.assign(Wanted.of(spec, agent))
+        spare.assign(wanted)
         spare.sandbox.rename(spec.name)
         return spare
 

@@ -120,15 +120,26 @@ class SandboxSpec:
     @cached_property
     def family(self) -> str:
         """Return the digest of everything but its owner: sandboxes that share it are interchangeable."""
-        workspace = "" if self.private else self.workspace
-        # Not `replace`: it would take longer than the digest, and every first call of a session waits for it.
-        others = {"scope_key": "", "name": "", "workspace": workspace, "agent": "", "certificates": ()}
-        return _digest({**_members(self), **others})
+        return _digest(_shared(self))
+
+    def related_to(self, other: SandboxSpec | None) -> SandboxSpec:
+        """Return itself, knowing its family if that is another's: to compare takes a tenth of the time of a digest."""
+        if other is not None and _shared(self) == _shared(other):
+            self.__dict__["family"] = other.family
+        return self
 
     @cached_property
     def hash(self) -> str:
         """Return the digest of everything above. Order matters in lists, not in objects (CVE-2026-27007)."""
         return _digest([self.family, self.scope_key, self.name, self.workspace])
+
+
+def _shared(spec: SandboxSpec) -> dict[str, object]:
+    """Return everything but its owner."""
+    workspace = "" if spec.private else spec.workspace
+    # Not `replace`: it would take longer than the digest, and every first call of a session waits for it.
+    others = {"scope_key": "", "name": "", "workspace": workspace, "agent": "", "certificates": ()}
+    return {**_members(spec), **others}
 
 
 def _digest(value: object) -> str:

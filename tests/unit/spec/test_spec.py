@@ -106,7 +106,9 @@ def test_whose_it_is_alone_does_not_change_the_family(change: dict[str, Any], pr
     spec = replace(SPEC, private=private)
     whose = {"scope_key", "name", *(["workspace"] if private else [])}
     same = all(name in whose or getattr(spec, name) == value for name, value in change.items())
-    assert (replace(spec, **change).family == spec.family) == same
+    changed = replace(spec, **change)
+    assert (changed.family == spec.family) == same
+    assert replace(spec, **change).related_to(spec).family == changed.family
 
 
 @given(order=st.permutations(["A", "B", "C", "D"]))
