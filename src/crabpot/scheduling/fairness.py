@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -33,7 +33,7 @@ class Line(Generic[Job]):
     """Jobs that run and jobs that wait, each by principal. Those who wait are served in turn."""
 
     allowed: Allowance
-    inside: Counter[Any] = field(default_factory=Counter)
+    inside: dict[Any, int] = field(default_factory=dict)
     waiting: dict[Account | None, deque[Job]] = field(default_factory=dict)
 
     def join(self, whose: Account | None, job: Job) -> None:
@@ -54,26 +54,29 @@ class Line(Generic[Job]):
 
     def enter(self, whose: Account | None) -> None:
         """Take a slot."""
+        inside = self.inside
         for key in _counted(whose):
-            self.inside[key] += 1
+            inside[key] = inside.get(key, 0) + 1
 
     def leave(self, whose: Account | None) -> None:
         """Return the slot."""
+        inside = self.inside
         for key in _counted(whose):
-            left = self.inside.pop(key) - 1
-            if left:
-                self.inside[key] = left
+            if inside[key] > 1:
+                inside[key] -= 1
+            else:
+                del inside[key]
 
     def full(self, whose: Account | None) -> str | None:
         """Return who has taken all the room that this one may have, or None."""
-        if whose is None:
-            return "the gateway" if self.inside[None] >= self.allowed.own else None
         inside, most = self.inside.get, self.allowed
+        if whose is None:
+            return "the gateway" if inside(None, 0) >= most.own else None
         if inside(whose, 0) < most.scope and inside(whose.agent, 0) < most.agent and inside("agents", 0) < most.agents:
             return None
-        allowed = (self.allowed.agents, self.allowed.agent, self.allowed.scope)
+        allowed = (most.agents, most.agent, most.scope)
         takers = ("all agents together", f"the agent {whose.agent}", whose.scope_key)
-        full = [self.inside[key] >= most for key, most in zip(_counted(whose), allowed, strict=True)]
+        full = [inside(key, 0) >= room for key, room in zip(_counted(whose), allowed, strict=True)]
         return next((taker for taker, is_full in zip(takers, full, strict=True) if is_full), None)
 
 
