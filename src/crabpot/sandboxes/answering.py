@@ -30,14 +30,13 @@ class Answering:
         whose = Account(scope.agent.id, scope.key)
 
         async def answering(upcall: Upcall) -> None:
-            taken = self._underway.full(whose)
+            taken = self._underway.enter(whose)
             if taken is not None:
                 # Not left to wait: while it does, it holds what it was sent.
                 message = f"{taken} has as many connections and host commands open as it may have"
                 scope.hint(message)
                 upcall.fail("process_limit", message)
                 return
-            self._underway.enter(whose)
             try:
                 with acting_for(*whose), called_with(scope.variables):
                     await answer(upcall)

@@ -6,10 +6,10 @@ import asyncio
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crabpot.decide.hints import near_miss
-from crabpot.decide.scope import CALLER, PRINCIPAL, Account
+from crabpot.decide.scope import ACTING_FOR, CALLER, PRINCIPAL
 from crabpot.errors import LayerBusy, SandboxLost, SandboxUnavailable
 from crabpot.model import Place
 from crabpot.sandboxes import private_folders, remarks
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from crabpot.wire.calls import Source
     from crabpot.wire.in_flight import Sink
 
+    # A call, checked: its arguments, its input and its time limit.
+    Checked = tuple[dict[str, Any], Source | None, float]
+
 # The exit codes of a shell whose command died by SIGKILL, and by SIGXFSZ.
 _KILLED, _TOO_LARGE = 128 + 9, 128 + 25
 # Tools whose results carry hints about what their command was refused.
@@ -50,14 +53,6 @@ _REFUSED_S = 5.0
 
 # Each call holds up to a few MiB of arguments and output, and a client could make ten thousand of them.
 _AT_ONCE = Allowance(scope=256, agent=512, agents=8192, own=0)
-
-
-class _CheckedCall(NamedTuple):
-    """A call, checked: its arguments, its input and its time limit."""
-
-    args: dict[str, Any]
-    source: Source | None
-    timeout_s: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,26 +116,28 @@ class Execution:
     async def run(self, call: ToolCall, agent: AgentSettings, placed: Placement, streams: Streams | None) -> ToolResult:
         """Run one call to its end."""
         try:
-            asked = _CheckedCall(*split_input(call), time_limit(call.args, agent))
+            asked = (*split_input(call), time_limit(call.args, agent))
         except InvalidCall as error:
             return call.failed("invalid_arguments", str(error))
-        whose = Account(agent.id, placed.scope_key or call.session)
-        taken = self._underway.full(whose)
+        whose = ACTING_FOR.get()
+        taken = self._underway.enter(whose)
         if taken is not None:
             # Not at once: a client that retries immediately would keep the gateway busy with refusals.
             await asyncio.sleep(_REFUSED_S)
             message = f"{taken} has as many calls under way as it may have; wait until one of them ends"
             return call.failed("process_limit", message)
-        self._underway.enter(whose)
         try:
-            return await self._run(call, agent, placed, streams or _NO_STREAMS, asked)
+            wanted = self._want(agent, placed.scope_key)
+            live = self.fleet.find(wanted) or await self._open(wanted, call)
+            return await self._run(call, agent, live, streams or _NO_STREAMS, asked)
         finally:
             self._underway.leave(whose)
 
     async def _run(
-        self, call: ToolCall, agent: AgentSettings, placed: Placement, given: Streams, asked: _CheckedCall
+        self, call: ToolCall, agent: AgentSettings, live: Live, given: Streams, asked: Checked
     ) -> ToolResult:
-        live = await self.acquire(agent, placed, call)
+        args, source, timeout_s = asked
+        where = live.wanted.key[0]
         if given.remark is not None:
             for remark in remarks.of_limits(live.clauses):
                 given.remark(remark)
@@ -148,22 +145,22 @@ class Execution:
         if reviewed:
             await live.catch_up()
             self._watch.begun(live)
-        if placed.where is Place.HOST and call.tool == "exec" and (variables := CALLER.get()):
+        if where is Place.HOST and call.tool == "exec" and (variables := CALLER.get()):
             # One runner serves all callers, and each command has the variables of its own.
-            own = asked.args.get("env")
-            asked.args["env"] = {**variables, **own} if isinstance(own, dict) else dict(variables)
-        underway = _begin(call, agent, asked, live)
+            own = args.get("env")
+            args["env"] = {**variables, **own} if isinstance(own, dict) else dict(variables)
+        underway = _begin(call, agent, args, live)
         try:
             reply = await live.wire.call(
                 call.tool,
-                asked.args,
-                timeout_s=asked.timeout_s,
-                source=given.source or asked.source,
+                args,
+                timeout_s=timeout_s,
+                source=given.source or source,
                 sink=given.sink,
                 resizes=given.resizes,
                 more=given.header,
                 # A person who is asked may take longer than the limit, but not than any call may.
-                spare_s=agent.sandbox.limits.time_ceiling - asked.timeout_s,
+                spare_s=agent.sandbox.limits.time_ceiling - timeout_s,
             )
             if reviewed:
                 await live.bring_back()
@@ -172,7 +169,7 @@ class Execution:
             cause = live.ended_by or await live.sandbox.cause_of_death()
             self.fleet.forget(live)
             code, message = cause or ("sandbox_lost", f"the sandbox was lost: {error}")
-            return call.failed(code, message, placed.where)
+            return call.failed(code, message, where)
         finally:
             self._end(underway, live, reviewed=reviewed)
         if reply.error is None and not reply.success and reply.exit_code is not None:
@@ -180,7 +177,7 @@ class Execution:
         if call.tool == "read" and reply.data is not None and given.sink is None:
             # The content came beside the frame; an empty file has none.
             reply.data.setdefault("content", "")
-        result = reply.as_result(call.id, live.key[0], call.took_ms())
+        result = reply.as_result(call.id, where, call.took_ms())
         if underway is None or not underway.hints or call.tool not in _HINTED:
             return result
         return await _with_hints(result, underway.hints, given.sink)
@@ -195,9 +192,9 @@ class Execution:
     async def acquire(self, agent: AgentSettings, placed: Placement, call: ToolCall | None = None) -> Live:
         """Find the live place of a session, or open it while the call that needs it waits."""
         wanted = self._want(agent, placed.scope_key)
-        live = self.fleet.find(wanted)
-        if live is not None:
-            return live
+        return self.fleet.find(wanted) or await self._open(wanted, call)
+
+    async def _open(self, wanted: Wanted, call: ToolCall | None) -> Live:
         with nullcontext() if call is None else call.stage("open"):
             claimed = self.fleet.claim(wanted, self.opener.claim)
             return claimed or await self.fleet.acquire(wanted, self.opener.open)
@@ -267,10 +264,10 @@ def _gets_a_spare(agent: AgentSettings) -> bool:
     return agent.source("sandbox.warm") == "default" and agent.sandbox.backend in ("auto", "bubblewrap")
 
 
-def _begin(call: ToolCall, agent: AgentSettings, asked: _CheckedCall, live: Live) -> Underway | None:
+def _begin(call: ToolCall, agent: AgentSettings, args: Mapping[str, Any], live: Live) -> Underway | None:
     """Note on a sandbox whose call it has now, and for how long at the latest."""
     live.wire.principal = PRINCIPAL.get()
-    lasting = asked.args.get("background") or asked.args.get("detach")
+    lasting = args.get("background") or args.get("detach")
     if lasting:
         live.left_running = True
     if live.scope is None:

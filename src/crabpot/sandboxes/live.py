@@ -136,8 +136,10 @@ class Live:
     @property
     def replaced(self) -> bool:
         """Whether the host's folder is another one now: removed, moved away, or made anew under its name."""
+        if self.folder is None:
+            return False
         path = self.wanted.folder
-        return self.folder is not None and path is not None and identity_of(path) != self.folder
+        return path is not None and identity_of(path) != self.folder
 
     @property
     def lost(self) -> bool:

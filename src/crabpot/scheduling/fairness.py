@@ -33,7 +33,10 @@ class Line(Generic[Job]):
     """Jobs that run and jobs that wait, each by principal. Those who wait are served in turn."""
 
     allowed: Allowance
-    inside: dict[Any, int] = field(default_factory=dict)
+    # How many of each scope run, or of the gateway itself; of each agent; and of all agents.
+    inside: dict[Account | None, int] = field(default_factory=dict)
+    of_agents: dict[str, int] = field(default_factory=dict)
+    of_all: int = 0
     waiting: dict[Account | None, deque[Job]] = field(default_factory=dict)
 
     def join(self, whose: Account | None, job: Job) -> None:
@@ -43,46 +46,48 @@ class Line(Generic[Job]):
     def next(self) -> Job | None:
         """Return the first job that has room; whoever was served last goes after all others."""
         for whose, jobs in self.waiting.items():
-            if self.full(whose) is None:
+            if self.enter(whose) is None:
                 job = jobs.popleft()
                 del self.waiting[whose]
                 if jobs:
                     self.waiting[whose] = jobs
-                self.enter(whose)
                 return job
         return None
 
-    def enter(self, whose: Account | None) -> None:
-        """Take a slot."""
-        inside = self.inside
-        for key in _counted(whose):
-            inside[key] = inside.get(key, 0) + 1
+    def enter(self, whose: Account | None) -> str | None:
+        """Take a slot; where there is none, return who has taken all the room that this one may have."""
+        inside, most = self.inside.get(whose, 0), self.allowed
+        if whose is None:
+            if inside >= most.own:
+                return "the gateway"
+        else:
+            of_agent = self.of_agents.get(whose.agent, 0)
+            if self.of_all >= most.agents:
+                return "all agents together"
+            if of_agent >= most.agent:
+                return f"the agent {whose.agent}"
+            if inside >= most.scope:
+                return whose.scope_key
+            self.of_agents[whose.agent] = of_agent + 1
+            self.of_all += 1
+        self.inside[whose] = inside + 1
+        return None
 
     def leave(self, whose: Account | None) -> None:
         """Return the slot."""
-        inside = self.inside
-        for key in _counted(whose):
-            if inside[key] > 1:
-                inside[key] -= 1
-            else:
-                del inside[key]
-
-    def full(self, whose: Account | None) -> str | None:
-        """Return who has taken all the room that this one may have, or None."""
-        inside, most = self.inside.get, self.allowed
-        if whose is None:
-            return "the gateway" if inside(None, 0) >= most.own else None
-        if inside(whose, 0) < most.scope and inside(whose.agent, 0) < most.agent and inside("agents", 0) < most.agents:
-            return None
-        allowed = (most.agents, most.agent, most.scope)
-        takers = ("all agents together", f"the agent {whose.agent}", whose.scope_key)
-        full = [inside(key, 0) >= room for key, room in zip(_counted(whose), allowed, strict=True)]
-        return next((taker for taker, is_full in zip(takers, full, strict=True) if is_full), None)
+        _count_less(self.inside, whose)
+        if whose is not None:
+            _count_less(self.of_agents, whose.agent)
+            self.of_all -= 1
 
 
-def _counted(whose: Account | None) -> tuple[Any, ...]:
-    """Return what it counts against: all agents, this agent and this scope; or the gateway itself."""
-    return (None,) if whose is None else ("agents", whose.agent, whose)
+def _count_less(counts: dict[Any, int], whose: Any) -> None:
+    left = counts[whose] - 1
+    if left:
+        counts[whose] = left
+    else:
+        # Agents and scopes are invented, and what is left of each would fill the memory.
+        del counts[whose]
 
 
 class Slots:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crabpot.decide.scope import acting_for
-from crabpot.scheduling.fairness import Allowance, Slots
+from crabpot.decide.scope import Account, acting_for
+from crabpot.scheduling.fairness import Allowance, Line, Slots
 from tests.support.waiting import until
 
 
@@ -50,3 +50,23 @@ async def test_who_gives_up_waiting_takes_no_turn_along(slots):
     await asyncio.gather(*tasks, return_exceptions=True)
     assert not slots._line.inside
     assert not slots._line.waiting
+
+
+def test_who_is_refused_is_told_who_has_the_room_and_takes_none():
+    line: Line[Any] = Line(Allowance(scope=2, agent=3, agents=4, own=1))
+    one, two = Account("a", "one"), Account("a", "two")
+    assert [line.enter(whose) for whose in (one, one, one, two, two)] == [None, None, "one", None, "the agent a"]
+    others = [Account("b", "one"), Account("c", "one")]
+    assert [line.enter(whose) for whose in others] == [None, "all agents together"]
+    assert [line.enter(None), line.enter(None)] == [None, "the gateway"]
+    line.leave(one)
+    assert [line.enter(two), line.enter(one)] == [None, "all agents together"]
+    for whose in (one, two, two, others[0], None):
+        line.leave(whose)
+    assert line == Line(line.allowed), "nothing is kept of whoever left"
+
+
+def test_no_name_of_an_agent_is_counted_as_something_else():
+    line: Line[Any] = Line(Allowance(scope=9, agent=1, agents=9, own=9))
+    assert line.enter(Account("main", "s")) is None
+    assert line.enter(Account("agents", "s")) is None

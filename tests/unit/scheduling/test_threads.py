@@ -74,7 +74,7 @@ async def test_many_scopes_of_one_agent_are_that_agent_still(threads, stuck):
     with acting_for("other", "x"):
         async with asyncio.timeout(10):
             assert await asyncio.to_thread(os.getpid) == os.getpid()
-    assert threads._line.inside["hostile"] == 4
+    assert threads._line.of_agents["hostile"] == 4
     withdraw(jobs, stuck)
 
 
@@ -83,7 +83,7 @@ async def test_every_agent_at_once_leaves_threads_for_the_gateway_itself(threads
     jobs = [job for number in range(20) for job in await fill(f"a{number}", "s", stuck.wait, 4)]
     async with asyncio.timeout(10):
         assert await asyncio.to_thread(os.getpid) == os.getpid()
-    assert threads._line.inside["agents"] == 8
+    assert threads._line.of_all == 8
     withdraw(jobs, stuck)
 
 
