@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crabpot.errors import SandboxLost
-from crabpot.runner.core.frames import FrameError, encode
+from crabpot.runner.core.frames import FrameError, encode_header
 from crabpot.wire.flow import Window, pieces
 from crabpot.wire.in_flight import InFlight
 from crabpot.wire.replies import Reply, check_runner, unsendable
@@ -23,16 +23,13 @@ if TYPE_CHECKING:
 
     from crabpot.wire.channel import Channel
     from crabpot.wire.in_flight import Sink
+    from crabpot.wire.replies import Output
 
     Source = AsyncIterator[bytes]
     Resizes = asyncio.Queue[tuple[int, int]]
     Signals = AsyncIterator[str]
 
 Answer = TypeVar("Answer")
-
-# Only an answer contains what a tool found; greetings, questions and all that follows them are short.
-SHORT_LINE = 4 << 10
-_ANSWER = b'{"id":'
 
 # No terminal has more rows or columns for a runner, whatever a window manager says.
 LONGEST_SIDE = 1000
@@ -42,7 +39,7 @@ class Wire(FrameStream, Generic[Answer]):
     """The calling end of a stream."""
 
     @abstractmethod
-    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Answer:
+    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: Output, stderr: Output) -> Answer:
         """Read an answer; output that came ahead of it in frames of its own is passed beside it."""
 
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
@@ -134,7 +131,7 @@ class Wire(FrameStream, Generic[Answer]):
         if source is not None:
             header["input"] = True
         try:
-            frame = encode(header)
+            frame = encode_header(header)
         except FrameError as error:
             return self.read_answer(unsendable(error), b"", b"", b"")
         # Before anything else: the other side works while we write down that it does.
@@ -146,15 +143,12 @@ class Wire(FrameStream, Generic[Answer]):
         self._look_at(call, self.loop.time() + timeout_s + self.grace_s)
         if self._holds:
             self._hold(call)
-        if source is None and sink is None and resizes is None and signals is None:
-            return await self._answer(call)
-        pumps = [
-            *([] if resizes is None else [self._resize(call, resizes)]),
-            *([] if signals is None else [self._signal(call, signals)]),
-        ]
-        return await self._answer_streamed(call, source, sink, pumps)
-
-    async def _answer(self, call: InFlight[Answer]) -> Answer:
+        if source is not None or sink is not None or resizes is not None or signals is not None:
+            pumps = [
+                *([] if resizes is None else [self._resize(call, resizes)]),
+                *([] if signals is None else [self._signal(call, signals)]),
+            ]
+            return await self._answer_streamed(call, source, sink, pumps)
         try:
             return await call.answer
         except asyncio.CancelledError:
@@ -214,10 +208,13 @@ class Wire(FrameStream, Generic[Answer]):
                     call.input = Window()
                     others.append(tasks.create_task(self._feed(call, call.input, source)))
                 try:
-                    answer = await self._answer(call)
+                    answer = await call.answer
                     call.end_output()
                     if pump is not None:
                         await pump
+                except asyncio.CancelledError:
+                    await self._cancel(call)
+                    raise
                 finally:
                     for task in others if pump is None else (*others, pump):
                         task.cancel()
@@ -253,13 +250,14 @@ class Wire(FrameStream, Generic[Answer]):
     # --- what the stream calls ------------------------------------------------------------------------------------
 
     def take(self, header: dict[str, Any], payload: bytes) -> None:
-        """Take a frame that belongs to a call; there is no other."""
+        """Take a frame of a call, or one of another kind."""
         kind, call_id = header.get("op"), header.get("id")
         call = self._calls.get(call_id) if type(call_id) is str else None
         if call is None:
-            raise FrameError("a frame for a call that is not in flight")
-        if kind is None:
-            answer = self.read_answer(header, payload, call.kept("stdout"), call.kept("stderr"))
+            self.take_other(header, payload)
+        elif kind is None:
+            kept = call.kept
+            answer = self.read_answer(header, payload, kept.get("stdout", b""), kept.get("stderr", b""))
             del self._calls[call.id]
             if self._quiet is not None and not self._calls:
                 self._quiet.set()
@@ -272,6 +270,10 @@ class Wire(FrameStream, Generic[Answer]):
             call.input.acknowledged(header.get("n"))
         else:
             raise FrameError("a frame of unknown kind")
+
+    def take_other(self, header: dict[str, Any], payload: bytes) -> None:  # noqa: ARG002  for those that know others
+        """Take a frame that belongs to no call in flight; FrameError loses the stream."""
+        raise FrameError("a frame for a call that is not in flight")
 
     def give_up(self, reason: str) -> None:
         """End every call that is in flight."""
@@ -290,28 +292,24 @@ class Wire(FrameStream, Generic[Answer]):
 class RunnerWire(Wire[Reply]):
     """The wire to a runner, whose every answer is checked, and which may begin upcalls of its own."""
 
+    # Only an answer contains what a tool found; greetings, questions and all that follows them are short. A mebibyte of
+    # `{},` takes 24 MiB once it is parsed.
+    short_line, answer_line = 4 << 10, b'{"id":'
+
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         super().__init__(channel, grace_s=grace_s)
         self.upcalls = Upcalls(self)
 
-    def admit(self, line: bytes | bytearray) -> None:
-        """Refuse a long line that is not an answer to a call: a mebibyte of `{},` takes 24 MiB once it is parsed."""
-        # What calls itself an answer and is something else is parsed once, and dropped.
-        if len(line) > SHORT_LINE and not line.startswith(_ANSWER):
-            raise FrameError(f"a line of more than {SHORT_LINE} bytes that is not an answer")
-
-    def take(self, header: dict[str, Any], payload: bytes) -> None:
-        """Take a frame of an upcall, or of a call."""
+    def take_other(self, header: dict[str, Any], payload: bytes) -> None:
+        """Take a frame of an upcall."""
         if "up" in header:
             self.upcalls.take(header, payload)
         else:
-            super().take(header, payload)
+            super().take_other(header, payload)
 
     def give_up(self, reason: str) -> None:
         """End every call, and every upcall."""
         super().give_up(reason)
         self.upcalls.give_up()
 
-    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
-        """Check an answer field by field."""
-        return check_runner(header, payload, stdout, stderr)
+    read_answer = staticmethod(check_runner)

@@ -42,7 +42,8 @@ class InFlight(Generic[Answer]):
         self.id = call_id
         self._keep = keep
         self._acknowledge = acknowledge
-        self._kept: dict[str, bytearray] = {}
+        # Its output by stream, where there is no sink.
+        self.kept: dict[str, bytearray] = {}
         self._queue: deque[tuple[str, bytes | bytearray]] = deque()
         if sink is not None:
             self._arrived = asyncio.Event()
@@ -69,8 +70,8 @@ class InFlight(Generic[Answer]):
             return
         if stream == "content":
             raise FrameError("content that was not requested")
-        self._kept.setdefault(stream, bytearray()).extend(data)
-        if sum(map(len, self._kept.values())) > self._keep:
+        self.kept.setdefault(stream, bytearray()).extend(data)
+        if sum(map(len, self.kept.values())) > self._keep:
             raise FrameError("more output than the limit of a result")
 
     def _enqueue(self, stream: str, data: bytes) -> None:
@@ -115,7 +116,3 @@ class InFlight(Generic[Answer]):
         if self._intake is not None:
             self._intake.took(sum(len(data) for _, data in self._queue))
         self._queue.clear()
-
-    def kept(self, stream: str) -> bytes:
-        """Return what was kept of a stream."""
-        return bytes(self._kept.get(stream, b""))

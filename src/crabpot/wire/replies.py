@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from crabpot.model import Place
 
+    Output = bytes | bytearray
+
 CODES = frozenset(
     "denied approval_denied approval_timeout invalid_arguments not_found is_directory not_a_directory not_a_file "
     "exists permission_denied read_only no_match ambiguous_match conflict outside timeout cancelled output_limit "
@@ -25,8 +27,8 @@ FROM_RUNNER = CODES - {"denied", "approval_denied", "approval_timeout", "sandbox
 _HIGHEST_EXIT = 255
 # No tool's data is a quarter as deep; deeper data would exhaust the stack of whoever writes it as JSON again.
 _DEEPEST = 32
-# What has nothing to replace in it.
-_PLAIN = frozenset({int, bool, float, type(None)})
+# What holds nothing else.
+_SCALARS = frozenset({str, int, bool, float, type(None)})
 
 
 class BadReply(FrameError):
@@ -60,35 +62,41 @@ class Reply(NamedTuple):
         )
 
 
-def check_runner(header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> Reply:
+def check_runner(header: dict[str, Any], payload: bytes, stdout: Output, stderr: Output) -> Reply:
     """Read a runner's answer, which may not speak for the gateway, nor call a failure a success."""
-    reply = check(header, payload, stdout, stderr, codes=FROM_RUNNER)
+    reply = check(header, payload, stdout, stderr, FROM_RUNNER)
     if reply.success and (reply.error is not None or reply.exit_code):
         raise BadReply("success contradicts the other fields")
     return reply
 
 
 def check(
-    header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes, *, codes: AbstractSet[str] = CODES
+    header: dict[str, Any], payload: bytes, stdout: Output, stderr: Output, codes: AbstractSet[str] = CODES
 ) -> Reply:
     """Read an answer; `stdout` and `stderr` are what came ahead of it in frames of their own."""
-    data = header.get("data")
-    if data is not None and type(data) is not dict:
-        raise BadReply("data is not an object")
+    success, truncated = header.get("success"), header.get("truncated", False)
+    if type(success) is not bool or type(truncated) is not bool:
+        raise BadReply("success or truncated is not true or false")
     exit_code = header.get("exit_code")
     if exit_code is not None and (type(exit_code) is not int or not 0 <= exit_code <= _HIGHEST_EXIT):
         raise BadReply("exit_code is not a number from 0 to 255")
-    data = None if data is None else clean(data)
+    data = header.get("data")
+    if data is not None:
+        if type(data) is not dict:
+            raise BadReply("data is not an object")
+        data = clean(data)
     if payload:
         data = {} if data is None else data
-        data["content"] = _content(data.get("encoding"), payload)
+        binary = data.get("encoding") == "base64"
+        data["content"] = base64.b64encode(payload).decode("ascii") if binary else payload.decode("utf-8", "replace")
+    error = header.get("error")
     return Reply(
-        success=_flag(header.get("success"), "success"),
+        success=success,
         stdout=_text(header.get("stdout", ""), stdout),
         stderr=_text(header.get("stderr", ""), stderr),
         exit_code=exit_code,
-        error=_error(header.get("error"), codes),
-        truncated=_flag(header.get("truncated", False), "truncated"),
+        error=None if error is None else _error(error, codes),
+        truncated=truncated,
         data=data,
     )
 
@@ -99,32 +107,18 @@ def unsendable(error: FrameError) -> dict[str, Any]:
     return {"success": False, "error": {"code": "invalid_arguments", "message": message}}
 
 
-def _content(encoding: Any, payload: bytes) -> str:
-    if encoding == "base64":
-        return base64.b64encode(payload).decode("ascii")
-    return payload.decode("utf-8", "replace")
-
-
-def _flag(value: Any, name: str) -> bool:
-    if type(value) is not bool:
-        raise BadReply(f"{name} is not true or false")
-    return value
-
-
-def _error(value: Any, codes: AbstractSet[str]) -> tuple[str, str] | None:
-    if value is None:
-        return None
+def _error(value: Any, codes: AbstractSet[str]) -> tuple[str, str]:
     code = value.get("code") if type(value) is dict else None
     if type(code) is not str or code not in codes:
         raise BadReply("error has no code that a runner may give")
     return code, _text(value.get("message", ""))
 
 
-def _text(value: Any, ahead: bytes = b"") -> str:
+def _text(value: Any, ahead: Output = b"") -> str:
     if type(value) is not str:
         raise BadReply("text is not a string")
-    cleaned: str = value if value.isascii() else clean(value)
-    return ahead.decode("utf-8", "replace") + cleaned if ahead else cleaned
+    text: str = value if value.isascii() else clean(value)
+    return ahead.decode("utf-8", "replace") + text if ahead else text
 
 
 def clean(value: Any, depth: int = 0) -> Any:
@@ -136,8 +130,10 @@ def clean(value: Any, depth: int = 0) -> Any:
         return value
     if depth >= _DEEPEST:
         raise BadReply(f"data nested deeper than {_DEEPEST}")
+    items, keys = (value.values(), value) if kind is dict else (value, ())
+    # Nearly all is plain, which is found out without a step for each of what is in it.
+    if _SCALARS.issuperset(map(type, items)) and "".join([*keys, *map(str, items)]).isascii():
+        return value
     if kind is list:
-        return [item if type(item) in _PLAIN else clean(item, depth + 1) for item in value]
-    keys = value if "".join(value).isascii() else map(clean, value)
-    items = [item if type(item) in _PLAIN else clean(item, depth + 1) for item in value.values()]
-    return dict(zip(keys, items, strict=True))
+        return [clean(item, depth + 1) for item in value]
+    return {clean(key): clean(item, depth + 1) for key, item in value.items()}

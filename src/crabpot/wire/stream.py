@@ -12,7 +12,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from crabpot.errors import SandboxLost, SandboxUnavailable
-from crabpot.runner.core.frames import ACK_EVERY, MAX_PAYLOAD, WINDOW, FrameError, FrameReader, encode, encode_header
+from crabpot.runner.core.frames import (
+    ACK_EVERY,
+    MAX_LINE,
+    MAX_PAYLOAD,
+    WINDOW,
+    FrameError,
+    FrameReader,
+    encode,
+    encode_header,
+)
 from crabpot.scheduling.fair_loop import FairLoop
 
 if TYPE_CHECKING:
@@ -51,8 +60,8 @@ class FrameStream(asyncio.BufferedProtocol):
     def give_up(self, reason: str) -> None:
         """Notify whoever waits that nothing more comes."""
 
-    def admit(self, line: bytes | bytearray) -> None:
-        """Look at a line before it is parsed; FrameError loses the stream."""
+    # How long a line may be that is not an answer, and how an answer begins.
+    short_line, answer_line = MAX_LINE, b""
 
     def __init__(self, channel: Channel, *, grace_s: float = GRACE_S) -> None:
         self.loop = asyncio.get_running_loop()
@@ -68,7 +77,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self.writable = asyncio.Event()
         self.writable.set()
         self._channel = channel
-        self._reader = FrameReader(self.admit)
+        self._reader = FrameReader(self.short_line, self.answer_line)
         # All of it is taken before the loop reads again, for this stream or another.
         self._scratch = _SCRATCH.view
         self._transport: asyncio.Transport | None = None
@@ -161,14 +170,26 @@ class FrameStream(asyncio.BufferedProtocol):
         return self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take frames. On a fair loop a principal that keeps it busy is read from in its turn."""
-        if self._fair is None or self.principal is None:
-            self._take(nbytes)
+        """Take frames, and nothing after the first violation of the protocol."""
+        if self.lost is not None:
             return
-        began = time.thread_time()
-        self._take(nbytes)
-        rests = self._fair.charge(self.principal, time.thread_time() - began, self._read_on)
-        if rests and self._transport is not None:
+        began = 0.0 if self._fair is None else time.thread_time()
+        data = self._scratch[:nbytes]
+        try:
+            plain = self._channel.decode(bytes(data)) if self._channel.decode else data
+            for header, payload in self._reader.feed(plain):
+                if not self._greeted.done() and header.get("op") == "ready":
+                    self._greeted.set_result(header)
+                else:
+                    self.take(header, payload)
+        except FrameError as error:
+            self.lose(f"it broke the protocol: {error}")
+        if self._fair is not None and self.principal is not None:
+            self._charge(self._fair, self.principal, time.thread_time() - began)
+
+    def _charge(self, loop: FairLoop, principal: str, seconds: float) -> None:
+        """Charge a principal for what was read; one that keeps the loop busy is read from in its turn."""
+        if loop.charge(principal, seconds, self._read_on) and self._transport is not None:
             self.rests_until = math.inf
             self._transport.pause_reading()
 
@@ -176,21 +197,6 @@ class FrameStream(asyncio.BufferedProtocol):
         self.rests_until = self.loop.time() + self.grace_s
         if self.lost is None and self._transport is not None:
             self._transport.resume_reading()
-
-    def _take(self, nbytes: int) -> None:
-        """Take frames. Nothing is read after the first violation of the protocol."""
-        if self.lost is not None:
-            return
-        data = self._scratch[:nbytes]
-        try:
-            plain = self._channel.decode(bytes(data)) if self._channel.decode else data
-            for header, payload in self._reader.feed(plain):
-                if header.get("op") == "ready" and not self._greeted.done():
-                    self._greeted.set_result(header)
-                else:
-                    self.take(header, payload)
-        except FrameError as error:
-            self.lose(f"it broke the protocol: {error}")
 
 
 def fail(future: asyncio.Future[Any], reason: str) -> None:

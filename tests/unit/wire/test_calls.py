@@ -143,6 +143,7 @@ ATTACKS = {
     "an operation of nobody": (frames({"op": "exec", "id": "ID"}), "unknown kind"),
     "a gateway's operation": (frames({"op": "cancel", "id": "ID"}), "unknown kind"),
     "an upcall's frame for a call": (frames({"op": "data", "id": "ID"}), "unknown kind"),
+    "an upcall's frame with a call's id": (frames({"op": "data", "id": "ID", "up": "1"}), "unknown kind"),
     "ready twice": (frames({"op": "ready", "protocol": 1}), "not in flight"),
     "ready for a call": (frames({"op": "ready", "protocol": 1, "id": "ID"}), "unknown kind"),
     "output of an unknown stream": (frames((output("stdlog"), b"x")), "unknown stream"),

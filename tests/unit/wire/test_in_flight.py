@@ -84,7 +84,7 @@ async def test_kept_output_is_limited_over_both_streams():
     call = in_flight(keep=100)
     call.receive("stdout", b"x" * 60)
     call.receive("stderr", b"x" * 40)
-    assert (call.kept("stdout"), call.kept("stderr")) == (b"x" * 60, b"x" * 40)
+    assert call.kept == {"stdout": b"x" * 60, "stderr": b"x" * 40}
     with pytest.raises(FrameError, match="limit"):
         call.receive("stderr", b"x")
 

@@ -22,6 +22,8 @@ from crabpot.wire.stream import GRACE_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from crabpot.wire.replies import Output
+
 # The server enforces the limits; these only bound the size of one answer here.
 _OUTPUT = 1 << 30
 _LONGEST_S = 30 * 24 * 3600.0
@@ -49,7 +51,7 @@ class _ServeWire(Wire[ToolResult]):
         else:
             super().take(header, payload)
 
-    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: bytes, stderr: bytes) -> ToolResult:
+    def read_answer(self, header: dict[str, Any], payload: bytes, stdout: Output, stderr: Output) -> ToolResult:
         """Parse a result."""
         reply = check(header, payload, stdout, stderr)
         place, took = header.get("place", "none"), header.get("duration_ms", 0)

@@ -141,11 +141,14 @@ def parse(line: bytes | bytearray) -> tuple[dict[str, Any], int]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. After a FrameError it returns nothing more."""
+    """Cuts a byte stream into frames. After a FrameError it returns nothing more.
 
-    def __init__(self, admit: Callable[[bytes | bytearray], None] | None = None) -> None:
-        # Called with each line before it is parsed: one byte of JSON may take seventy bytes of memory.
-        self._admit = admit
+    A line of more than `short` bytes must begin as an `answer`: once it is parsed, a byte may take seventy of memory.
+    """
+
+    def __init__(self, short: int = MAX_LINE, answer: bytes = b"") -> None:
+        self._short = short
+        self._answer = answer
         self._buffer = bytearray()
         self._scanned = 0
         self._header: dict[str, Any] | None = None
@@ -163,25 +166,25 @@ class FrameReader:
             raise FrameError("the stream is broken")
         self._broken = True
         if self._header is None and not self._buffer and len(data) <= _SHORT:
-            frames = self._short(bytes(data))
-        else:
-            frames = self._cut(data)
+            # What comes at once is nearly always one frame, and nothing of it is kept.
+            line, newline, rest = bytes(data).partition(b"\n")
+            if newline:
+                if len(line) > self._short:
+                    self._check_long(line)
+                header, size = parse(line)
+                if len(rest) == size:
+                    self._broken = False
+                    return [(header, rest)]
+                self._header, self._payload_size = header, size
+                data = rest
+        frames = self._cut(data)
         self._broken = False
         return frames
 
-    def _short(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-        """Return the frames of what came at once; nearly always it is one, and nothing of it is kept."""
-        end = data.find(b"\n")
-        if end < 0:
-            return self._cut(data)
-        line, rest = data[:end], data[end + 1 :]
-        if self._admit is not None:
-            self._admit(line)
-        header, size = parse(line)
-        if len(rest) == size:
-            return [(header, rest)]
-        self._header, self._payload_size = header, size
-        return self._cut(rest)
+    def _check_long(self, line: bytes | bytearray) -> None:
+        # What calls itself an answer and is something else is parsed once, and dropped.
+        if not line.startswith(self._answer):
+            raise FrameError("a line of more than %d bytes that is not an answer" % self._short)
 
     def _cut(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
         buffer = self._buffer
@@ -199,8 +202,8 @@ class FrameReader:
                     break
                 self._scanned = 0
                 line = buffer[start:end]
-                if self._admit is not None:
-                    self._admit(line)
+                if len(line) > self._short:
+                    self._check_long(line)
                 self._header, self._payload_size = parse(line)
                 start = end + 1
             end = start + self._payload_size
