@@ -16,7 +16,7 @@ from crabpot.decide.tools import BUILT_IN
 from crabpot.errors import SandboxUnavailable, SessionError
 from crabpot.model import Place, ToolCall, Verdict
 from crabpot.sandboxes import remarks
-from crabpot.sandboxes.running import RunningCalls
+from crabpot.sandboxes.running import RunningCall
 from crabpot.scheduling.fair_loop import turn
 from crabpot.tools.descriptions import describe
 
@@ -62,7 +62,7 @@ class Gateway:
         self.audit = audit
         # Set where the configuration has MCP servers.
         self.servers: Servers | None = None
-        self.running = RunningCalls()
+        self.running: dict[str, RunningCall] = {}
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
@@ -216,20 +216,26 @@ class Gateway:
 
         if streams is not None and streams.remark is not None:
             self._remark(session, placed, streams.remark)
-        decided = elevation.of_call(call, agent, placed.answer)
+        place = placed.answer
+        decided = elevation.of_call(call, agent, place)
         try:
-            account, attended = (agent.id, placed.answer.scope_key or session), self.elevated.attended
-            with self.running.begun(call, streamed) as running, acting_for(*account), attended(streams, placed.answer):
-                streams = None if streams is None else streams.passing(running.taking)
+            with RunningCall(call, streamed, self.running) as running, acting_for(agent.id, place.scope_key or session):
+                if streams is not None:
+                    running.detach = self.elevated.attend(streams, place)
+                    streams = streams.passing(running.taking)
                 # Whoever calls a thousand times at once waits for itself.
                 await turn()
                 if decided is not None:
-                    result = await self.elevated.run(call, agent, placed.answer, decided, streams)
+                    result = await self.elevated.run(call, agent, place, decided, streams)
+                elif place.where is Place.SANDBOX and name in verdicts.OURS:
+                    result = await self.execution.run(call, agent, place, streams)
                 else:
-                    result = await self._run(call, agent, placed, streams)
+                    result = await self._run_elsewhere(call, agent, placed, streams)
+        except SandboxUnavailable as error:
+            result = call.failed("sandbox_unavailable", str(error))
         except BaseException:
             # The caller left, or its streams broke: the call was ended, and that is recorded too.
-            result = call.failed("cancelled", "the caller ended the call", placed.answer.where)
+            result = call.failed("cancelled", "the caller ended the call", place.where)
             self._recorded(call, agent.id, result, placed, streamed)
             raise
         verdict: Verdict[Any] = decided or placed
@@ -250,22 +256,20 @@ class Gateway:
     def _look_up(self, agent: str) -> AgentSettings:
         return self.settings.agent(agent)
 
-    async def _run(
+    async def _run_elsewhere(
         self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None
     ) -> ToolResult:
+        """Run a tool of a server, or one that touches the host, which is recorded before."""
         built_in = call.tool in verdicts.OURS
         server = None if built_in else servers.owner(call.tool, self.settings)
         try:
             if server is not None and self.servers is not None:
                 return await self.servers.run(server, call, agent, placed.answer, streams)
-            if not built_in or placed.answer.where is Place.HOST:
-                self.audit.record(of_intent(call, agent.id, placed))
-                await self.audit.durable()
+            self.audit.record(of_intent(call, agent.id, placed))
+            await self.audit.durable()
             if built_in:
                 return await self.execution.run(call, agent, placed.answer, streams)
             return await host_tools.run(call, self._host_tools.get(call.tool))
-        except SandboxUnavailable as error:
-            return call.failed("sandbox_unavailable", str(error))
         except AuditUnavailable as error:
             return call.failed("internal", f"nothing touches the host without a record: {error}")
 
@@ -275,12 +279,7 @@ class Gateway:
             tell(remark)
 
     def _recorded(
-        self,
-        call: ToolCall,
-        agent: str,
-        result: ToolResult,
-        verdict: Verdict[Any],
-        streamed: Mapping[str, int],
+        self, call: ToolCall, agent: str, result: ToolResult, verdict: Verdict[Any], streamed: Mapping[str, int]
     ) -> ToolResult:
         self.audit.record_soon(ended(call, agent, result, verdict, streamed))
         for watcher in self._watchers:

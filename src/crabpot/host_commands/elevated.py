@@ -27,7 +27,6 @@ from crabpot.sandboxes.arguments import InvalidCall, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from contextlib import AbstractContextManager
 
     from crabpot.approvals.desk import Desk
     from crabpot.audit.store import AuditLog
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 # Examining a repository uses the host's processes and time, which the sandbox's limits do not cover.
 _PLANS_AT_ONCE = 4
-_UNATTENDED = nullcontext()
 # `detach` is about what may outlive a command inside. On the host nothing does.
 _TAKES = frozenset({"command", "cwd", "timeout", "detach"})
 
@@ -64,13 +62,11 @@ class ElevatedCommands:
     host: Callable[[], Host]
     _planning: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
-    def attended(self, streams: Streams | None, placed: Placement) -> AbstractContextManager[object]:
-        """Return what attaches the caller's approver to its sandbox's requests for as long as its call lasts."""
-        if streams is None or streams.approver is None or placed.scope_key is None:
-            return _UNATTENDED
-        attached = ExitStack()
-        attached.callback(self.desk.attach(streams.approver, scope_key=placed.scope_key))
-        return attached
+    def attend(self, streams: Streams, placed: Placement) -> Callable[[], None] | None:
+        """Attach the caller's approver, if any, to its sandbox's requests; return the function that removes it."""
+        if streams.approver is None or placed.scope_key is None:
+            return None
+        return self.desk.attach(streams.approver, scope_key=placed.scope_key)
 
     async def run(  # noqa: PLR0913  a call, its decisions, and how it is to run
         self,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from crabpot.audit.records import shown_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crabpot.model import ToolCall
     from crabpot.wire.in_flight import Sink
 
@@ -19,7 +21,7 @@ _MOST_LINES = 12
 _MOST = 100
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class RunningCall:
     """One call under way, listed during the block; `sizes` is how much of each stream was passed on."""
 
@@ -27,6 +29,8 @@ class RunningCall:
     sizes: dict[str, int]
     among: dict[str, RunningCall]
     since: float = field(default_factory=time.time)
+    # Removes the caller's approver, if it has one.
+    detach: Callable[[], None] | None = None
     _tail: bytes = b""
 
     def __enter__(self) -> Self:
@@ -37,6 +41,8 @@ class RunningCall:
     def __exit__(self, *_: object) -> None:
         """List it no longer."""
         del self.among[self.call.id]
+        if self.detach is not None:
+            self.detach()
 
     def taking(self, sink: Sink) -> Sink:
         """Return a sink that notes what passes through it on its way to `sink`."""
@@ -55,16 +61,6 @@ class RunningCall:
         return {**shown, "args": shown_arguments(self.call.args), "output": lines if self._tail else []}
 
 
-class RunningCalls:
-    """All that run in one gateway, the longest first."""
-
-    def __init__(self) -> None:
-        self._calls: dict[str, RunningCall] = {}
-
-    def begun(self, call: ToolCall, sizes: dict[str, int]) -> RunningCall:
-        """Return what lists a call during a block, and counts into `sizes` what of its output was passed on."""
-        return RunningCall(call=call, sizes=sizes, among=self._calls)
-
-    def listed(self) -> list[dict[str, Any]]:
-        """Return the first of them."""
-        return [one.as_json() for one in list(self._calls.values())[:_MOST]]
+def listed(running: dict[str, RunningCall]) -> list[dict[str, Any]]:
+    """Return what is shown of the first of them."""
+    return [one.as_json() for one in list(running.values())[:_MOST]]

@@ -18,6 +18,7 @@ from crabpot.doors import sandboxes
 from crabpot.doors.http.requests import operator
 from crabpot.doors.http.routes.streaming import Events, Pieces, watched
 from crabpot.errors import CrabpotError
+from crabpot.sandboxes.running import listed
 
 if TYPE_CHECKING:
     from crabpot.doors.http.context import Context
@@ -79,7 +80,7 @@ class Feed:
     async def _running(self, events: Events) -> None:
         before: object = None
         while True:
-            now = self._context.gateway.running.listed()
+            now = listed(self._context.gateway.running)
             if now != before:
                 before = now
                 await events.send_json("running", await asyncio.to_thread(_spelled, "calls", now))
