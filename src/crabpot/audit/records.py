@@ -46,11 +46,12 @@ def ended(
 ) -> Callable[[], dict[str, Any]]:
     """Return what describes a call that has ended, for when nobody waits for it."""
     # Taken now: whoever gets the result may change its data.
-    return partial(_described, _texts(result), call, agent, result, verdict, streamed=streamed)
+    content = None if result.data is None else result.data.get("content")
+    return partial(_described, content, call, agent, result, verdict, streamed=streamed)
 
 
 def _described(  # noqa: PLR0913  what a record is made of
-    texts: dict[str, str],
+    content: Any,
     call: ToolCall,
     agent: str,
     result: ToolResult,
@@ -58,10 +59,13 @@ def _described(  # noqa: PLR0913  what a record is made of
     *,
     streamed: Mapping[str, int],
 ) -> dict[str, Any]:
-    back = {name: _encode(text) for name, text in texts.items()}
-    sizes = {"stdout": 0, "stderr": 0, **streamed}
-    for name, data in back.items():
-        sizes[name] = sizes.get(name, 0) + len(data)
+    # They prove what came back without storing it.
+    sizes, digests = {"stdout": 0, "stderr": 0, **streamed}, {}
+    for name, text in (("stdout", result.stdout), ("stderr", result.stderr), ("content", content)):
+        if text and isinstance(text, str):
+            data = _encode(text)
+            sizes[name] = sizes.get(name, 0) + len(data)
+            digests[name] = hashlib.sha256(data).hexdigest()
     return {
         "kind": "call",
         **_who(call, agent, verdict),
@@ -70,7 +74,7 @@ def _described(  # noqa: PLR0913  what a record is made of
         "exit_code": result.exit_code,
         "error": None if result.error is None else result.error.code,
         "sizes": sizes,
-        "digests": {name: hashlib.sha256(data).hexdigest() for name, data in back.items()},
+        "digests": digests,
         "truncated": result.truncated,
         "duration_ms": result.duration_ms,
     }
@@ -207,13 +211,6 @@ def _shortened(told: Mapping[str, Any]) -> dict[str, Any]:
         else:
             short[name] = value
     return short
-
-
-def _texts(result: ToolResult) -> dict[str, str]:
-    """Return what came back, whose sizes and digests prove it without storing it."""
-    content = None if result.data is None else result.data.get("content")
-    parts = {"stdout": result.stdout, "stderr": result.stderr, "content": content}
-    return {name: text for name, text in parts.items() if text and isinstance(text, str)}
 
 
 def _encode(text: str) -> bytes:

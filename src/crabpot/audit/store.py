@@ -89,7 +89,7 @@ class AuditLog:
         loop, waiting = asyncio.get_running_loop(), self._undescribed
         waiting.append((time.time(), PRINCIPAL.get(), describe))
         if len(waiting) == 1:
-            loop.call_later(_SOON_S, self._describe_some)
+            loop.call_at(loop.time() + _SOON_S, self._describe_some)
         elif len(waiting) == _TOGETHER:
             loop.call_soon(self._describe_some)
         elif len(waiting) > _TOGETHER:
