@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 # Decisions that depend on nothing but the settings are cached, for this many sessions and tools; not for long keys,
 # which an agent could invent to fill our memory.
 _MOST_CACHED, _LONGEST_CACHED = 4096, 256
-# Their ids are invented too, and may be long.
-_MOST_AGENTS = 64
 # An agent may call whatever it invents, and the name is in the answer, in the log and in traces.
 _LONGEST_NAME = 256
 
@@ -66,9 +64,8 @@ class Gateway:
         self._host_tools: dict[str, HostTool] = {}
         self._watchers: list[Watcher] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
+        self._rules = verdicts.Rules(settings)
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._decide)
-        # The same object in all decisions on an agent: whoever has seen it need not compare it.
-        self._agent = lru_cache(maxsize=_MOST_AGENTS)(self._look_up)
         # Unlike those of every other gateway that writes to the same log.
         self._name, self._numbers = os.urandom(8).hex(), count(1)
 
@@ -80,8 +77,8 @@ class Gateway:
     async def adopt(self, settings: Settings) -> None:
         """Decide what comes by other settings. How the log is kept (`audit`) stays as it began."""
         before, self.settings = self.settings, settings
+        self._rules = verdicts.Rules(settings)
         self._cached.cache_clear()
-        self._agent.cache_clear()
         self.elevated.host().settings = settings
         await self.execution.adopt(before, settings)
 
@@ -250,11 +247,7 @@ class Gateway:
         return decide(session, tool, host_allowed)
 
     def _decide(self, session: str, tool: str, host_allowed: bool) -> Verdicts:  # noqa: FBT001  as above
-        decided = verdicts.decide(self.settings, session, tool, host_allowed=host_allowed)
-        return decided._replace(agent=self._agent(decided.agent.id))
-
-    def _look_up(self, agent: str) -> AgentSettings:
-        return self.settings.agent(agent)
+        return verdicts.decide(self._rules, session, tool, host_allowed=host_allowed)
 
     async def _run_elsewhere(
         self, call: ToolCall, agent: AgentSettings, placed: Verdict[Placement], streams: Streams | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from crabpot.decide import placement, policy, servers, sessions
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from crabpot.decide.placement import Placement
     from crabpot.model import Verdict
     from crabpot.settings import AgentSettings, Settings
+
+# Ids and tools are invented, and may be long.
+_MOST_AGENTS, _MOST_TOOLS = 64, 1024
 
 # What sandboxes and the host run themselves; everything else is a host tool or a tool of a server.
 OURS = BUILT_IN | OPERATIONS.keys()
@@ -25,12 +29,26 @@ class Verdicts(NamedTuple):
     allowed: Verdict[bool]
 
 
-def decide(settings: Settings, session: str, tool: str, *, host_allowed: bool) -> Verdicts:
+class Rules:
+    """What the settings say of each agent and its tools, which is the same for all of its sessions: found out once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        # The same object in all decisions on an agent: whoever has seen it need not compare it.
+        self.agent = lru_cache(maxsize=_MOST_AGENTS)(settings.agent)
+        self.allowed = lru_cache(maxsize=_MOST_TOOLS)(self._decide)
+
+    def _decide(self, tool: str, agent: str, sandboxed: bool) -> Verdict[bool]:  # noqa: FBT001  a cache key is positional
+        return policy.decide(tool, self.agent(agent), sandboxed=sandboxed)
+
+
+def decide(rules: Rules, session: str, tool: str, *, host_allowed: bool) -> Verdicts:
     """Decide on a tool of a session, or on the session alone if the tool is empty; SessionError if there is none."""
+    settings = rules.settings
     key = sessions.parse(session, default_agent=settings.default_agent)
-    agent = settings.agent(key.agent)
+    agent = rules.agent(key.agent)
     placed = placement.decide(key, agent)
-    allowed = policy.decide(tool, agent, sandboxed=placed.answer.where is Place.SANDBOX)
+    allowed = rules.allowed(tool, key.agent, placed.answer.where is Place.SANDBOX)
     server = servers.owner(tool, settings)
     if server is not None:
         placed = servers.place(server, key, agent, settings)
