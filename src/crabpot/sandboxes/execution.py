@@ -22,7 +22,7 @@ from crabpot.sandboxes.streams import Streams
 from crabpot.sandboxes.watching import Watch
 from crabpot.scheduling.fairness import Allowance, Line
 from crabpot.spec import binds
-from crabpot.spec.build import build
+from crabpot.spec.described import Described, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Execution:
     _underway: Line[ToolCall] = field(default_factory=lambda: Line(_AT_ONCE))
     _wanted: dict[tuple[str, str | None], Wanted] = field(default_factory=dict)
     # The last spec of each agent: that of its next scope differs in little.
-    _specs: dict[str, SandboxSpec] = field(default_factory=dict)
+    _specs: dict[str, Described] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.opener = Opener(state=self.around.state, registry=self.registry, environ=self.environ)
@@ -207,7 +207,7 @@ class Execution:
         """Return the spec of a scope, and its hash."""
         wanted = self._want(agent, scope_key)
         assert wanted.spec is not None
-        return wanted.spec, wanted.version
+        return wanted.spec, wanted.spec.hash
 
     def _want(self, agent: AgentSettings, scope_key: str | None) -> Wanted:
         """Return what the calls of a scope need, or those on the host; settings are frozen, so one look suffices."""
@@ -225,11 +225,11 @@ class Execution:
             workspace = binds.expand(agent.workspace, self.around.home)
             return Wanted(key=(Place.HOST, agent.id), version=workspace, agent=agent)
         try:
-            spec = build(agent, scope_key, self.around).related_to(self._specs.get(agent.id))
+            described = describe(agent, scope_key, self.around, self._specs.get(agent.id))
         except ValueError as error:
             raise SandboxUnavailable(f"the sandbox cannot be made as configured: {error}") from None
-        self._specs[agent.id] = spec
-        return Wanted.of(spec, agent)
+        self._specs[agent.id] = described
+        return Wanted.of(described.spec, agent)
 
     async def release_layer(self, scope_key: str) -> None:
         """End the sandbox that has the layer of a scope mounted; LayerBusy if something runs in it."""

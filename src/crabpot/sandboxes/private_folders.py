@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crabpot.decide.sessions import name_of_box
 from crabpot.errors import LayerBusy, SandboxUnavailable
-from crabpot.spec.naming import taken_by_another
+from crabpot.spec.naming import SANDBOXES, taken_by_another
 from crabpot.state.ownership import make_own
 from crabpot.state.removal import remove_mapped_tree, remove_tree
 from crabpot.state.untrusted import open_regular, read_handle
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crabpot.settings import Prune, Settings
     from crabpot.spec.spec import SandboxSpec
 
-FOLDER = "sandboxes"
+FOLDER = SANDBOXES
 _NOTE = ".json"
 # A session key has 4096 characters at most, which JSON may spell sixfold.
 _LARGEST_NOTE = 64 * 1024

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crabpot.errors import CrabpotError
 from crabpot.sandboxes import private_folders
+from crabpot.spec.naming import private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,9 +96,9 @@ class Spares:
     async def _open(self, spec: SandboxSpec, agent: AgentSettings) -> Live:
         """Open one whose runner has loaded the code of its tools, which it does at their first call."""
         name = f"{PREFIX}{os.urandom(8).hex()}"
-        folder = f"{self._state}/{private_folders.FOLDER}/{name}" if spec.private else spec.workspace
+        folder = private_folder(self._state, name) if spec.private else spec.workspace
         # The key names its agent: that is whose share of the machine it takes.
-        own = replace(spec, scope_key=f"agent:{agent.id}:{name}", name=name, workspace=folder).related_to(spec)
+        own = spec.owned_by(f"agent:{agent.id}:{name}", name, folder)
         held = await private_folders.hold_alone(self._state, own, agent.id) if spec.private else None
         live = await self._start(own, agent, held)
         try:

@@ -6,8 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from crabpot.spec import binds, grants, hardening, kubernetes, network
-from crabpot.spec.naming import HOMES, LAYERS, is_docker_word, is_package_name, is_variable_name, of_e2b, sandbox_name
+from crabpot.spec import binds, grants, hardening, kubernetes, naming, network
 from crabpot.spec.spec import Mount, SandboxSpec, User
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _MIB = 1024**2
 def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> SandboxSpec:
     """Return the spec. The settings have passed `problems`; a link that changed since is refused here again."""
     sandbox = agent.sandbox
-    name = sandbox_name(scope_key)
+    name = naming.sandbox_name(scope_key)
     own = binds.expand(agent.workspace, around.home)
     private = sandbox.workspace in ("none", "ro")
     refusal = None if sandbox.workspace == "none" else _workspace_refusal(agent, own, around)
@@ -39,7 +38,7 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         scope_key=scope_key,
         name=name,
         backend=sandbox.backend,
-        workspace=f"{around.state}/sandboxes/{name}" if private else os.path.realpath(own),
+        workspace=naming.private_folder(around.state, name) if private else os.path.realpath(own),
         private=private,
         agent_workspace=os.path.realpath(own) if sandbox.workspace == "ro" else None,
         mounts=mounts(sandbox, around, taken=_taken(sandbox, inside)),
@@ -54,8 +53,8 @@ def build(agent: AgentSettings, scope_key: str, around: Surroundings) -> Sandbox
         host_commands=sandbox.host_commands,
         workspace_at=inside,
         agent="" if sandbox.scope == "shared" else agent.id,
-        home=None if sandbox.home is None else f"{around.state}/{HOMES}/{sandbox.home}",
-        layer=f"{os.path.realpath(around.state)}/{LAYERS}/{name}" if sandbox.workspace == "review" else None,
+        home=None if sandbox.home is None else f"{around.state}/{naming.HOMES}/{sandbox.home}",
+        layer=f"{os.path.realpath(around.state)}/{naming.LAYERS}/{name}" if sandbox.workspace == "review" else None,
     )
 
 
@@ -65,7 +64,7 @@ def workspace_inside(agent: AgentSettings, scope_key: str, around: Surroundings)
     if shown_at_own_path(sandbox):
         return os.path.realpath(binds.expand(agent.workspace, around.home))
     # The runner behind a socket has its folders already.
-    own = of_e2b(scope_key) and sandbox.backend != "socket"
+    own = naming.of_e2b(scope_key) and sandbox.backend != "socket"
     return hardening.E2B_HOME if own else hardening.WORKSPACE
 
 
@@ -184,7 +183,7 @@ def problems(agent: AgentSettings, around: Surroundings) -> Iterator[tuple[str, 
     if sandbox.user is not None and (wrong := _wrong(parse_user, sandbox.user)):
         yield "sandbox.user", wrong
     for key, value in sandbox.env.items():
-        if not is_variable_name(key):
+        if not naming.is_variable_name(key):
             yield f"sandbox.env.{key}", f"{key!r} cannot be the name of a variable"
         if "\0" in value:
             yield f"sandbox.env.{key}", "a value cannot contain a NUL character"
@@ -277,10 +276,10 @@ def _docker_problems(docker: Docker) -> Iterator[tuple[str, str]]:
         if value is not None and re.split("[=:]", value)[-1].strip().lower() == "unconfined":
             yield f"sandbox.docker.{key}", f'"{value}" removes a wall, which no configuration may'
     for key, value in (("image", docker.image), ("runtime", docker.runtime), ("apparmor", docker.apparmor)):
-        if value is not None and not is_docker_word(value):
+        if value is not None and not naming.is_docker_word(value):
             yield f"sandbox.docker.{key}", f'"{value}" cannot be a name; docker might read it as an option'
     for index, name in enumerate(docker.packages.extra):
-        if not is_package_name(name):
+        if not naming.is_package_name(name):
             yield f"sandbox.docker.packages.extra[{index}]", f'"{name}" cannot be the name of a Debian package'
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-# Where the state folder keeps private homes, and layers over folders under review.
-HOMES, LAYERS = "homes", "layers"
+# Where the state folder keeps private workspaces and homes, and layers over folders under review.
+SANDBOXES, HOMES, LAYERS = "sandboxes", "homes", "layers"
 
 _SHOWN = 32
 _E2B = re.compile(r".*:e2b-[0-9a-f]{20}", re.DOTALL)
@@ -25,6 +25,11 @@ def sandbox_name(scope_key: str) -> str:
     shown = re.sub(r"[^a-z0-9._-]", "-", scope_key[:_SHOWN])
     digest = hashlib.sha256(scope_key.encode("utf-8", "surrogatepass")).hexdigest()
     return f"crabpot-{shown}-{digest[:8]}"
+
+
+def private_folder(state: str, name: str) -> str:
+    """Return the folder that a sandbox of this name has for its own."""
+    return f"{state}/{SANDBOXES}/{name}"
 
 
 def taken_by_another(what: str) -> str:
