@@ -61,7 +61,7 @@ class Wanted:
     """What a call needs: whose sandbox, and in which version."""
 
     key: Key
-    # The hash of its spec; on the host the agent's workspace.
+    # The family of its spec, since the key says the rest; on the host the agent's workspace.
     version: str
     agent: AgentSettings
     # None on the host.
@@ -77,7 +77,7 @@ class Wanted:
     @classmethod
     def of(cls, spec: SandboxSpec, agent: AgentSettings) -> Self:
         """Return what a call of this agent needs where its scope has this spec."""
-        return cls(key=(Place.SANDBOX, spec.scope_key), version=spec.hash, agent=agent, spec=spec)
+        return cls(key=(Place.SANDBOX, spec.scope_key), version=spec.family, agent=agent, spec=spec)
 
     @property
     def reaching_nothing(self) -> str:
