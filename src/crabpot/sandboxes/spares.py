@@ -45,6 +45,7 @@ class Spares:
         self._by_default: set[Family] = set()
         self._ready: dict[Family, list[Live]] = {}
         self._filling: dict[Family, asyncio.Task[None]] = {}
+        self._refills: dict[Family, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
         # How many more sandboxes an agent may have, and all together, with spares not counted.
         self.room: Callable[[str], tuple[int, int]] = lambda _agent: (_NO_LIMIT, _NO_LIMIT)
@@ -64,7 +65,7 @@ class Spares:
                 self._discard_soon(spare)
         for spec, agent in wanted:
             if spec.layer is None:
-                self._keep(spec, agent, 0.0)
+                self._keep(spec, agent)
 
     def _wanted(self, spec: SandboxSpec, agent: AgentSettings) -> int:
         """Return how many there should be like this one, as far as the limits leave room."""
@@ -78,16 +79,16 @@ class Spares:
         like_it = len(self._ready.get(family, ()))
         return min(count, own - self.count(agent.id) + like_it, together - self.count() + like_it)
 
-    def _keep(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
+    def _keep(self, spec: SandboxSpec, agent: AgentSettings) -> None:
         """Have as many like this one as its agent wants; a failure is left for the call that needs one to report."""
         family = _family(spec, agent)
+        self._refills.pop(family, None)
         if family not in self._filling:
-            task = asyncio.create_task(self._fill(spec, agent, after_s))
+            task = asyncio.create_task(self._fill(spec, agent))
             self._filling[family] = task
             task.add_done_callback(lambda _: self._filling.pop(family, None))
 
-    async def _fill(self, spec: SandboxSpec, agent: AgentSettings, after_s: float) -> None:
-        await asyncio.sleep(after_s)
+    async def _fill(self, spec: SandboxSpec, agent: AgentSettings) -> None:
         ready = self._ready.setdefault(_family(spec, agent), [])
         with suppress(CrabpotError, OSError):
             while len(ready) < self._wanted(spec, agent):
@@ -121,7 +122,8 @@ class Spares:
         # A layer belongs to one scope from its first mount on: no spare can have one yet.
         if spec.layer is not None or not (agent.sandbox.warm or family in self._by_default):
             return None
-        self._keep(spec, agent, _REFILL_S)
+        if family not in self._refills:
+            self._refills[family] = asyncio.get_running_loop().call_later(_REFILL_S, self._keep, spec, agent)
         waiting = self._ready.get(family, [])
         while waiting and waiting[-1].lost:
             self._discard_soon(waiting.pop())
@@ -172,6 +174,8 @@ class Spares:
 
     async def close(self) -> None:
         """End those that wait, and leave nothing of them."""
+        for refill in self._refills.values():
+            refill.cancel()
         tasks = list(self._filling.values())
         for task in tasks:
             task.cancel()
