@@ -1,7 +1,8 @@
 """A program to count in, away from the tests' own tracing: STATE OPENINGS CALLS [TOOL]; with no tool it counts itself.
 
 With a tool it opens sandboxes and makes that call so often in the last one, for strace to count. Without one it prints
-the bytecode instructions and the wake-ups of its loop, by opening and by tool, as JSON.
+the bytecode instructions and the wake-ups of its loop, by opening and by tool, as JSON; with "claim" as the tool, those
+of so many openings that take a spare.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "write": {"path": "four", "content": "x" * 4096},
     "ls": {},
 }
+CLAIM = "claim"
 
 
 class Counter(selectors.EpollSelector):
@@ -66,6 +68,17 @@ async def count_all(gateway: Gateway, counter: Counter, openings: int, calls: in
     return counted
 
 
+async def count_claims(gateway: Gateway, counter: Counter, claims: int) -> dict[str, list[dict[str, int]]]:
+    """Count some first calls of sessions, each once a spare waits for it."""
+    gateway.execution.warm_up(gateway.settings)
+    counted = []
+    for number in range(claims):
+        while not gateway.execution.opener.spares.count():
+            await asyncio.sleep(0.01)
+        counted.append(await counter.count(gateway, f"agent:main:{number}", "exec"))
+    return {CLAIM: counted}
+
+
 async def only_call(gateway: Gateway, openings: int, calls: int, tool: str) -> None:
     """Open some sandboxes, and call in the last of them."""
     opening = [(number, "write") for number in range(openings)]
@@ -76,9 +89,12 @@ async def only_call(gateway: Gateway, openings: int, calls: int, tool: str) -> N
 
 async def main(counter: Counter, state: str, openings: int, calls: int, tool: str = "") -> None:
     """Count or call, and end every sandbox."""
-    gateway = app.start(config=None, state=state, environ=os.environ).gateway("{}")
+    text = "{ agents: { defaults: { sandbox: { warm: 1 } } } }" if tool == CLAIM else "{}"
+    gateway = app.start(config=None, state=state, environ=os.environ).gateway(text)
     try:
-        if tool:
+        if tool == CLAIM:
+            print(json.dumps(await count_claims(gateway, counter, openings)))
+        elif tool:
             await only_call(gateway, openings, calls, tool)
         else:
             print(json.dumps(await count_all(gateway, counter, openings, calls)))

@@ -39,9 +39,9 @@ def fewest(count: Callable[[], float], tries: int = 3) -> float:
     return min(count() for _ in range(tries))
 
 
-def counted_in_gateway(state: Path, openings: int, calls: int) -> dict[str, list[dict[str, int]]]:
+def counted_in_gateway(state: Path, openings: int, calls: int, *tool: str) -> dict[str, list[dict[str, int]]]:
     """Return what each opening and each call cost in a gateway of its own process."""
-    program = [sys.executable, GATEWAY_PROGRAM, str(state), str(openings), str(calls)]
+    program = [sys.executable, GATEWAY_PROGRAM, str(state), str(openings), str(calls), *tool]
     done = subprocess.run(program, stdout=subprocess.PIPE, timeout=_PATIENCE_S, check=True)
     counted: dict[str, list[dict[str, int]]] = json.loads(done.stdout)
     return counted
