@@ -59,26 +59,24 @@ class Reaper:
 
     def collect(self) -> None:
         """Reap all that ended: roots of calls, and orphans that were reparented to the runner."""
+        if self._childless:
+            return  # The signal of one that was already reaped, and nothing was started since.
         ended: list[tuple[Tree, int]] = []
         sweeping = [tree for tree in self._trees.values() if tree.exited]
-        while True:
-            try:
+        try:
+            pid, status = posix.waitpid(-1, posix.WNOHANG)
+            while pid:
+                tree = self._roots.pop(pid, None)
+                if tree is not None:
+                    ended.append((tree, posix.waitstatus_to_exitcode(status)))
                 pid, status = posix.waitpid(-1, posix.WNOHANG)
-            except ChildProcessError:
-                self._childless = True
-                break
-            if pid == 0:
-                self._childless = False
-                break
-            tree = self._roots.pop(pid, None)
-            if tree is not None:
-                ended.append((tree, status))
-        for tree, status in ended:
-            if posix.WIFSIGNALED(status):
-                number = posix.WTERMSIG(status)
-                tree.root_exited(128 + number, number)
+        except ChildProcessError:
+            self._childless = True
+        for tree, code in ended:
+            if code < 0:
+                tree.root_exited(128 - code, -code)
             else:
-                tree.root_exited(posix.WEXITSTATUS(status), None)
+                tree.root_exited(code, None)
         for tree in sweeping:
             tree.settle()
 

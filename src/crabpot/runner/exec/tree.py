@@ -23,6 +23,15 @@ _AGAIN_S = 0.01
 class Tree:
     """A root process and all its descendants."""
 
+    exit_code: int | None = None
+    signal: int | None = None
+    # Whether the root process ended, whatever it left behind.
+    exited = False
+    stuck = False
+    _gone = False
+    _kill_at: float | None = None
+    _give_up_at: float | None = None
+
     def __init__(
         self,
         reaper: Reaper,
@@ -35,24 +44,12 @@ class Tree:
         """Watch a process; with `on_left` what its root leaves behind lives on, and `on_left` is called once."""
         self.mark = reaper.mark
         self.pid = pid
-        self.exit_code: int | None = None
-        self.signal: int | None = None
-        self.stuck = False
         self._reaper = reaper
         self._on_exit = on_exit
         self._on_gone = on_gone
         self._on_left = on_left
         self._detached = on_left is not None
-        self._exited = False
-        self._gone = False
-        self._kill_at: float | None = None
-        self._give_up_at: float | None = None
         reaper.add(self)
-
-    @property
-    def exited(self) -> bool:
-        """Return whether the root process ended, whatever it left behind."""
-        return self._exited
 
     def terminate(self) -> None:
         """Ask all of it to end, and kill it after a grace period."""
@@ -68,7 +65,7 @@ class Tree:
 
     def root_exited(self, exit_code: int | None, signal: int | None) -> None:
         """Note the root's exit; the reaper calls this once."""
-        self.exit_code, self.signal, self._exited = exit_code, signal, True
+        self.exit_code, self.signal, self.exited = exit_code, signal, True
         self._on_exit()
         self.settle()
 
@@ -76,12 +73,12 @@ class Tree:
         """Check whether it is over, and do what is due; called at every end of a child, and by its own timer."""
         if self._gone:
             return
-        if self._exited and not self._reaper.leftovers(self):
+        if self.exited and not self._reaper.leftovers(self):
             self._finish()
             return
         now = monotonic()
         if self._kill_at is None:
-            if not self._exited or self._detached:
+            if not self.exited or self._detached:
                 self._leave()
                 return
             self._kill_at = now  # `background` and `detach` are the ways to outlive a call.
@@ -97,7 +94,7 @@ class Tree:
         self._reaper.loop.set_timer(self, _AGAIN_S, self.settle)
 
     def _leave(self) -> None:
-        if self._exited and self._on_left is not None:
+        if self.exited and self._on_left is not None:
             on_left, self._on_left = self._on_left, None
             on_left()
 
