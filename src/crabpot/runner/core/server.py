@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .tools import Function
 
 _PASSED_ON = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
-_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_END_SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 class Runner:
@@ -126,7 +126,7 @@ class Runner:
         handler(header, payload)
 
     def _signalled(self, numbers: bytes) -> None:
-        if any(number in numbers for number in _END_SIGNALS):
+        if not _END_SIGNALS.isdisjoint(numbers):
             self._wire.lose("")
         self.reaper.collect()
 

@@ -9,7 +9,7 @@ from .loop import READ, WRITE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
     from .loop import Loop
 
@@ -140,13 +140,9 @@ class Wire:
         """Send one frame, or queue it until the gateway reads on; FrameError if it is too large."""
         if self.lost_because is not None:
             return
-        line = encode_header(header, len(payload))
-        if not payload:
-            pieces = [line]
-        elif len(payload) < _JOIN_BELOW:
-            pieces = [line + payload]
-        else:
-            pieces = [line, payload]  # type: ignore[list-item]
+        size = len(payload)
+        line = encode_header(header, size)
+        pieces = [line + payload] if size < _JOIN_BELOW else [line, payload]
         if self._queue:
             self._enqueue(pieces, 0)
             return
@@ -157,10 +153,10 @@ class Wire:
         except OSError:
             self.lose("")
             return
-        if sent < len(line) + len(payload):
+        if sent < len(line) + size:
             self._enqueue(pieces, sent)
 
-    def _enqueue(self, pieces: list[bytes], sent: int) -> None:
+    def _enqueue(self, pieces: Sequence[bytes | memoryview], sent: int) -> None:
         for piece in pieces:
             if sent >= len(piece):
                 sent -= len(piece)

@@ -37,7 +37,7 @@ _ACCEPT_AGAIN_S = 1.0
 # Both streams of a result fit into one line of the plain protocol, unless most of it must be escaped.
 _OUTPUT = 384 << 10
 _CREDENTIALS = struct.Struct("3i")
-_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_END_SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 class Shared:
@@ -85,7 +85,7 @@ class Shared:
         self._clients.remove(client)
 
     def _signalled(self, numbers: bytes) -> None:
-        if any(number in numbers for number in _END_SIGNALS):
+        if not _END_SIGNALS.isdisjoint(numbers):
             self.loop.stop()
         self.reaper.collect()
 
