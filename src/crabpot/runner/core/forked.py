@@ -52,7 +52,7 @@ class Forked(Job):
                 posix._exit(0)  # noqa: SLF001
         posix.close(writer)
         posix.set_blocking(reader, False)
-        self._reader = runner.loop.own(reader)
+        self._reader = reader
         runner.loop.watch(reader, READ, self._readable)
         self._tree = Tree(runner.reaper, pid, on_exit=self._drain, on_gone=self._gone)
         if call.timeout_s is not None:

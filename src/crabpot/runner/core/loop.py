@@ -42,18 +42,24 @@ class Loop:
         self._fds: set[int] = set()
         self._closing: list[int] = []
         self._running = True
+        # When the first timer may be due: never later than it is.
+        self._first_due = 0.0
 
     def own(self, fd: int) -> int:
-        """Mark `fd` as one that a forked child must not keep: it would hold other calls' pipes open."""
+        """Mark `fd` as one that a forked child must not keep: it would hold other calls' pipes open.
+
+        What is watched is owned anyway.
+        """
         self._fds.add(fd)
         return fd
 
     def watch(self, fd: int, mask: int, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `fd` is ready for `mask`, or broken."""
+        """Own `fd`, and call `callback` whenever it is ready for `mask`, or broken."""
         if fd in self._callbacks:
             self._epoll.modify(fd, mask)
         else:
             self._epoll.register(fd, mask)
+            self._fds.add(fd)
         self._callbacks[fd] = callback
 
     def unwatch(self, fd: int) -> None:
@@ -73,7 +79,10 @@ class Loop:
 
     def set_timer(self, key: object, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` once after `delay_s`; a key has one timer, the last one set."""
-        self._timers[key] = (monotonic() + delay_s, callback)
+        due = monotonic() + delay_s
+        if not self._timers or due < self._first_due:
+            self._first_due = due
+        self._timers[key] = (due, callback)
 
     def clear_timer(self, key: object) -> None:
         """Clear the timer of `key`, if it has one."""
@@ -110,7 +119,7 @@ class Loop:
             except BlockingIOError:
                 pass
 
-        self.watch(self.own(reader), READ, arrived)
+        self.watch(reader, READ, arrived)
 
     def stop(self) -> None:
         """End run() after this round."""
@@ -118,26 +127,26 @@ class Loop:
 
     def run(self) -> None:
         """Run rounds until stop()."""
-        poll, callbacks, timers = self._epoll.poll, self._callbacks, self._timers
+        poll, callbacks, timers, closing = self._epoll.poll, self._callbacks, self._timers, self._closing
         while self._running:
             timeout_s = -1.0
             if self._soon:
                 timeout_s = 0
             elif timers:
                 # The kernel counts milliseconds in 31 bits; what is later is looked at again.
-                timeout_s = min(max(0.0, min(due for due, _ in timers.values()) - monotonic()), _LONGEST_WAIT_S)
+                timeout_s = min(max(0.0, self._first_due - monotonic()), _LONGEST_WAIT_S)
             for fd, _ in poll(timeout_s):
                 callback = callbacks.get(fd)
                 if callback is not None:
                     callback()
-            if timers:
+            if timers and monotonic() >= self._first_due:
                 self._run_timers()
             if self._soon:
                 todo, self._soon = self._soon, {}
                 for callback in todo.values():
                     callback()
-            while self._closing:
-                self.close(self._closing.pop())
+            while closing:
+                self.close(closing.pop())
 
     def _run_timers(self) -> None:
         now = monotonic()
@@ -146,6 +155,7 @@ class Loop:
             if due <= now and self._timers.get(key) == (due, callback):
                 del self._timers[key]
                 callback()
+        self._first_due = min((due for due, _ in self._timers.values()), default=0.0)
 
     def abandon(self) -> None:
         """Release, in a forked child, all that belongs to the parent's calls."""

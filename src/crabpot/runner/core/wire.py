@@ -71,7 +71,7 @@ class Wire:
 
     def __init__(self, loop: Loop, reader: int, writer: int, handle: Callable[[dict[str, Any], bytes], None]) -> None:
         self._loop = loop
-        self._reader = loop.own(reader)
+        self._reader = reader
         self._writer = loop.own(writer)
         self.handle = handle
         self._frames = InputFrames()

@@ -54,7 +54,6 @@ class Shared:
         self._listener = file.listener
         self._clients: list[Client] = []
         self._patience_s = patience_s
-        self.loop.own(self._listener.fileno())
         self.loop.watch(self._listener.fileno(), READ, self._accept)
         self.loop.catch((signal.SIGCHLD, *_END_SIGNALS), self._signalled)
         self._sweep()
