@@ -24,33 +24,33 @@ _END_OF_FILE = b"\x04"
 class Child:
     """Calls `on_output(stream, data)` with what it writes and `on_gone()` when nothing is left of it."""
 
+    paused = False
+    _pending_size = 0
+    _ending = _line_open = False
+
     def __init__(  # noqa: PLR0913  what it reports, each to its own listener
         self,
         reaper: Reaper,
-        start: Callable[[], Spawned],
+        spawned: Spawned,
         *,
         on_output: Callable[[str, bytes], None],
         on_gone: Callable[[], None],
         on_consumed: Callable[[int], None],
         on_left: Callable[[], None] | None = None,
     ) -> None:
-        spawned = start()
-        self._loop = reaper.loop
+        self._loop = loop = reaper.loop
         self._reaper = reaper
         self._on_output = on_output
         self._on_gone = on_gone
         self._on_consumed = on_consumed
-        self._outputs = {"stdout": spawned.stdout, "stderr": spawned.stderr}
+        # Those that are open.
+        self._outputs = spawned.outputs
         self._stdin = spawned.stdin
         self._keep = spawned.keep
         self._pending: list[memoryview] = []
-        self._pending_size = 0
-        self._ending = False
-        self._line_open = False
-        self.paused = False
-        for fd in (spawned.stdin, spawned.stdout, spawned.stderr, spawned.keep):
+        for fd in (spawned.stdin, spawned.keep):
             if fd >= 0:
-                self._loop.own(fd)
+                loop.own(fd)
         self.tree = Tree(reaper, spawned.pid, on_exit=self._drain, on_gone=self._close, on_left=on_left)
         self.resume()
 
@@ -78,15 +78,13 @@ class Child:
         """Stop reading its output: the kernel then makes it wait."""
         self.paused = True
         for fd in self._outputs.values():
-            if fd >= 0:
-                self._loop.unwatch(fd)
+            self._loop.unwatch(fd)
 
     def resume(self) -> None:
         """Read its output as it comes."""
         self.paused = False
         for name, fd in self._outputs.items():
-            if fd >= 0:
-                self._loop.watch(fd, READ, self._stdout_ready if name == "stdout" else self._stderr_ready)
+            self._loop.watch(fd, READ, self._stdout_ready if name == "stdout" else self._stderr_ready)
 
     def _stdout_ready(self) -> None:
         self._read("stdout")
@@ -95,8 +93,8 @@ class Child:
         self._read("stderr")
 
     def _read(self, name: str) -> int:
-        fd = self._outputs[name]
-        if fd < 0:
+        fd = self._outputs.get(name)
+        if fd is None:
             return 0
         try:
             data = posix.read(fd, _READ_SIZE)
@@ -107,17 +105,17 @@ class Child:
         if data:
             self._on_output(name, data)
             return len(data)
-        self._outputs[name] = -1
+        del self._outputs[name]
         self._loop.close_soon(fd)
-        if not self.tree.exited and max(self._outputs.values()) < 0:
+        if not self._outputs and not self.tree.exited:
             # Usually it ended with this, and its exit status is available before the signal that announces it.
             self._reaper.collect()
         return 0
 
     def _drain(self) -> None:
-        for name in self._outputs:
+        for name in tuple(self._outputs):
             left = _DRAIN
-            while left > 0 and self._outputs[name] >= 0:
+            while left > 0 and name in self._outputs:
                 size = self._read(name)
                 left -= size or left
 
@@ -188,8 +186,9 @@ class Child:
 
     def _close(self) -> None:
         self._drop_input()
-        for fd in (*self._outputs.values(), self._keep):
-            if fd >= 0:
-                self._loop.close_soon(fd)
-        self._outputs = dict.fromkeys(self._outputs, -1)
+        for fd in self._outputs.values():
+            self._loop.close_soon(fd)
+        self._outputs = {}
+        if self._keep >= 0:
+            self._loop.close_soon(self._keep)
         self._on_gone()

@@ -10,7 +10,7 @@ from .output import BothEnds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
     from ..core.call import Call
     from ..core.server import Runner
@@ -59,13 +59,15 @@ class Processes:
         self._reported: dict[str, Background] = {}
         self._last = 0
 
-    def start(self, command: str, launch: Callable[[], Spawned], stdin: bytes | None) -> str:
-        """Start a command and return its id; `stdin` is all of its input, None leaves it open for `write`."""
-        self.check_room()
+    def start(self, command: str, spawned: Spawned, stdin: bytes | None) -> str:
+        """Take over a command that just started, for which there was room; return its id.
+
+        `stdin` is all of its input, None leaves it open for `write`.
+        """
         process = Background("p%d" % (self._last + 1), command, self._output_limit)
         process.child = Child(
             self._reaper,
-            launch,
+            spawned,
             on_output=process.output,
             on_gone=lambda: self._ended(process),
             on_consumed=lambda _size: None,

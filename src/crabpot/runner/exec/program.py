@@ -45,7 +45,7 @@ def start(call: Call, runner: Runner) -> None:
         call.job = Foreground(
             call,
             runner,
-            lambda: spawn.spawn(argv, runner.hello.env, stdin=call.input, program=program),
+            spawn.spawn(argv, runner.hello.env, stdin=call.input, program=program),
             stdin=None,
             paced=call.args.get("paced") is True,
         )
@@ -64,7 +64,7 @@ def _start_inside(call: Call, runner: Runner, argv: list[bytes]) -> None:
     except FrameError as error:
         raise ToolError("invalid_arguments", str(error)) from error
     enter(call.args.get("cwd"), runner)
-    call.job = Foreground(call, runner, lambda: spawn.spawn(argv, env, stdin=call.input), stdin=None, paced=call.stream)
+    call.job = Foreground(call, runner, spawn.spawn(argv, env, stdin=call.input), stdin=None, paced=call.stream)
 
 
 def _open(binary: dict[str, Any]) -> int:

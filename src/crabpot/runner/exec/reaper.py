@@ -62,7 +62,6 @@ class Reaper:
         if self._childless:
             return  # The signal of one that was already reaped, and nothing was started since.
         ended: list[tuple[Tree, int]] = []
-        sweeping = [tree for tree in self._trees.values() if tree.exited]
         try:
             pid, status = posix.waitpid(-1, posix.WNOHANG)
             while pid:
@@ -73,11 +72,8 @@ class Reaper:
         except ChildProcessError:
             self._childless = True
         for tree, code in ended:
-            if code < 0:
-                tree.root_exited(128 - code, -code)
-            else:
-                tree.root_exited(code, None)
-        for tree in sweeping:
+            tree.root_exited(code)
+        for tree in [tree for tree in self._trees.values() if tree.exited]:
             tree.settle()
 
     def leftovers(self, tree: Tree) -> bool:

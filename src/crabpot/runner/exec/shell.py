@@ -26,6 +26,7 @@ _FLOOD = 64 << 20
 _FLOOD_FACTOR = 64
 _DEFAULT_TERM = b"xterm-256color"
 _MAX_SIDE = 1000
+_NOTHING = (b"", False)
 
 
 _ARGUMENTS = ("command", "cwd", "timeout", "env", "stdin", "background", "detach", "tty")
@@ -34,19 +35,6 @@ _TAKES = "command, cwd?, timeout?, env?, stdin?, background?, detach?, tty?"
 
 def start(call: Call, runner: Runner) -> None:
     """Start the command of an `exec` call, in the foreground or as a background process."""
-    stdin, launch = prepare(call, runner)
-    if call.args.get("background"):
-        call.finish(data={"process": runner.processes.start(_shown(call), launch, stdin)})
-        return
-    if call.args.get("detach"):
-        runner.processes.check_room()
-    # A person reads a terminal as it comes, and paces it; hours of an interactive shell are no flood.
-    paced = call.stream and (call.paced or bool(call.args.get("tty")))
-    call.job = Foreground(call, runner, launch, stdin=stdin, paced=paced, detach=call.args.get("detach") is True)
-
-
-def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spawned]]:
-    """Check the arguments of an `exec` call and enter its folder; return the text for stdin, and what starts it."""
     args = call.args
     # Most have a command and nothing else.
     if len(args) > 1 or args.get("command") is None:
@@ -54,21 +42,26 @@ def prepare(call: Call, runner: Runner) -> tuple[bytes | None, Callable[[], Spaw
     argv = _argv(args["command"], runner)
     stdin = None if args.get("stdin") is None else _text(args["stdin"], "stdin")
     size = _terminal_size(args.get("tty"))
-    try:
-        env = {**runner.hello.env, **environment(args["env"])} if args.get("env") is not None else runner.hello.env
-    except FrameError as error:
-        raise ToolError("invalid_arguments", str(error)) from error
+    env = runner.hello.env if args.get("env") is None else _environment(args["env"], runner)
     cwd = args.get("cwd")
     if cwd == "":
         raise ToolError("invalid_arguments", 'cwd is empty; the workspace itself is "."')
     enter(call.cwd if cwd is None else cwd, runner)
     program = spawn.find(argv[0], env)
+    background, detach = args.get("background") is True, args.get("detach") is True
+    if background or detach:
+        runner.processes.check_room()
     if size is None:
-        piped = stdin is not None or call.input or bool(args.get("background"))
-        return stdin, lambda: spawn.spawn(argv, env, stdin=piped, program=program, merged=call.merged)
-    env = {b"TERM": _DEFAULT_TERM, **env}
-    rows, cols = size
-    return stdin, lambda: spawn.spawn_on_terminal(argv, env, rows, cols, program=program)
+        piped = background or stdin is not None or call.input
+        spawned = spawn.spawn(argv, env, stdin=piped, program=program, merged=call.merged)
+    else:
+        spawned = spawn.spawn_on_terminal(argv, {b"TERM": _DEFAULT_TERM, **env}, *size, program=program)
+    if background:
+        call.finish(data={"process": runner.processes.start(_shown(call), spawned, stdin)})
+        return
+    # A person reads a terminal as it comes, and paces it; hours of an interactive shell are no flood.
+    paced = call.stream and (call.paced or size is not None)
+    call.job = Foreground(call, runner, spawned, stdin=stdin, paced=paced, detach=detach)
 
 
 def _check_names(args: dict[str, Any]) -> None:
@@ -84,23 +77,32 @@ def _check_names(args: dict[str, Any]) -> None:
         raise ToolError("invalid_arguments", "background and detach exclude each other: one waits, the other does not")
 
 
+def _environment(changes: object, runner: Runner) -> dict[bytes, bytes]:
+    try:
+        return {**runner.hello.env, **environment(changes)}
+    except FrameError as error:
+        raise ToolError("invalid_arguments", str(error)) from error
+
+
 class Foreground(Job):
     """A command whose end is the end of the call. `paced`: all its output is sent, as fast as it is taken."""
+
+    _error: ToolError | None = None
+    _seen = 0
 
     def __init__(  # noqa: PLR0913  each way to run is the caller's choice
         self,
         call: Call,
         runner: Runner,
-        launch: Callable[[], Spawned],
+        spawned: Spawned,
         *,
         stdin: bytes | None,
         paced: bool,
         detach: bool = False,
     ) -> None:
-        # Started before anything else is set up: the shell loads in the meantime.
         self._child = Child(
             runner.reaper,
-            launch,
+            spawned,
             on_output=self._output,
             on_gone=self._gone,
             on_consumed=call.consumed if call.input else _ignore,
@@ -108,18 +110,11 @@ class Foreground(Job):
         )
         self._call = call
         self._runner = runner
-        self._loop = runner.loop
-        self._error: ToolError | None = None
-        self._seen = 0
-        limit: int | None = runner.hello.output_limit
-        self._flood: int | None = max(_FLOOD, _FLOOD_FACTOR * runner.hello.output_limit)
-        if paced:
-            limit = self._flood = None
-        self._kept = {
-            name: BothEnds(limit, live=self._live(name) if call.stream else None) for name in ("stdout", "stderr")
-        }
+        self._limit = None if paced else runner.hello.output_limit
+        # Nothing of a stream that nothing was written to.
+        self._kept: dict[str, BothEnds] = {}
         if call.timeout_s is not None:
-            self._loop.set_timer(self, call.timeout_s, self._timed_out)
+            runner.loop.set_timer(self, call.timeout_s, self._timed_out)
         if stdin is not None and not call.input:
             self._child.feed(stdin)
             self._child.end_input()
@@ -129,9 +124,12 @@ class Foreground(Job):
 
     def _output(self, name: str, data: bytes) -> None:
         self._seen += len(data)
+        if name not in self._kept:
+            self._kept[name] = BothEnds(self._limit, live=self._live(name) if self._call.stream else None)
         self._kept[name].add(data)
-        if self._flood is not None and self._seen > self._flood:
-            self._end(ToolError("output_limit", "more than %d bytes of output" % self._flood), at_once=True)
+        most = max(_FLOOD, _FLOOD_FACTOR * (self._limit or 0))
+        if self._seen > most and self._limit is not None:
+            self._end(ToolError("output_limit", "more than %d bytes of output" % most), at_once=True)
         elif self._call.stream and not self._call.has_room:
             self._child.pause()
 
@@ -184,34 +182,39 @@ class Foreground(Job):
         """Answer, now that the command itself has ended; what it left running is a background process from here on."""
         process = self._runner.processes.adopt(_shown(self._call), self._child)
         self._child.end_input()
-        self._finish(None, {"process": process})
+        self._finish({"process": process})
 
     def _gone(self) -> None:
         tree = self._child.tree
-        error = self._error
-        if tree.stuck and error is None:
-            error = ToolError("internal", "processes of this command could not be ended")
-        self._finish(error, {"signal": name_of(tree.signal)} if tree.signal and not error else None)
+        if tree.stuck and self._error is None:
+            self._error = ToolError("internal", "processes of this command could not be ended")
+        self._finish({"signal": name_of(tree.signal)} if tree.signal and not self._error else None)
 
-    def _finish(self, error: ToolError | None, data: dict[str, Any] | None) -> None:
-        self._loop.clear_timer(self)
+    def _finish(self, data: dict[str, Any] | None) -> None:
+        self._runner.loop.clear_timer(self)
+        kept = {name: both.take() for name, both in self._kept.items()}
+        stdout, cut = kept.get("stdout", _NOTHING)
+        stderr, cut_too = kept.get("stderr", _NOTHING)
         self._call.finish(
-            stdout=self._kept["stdout"].rest(),
-            stderr=self._kept["stderr"].rest(),
-            exit_code=None if error else self._child.tree.exit_code,
-            error=error,
-            truncated=self._kept["stdout"].truncated or self._kept["stderr"].truncated,
+            stdout=stdout,
+            stderr=stderr,
+            exit_code=None if self._error else self._child.tree.exit_code,
+            error=self._error,
+            truncated=cut or cut_too,
             data=data,
         )
 
 
 def _argv(command: Any, runner: Runner) -> list[bytes]:
-    words = [_text(word, "command") for word in command] if type(command) is list else [_text(command, "command")]
-    if not words or not (words[0] or type(command) is str):
-        raise ToolError("invalid_arguments", "command as a list begins with the name of a program")
+    if type(command) is list:
+        words = [_text(word, "command") for word in command]
+        if not words or not words[0]:
+            raise ToolError("invalid_arguments", "command as a list begins with the name of a program")
+    else:
+        words = [*runner.hello.shell, b"-c", _text(command, "command")]
     if b"\0" in b"".join(words):
         raise ToolError("invalid_arguments", "command has a NUL byte")
-    return words if type(command) is list else [*runner.hello.shell, b"-c", *words]
+    return words
 
 
 def _shown(call: Call) -> str:

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 # not end. All are listed: of any other the C library first asks whether it is ignored, which takes a system call more.
 _DEFAULT_AGAIN = tuple(signal.valid_signals())
 _FAILURES = {errno.EAGAIN: "process_limit"}
+_NO_INPUT = (posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0)
 _COULD_NOT_START = 126
 _SHELL = b"/bin/sh"
 
 
 class Spawned:
-    """A started process and our ends of its descriptors; -1 where there is none."""
+    """A started process and our ends of its descriptors: its outputs by name, and -1 where there is no other."""
 
-    __slots__ = ("keep", "pid", "stderr", "stdin", "stdout")
+    __slots__ = ("keep", "outputs", "pid", "stdin")
 
-    def __init__(self, *, pid: int, stdin: int, stdout: int, stderr: int, keep: int) -> None:
+    def __init__(self, pid: int, outputs: dict[str, int], stdin: int, keep: int = -1) -> None:
         self.pid = pid
+        self.outputs = outputs
         self.stdin = stdin
-        self.stdout = stdout
-        self.stderr = stderr
         self.keep = keep
 
 
@@ -63,15 +63,12 @@ def spawn(
     that their order is kept.
     """
 
-    def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
+    def begin(child_stdout: int, child_stderr: int, child_stdin: int = -1) -> int:
         actions: list[Any] = [
             (posix.POSIX_SPAWN_DUP2, child_stdout, 1),
             (posix.POSIX_SPAWN_DUP2, child_stdout if merged else child_stderr, 2),
+            (posix.POSIX_SPAWN_DUP2, child_stdin, 0) if stdin else _NO_INPUT,
         ]
-        if child_stdin >= 0:
-            actions.append((posix.POSIX_SPAWN_DUP2, child_stdin, 0))
-        else:
-            actions.append((posix.POSIX_SPAWN_OPEN, 0, "/dev/null", posix.O_RDONLY, 0))
         return _start(program or argv[0], argv, env, actions)
 
     return _on_pipes(begin, stdin=stdin)
@@ -80,7 +77,7 @@ def spawn(
 def spawn_forked(body: Callable[[], None], *, stdin: bool, release: Callable[[], None]) -> Spawned:
     """Start a copy of the runner that runs `body`, which ends by becoming a program."""
 
-    def begin(child_stdin: int, child_stdout: int, child_stderr: int) -> int:
+    def begin(child_stdout: int, child_stderr: int, child_stdin: int = -1) -> int:
         try:
             pid = posix.fork()
         except OSError as error:
@@ -94,7 +91,7 @@ def spawn_forked(body: Callable[[], None], *, stdin: bool, release: Callable[[],
                 if signal.getsignal(number) is not signal.SIG_DFL:
                     signal.signal(number, signal.SIG_DFL)
             posix.setsid()
-            null = posix.open("/dev/null", posix.O_RDONLY) if child_stdin < 0 else child_stdin
+            null = child_stdin if stdin else posix.open("/dev/null", posix.O_RDONLY)
             for standard, fd in enumerate((null, child_stdout, child_stderr)):
                 posix.dup2(fd, standard)
             body()
@@ -106,29 +103,28 @@ def spawn_forked(body: Callable[[], None], *, stdin: bool, release: Callable[[],
     return _on_pipes(begin, stdin=stdin)
 
 
-def _on_pipes(begin: Callable[[int, int, int], int], *, stdin: bool) -> Spawned:
-    """Make the pipes, let `begin(stdin, stdout, stderr)` start a process on their far ends, and keep ours."""
-    fds: list[int] = []
+def _on_pipes(begin: Callable[..., int], *, stdin: bool) -> Spawned:
+    """Make the pipes, let `begin(stdout, stderr[, stdin])` start a process on their far ends, and keep ours."""
+    fds: list[int] = []  # Our end of each pipe, and after it the far one.
     try:
+        fds += posix.pipe2(posix.O_CLOEXEC)
+        fds += posix.pipe2(posix.O_CLOEXEC)
+        if stdin:
+            fds += posix.pipe2(posix.O_CLOEXEC)[::-1]
         # Only our ends are non-blocking: a child may reopen its own pipe by /proc/self/fd and drain it behind our back,
         # which would make us wait for ever.
-        stdout, child_stdout = _pipe(fds)
-        stderr, child_stderr = _pipe(fds)
-        posix.set_blocking(stdout, False)
-        posix.set_blocking(stderr, False)
-        child_stdin = ours = -1
-        if stdin:
-            child_stdin, ours = _pipe(fds)
-            posix.set_blocking(ours, False)
-        pid = begin(child_stdin, child_stdout, child_stderr)
-    except BaseException:
+        for fd in fds[::2]:
+            posix.set_blocking(fd, False)
+        pid = begin(*fds[1::2])
+    except BaseException as error:
         for fd in fds:
             posix.close(fd)
+        if isinstance(error, OSError):
+            raise from_os_error(error, "cannot start a command") from error
         raise
-    for fd in (child_stdout, child_stderr, child_stdin):
-        if fd >= 0:
-            posix.close(fd)
-    return Spawned(pid=pid, stdin=ours, stdout=stdout, stderr=stderr, keep=-1)
+    for fd in fds[1::2]:
+        posix.close(fd)
+    return Spawned(pid, {"stdout": fds[0], "stderr": fds[2]}, fds[4] if stdin else -1)
 
 
 def spawn_on_terminal(
@@ -159,7 +155,7 @@ def spawn_on_terminal(
             posix.close(fd)
         raise
     # The slave stays open here: a program that closes its terminal and reopens it must not look as if it had ended.
-    return Spawned(pid=pid, stdin=stdin, stdout=master, stderr=-1, keep=slave)
+    return Spawned(pid, {"stdout": master}, stdin, keep=slave)
 
 
 def set_size(terminal: int, rows: int, cols: int) -> None:
@@ -170,15 +166,6 @@ def set_size(terminal: int, rows: int, cols: int) -> None:
 
     size = b"".join(number.to_bytes(2, sys.byteorder) for number in (rows, cols, 0, 0))
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
-
-
-def _pipe(fds: list[int]) -> tuple[int, int]:
-    try:
-        pair = posix.pipe2(posix.O_CLOEXEC)
-    except OSError as error:
-        raise from_os_error(error, "cannot start a command") from error
-    fds.extend(pair)
-    return pair
 
 
 def _start(program: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:

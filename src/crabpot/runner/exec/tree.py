@@ -63,11 +63,14 @@ class Tree:
         self._kill_at = 0.0
         self.settle()
 
-    def root_exited(self, exit_code: int | None, signal: int | None) -> None:
-        """Note the root's exit; the reaper calls this once."""
-        self.exit_code, self.signal, self.exited = exit_code, signal, True
+    def root_exited(self, code: int) -> None:
+        """Note the root's exit, or by a negative code the signal that ended it; the reaper calls this once."""
+        self.exited = True
+        self.exit_code = code
+        if code < 0:
+            self.signal = -code
+            self.exit_code = 128 - code
         self._on_exit()
-        self.settle()
 
     def settle(self) -> None:
         """Check whether it is over, and do what is due; called at every end of a child, and by its own timer."""
@@ -100,6 +103,7 @@ class Tree:
 
     def _finish(self) -> None:
         self._gone = True
-        self._reaper.loop.clear_timer(self)
+        if self._kill_at is not None:
+            self._reaper.loop.clear_timer(self)
         self._reaper.remove(self)
         self._on_gone()

@@ -165,11 +165,12 @@ class Client(Runner):
         self._shared.allowed.roots.resolve(folder, folder)
         start = self._shared.allowed.prepare(command, folder, self.loop.abandon)
         if call.args.get("background"):
-            number = self.processes.start(call.args["command"], lambda: start(stdin=True), stdin)
+            self.processes.check_room()
+            number = self.processes.start(call.args["command"], start(stdin=True), stdin)
             call.finish(data={"process": number})
             return
         piped = stdin is not None or call.input
-        call.job = shell.Foreground(call, self, lambda: start(stdin=piped), stdin=stdin, paced=False)
+        call.job = shell.Foreground(call, self, start(stdin=piped), stdin=stdin, paced=False)
 
     def _move(self, call: Call) -> None:
         """Resolve the paths of a file tool from the folder of its request."""
