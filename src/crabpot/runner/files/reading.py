@@ -15,7 +15,7 @@ from .context import failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Generator
+    from typing import Any, Generator, Iterator
 
     from .context import Context, Location
 
@@ -32,133 +32,115 @@ _OPTIONAL = {
 }
 
 
-class _Request:
-    """A checked `read` call with its file open."""
-
-    __slots__ = ("base64", "ended", "fd", "first", "limit", "place", "size")
-
-    def __init__(self, args: dict[str, Any], ctx: Context) -> None:
-        values = arguments.take("read", args, _REQUIRED, _OPTIONAL)
-        self.base64 = values["encoding"] == "base64"
-        self.limit: int | None = values["limit"]
-        offset = values["offset"]
-        if offset == 0 and not self.base64:
-            raise invalid("offset is 0; lines are counted from 1 (bytes, under encoding base64, from 0)")
-        self.first: int = offset or 0 if self.base64 else (offset or 1) - 1
-        self.place = ctx.locate(values["path"])
-        self.fd, state = ctx.open_regular(self.place)
-        self.size = state.st_size
-
-    def chunk(self) -> bytes:
-        # A buffer no larger than the file: a fresh half megabyte costs more than reading 4 KiB into a small one.
-        wanted = self.size + 1 if 0 < self.size < CHUNK else CHUNK
-        piece = posix.read(self.fd, wanted)
-        # As long as it was said to be, and asked for more: there is no more.
-        self.ended = 0 < len(piece) == self.size < wanted
-        return piece
-
-    def data(self, lines: int | None, *, truncated: bool) -> dict[str, Any]:
-        encoding = "base64" if self.base64 else "utf-8"
-        return {"encoding": encoding, "size": self.size, "lines": lines, "truncated": truncated}
-
-
 def read(args: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Return content up to CONTENT_LIMIT, cut after a whole line, or after a whole character of a giant line."""
-    request = _Request(args, ctx)
-    pieces: list[bytes] = []
-    steps = _bytes(request, CONTENT_LIMIT) if request.base64 else _text(request, CONTENT_LIMIT)
+    reading = _Reading(args, ctx, CONTENT_LIMIT)
     try:
-        while True:
-            pieces.append(next(steps))
-    except StopIteration as end:
-        data: dict[str, Any] = end.value
+        pieces = list(reading.pieces())
     except OSError as error:
-        raise failed(error, request.place) from None
+        raise failed(error, reading.place) from None
     finally:
-        posix.close(request.fd)
+        posix.close(reading.fd)
     content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    if data["truncated"] and not request.base64:
+    if reading.truncated and not reading.base64:
         line_end = content.rfind(b"\n") + 1
         content = content[: line_end or utf_8_decode(content, "strict", False)[1]]
-    return {"data": data, "payload": content}
+    return {"data": reading.data(), "payload": content}
 
 
 def stream_read(args: dict[str, Any], ctx: Context) -> Generator[bytes, None, dict[str, Any]]:
     """Yield content of any size in chunks; an empty one is a step of the search for the first line."""
-    request = _Request(args, ctx)
+    reading = _Reading(args, ctx, None)
     try:
-        return (yield from _bytes(request, None) if request.base64 else _text(request, None))
+        yield from reading.pieces()
+        return reading.data()
     except OSError as error:
-        raise failed(error, request.place) from None
+        raise failed(error, reading.place) from None
     finally:
-        posix.close(request.fd)
+        posix.close(reading.fd)
 
 
-def _bytes(request: _Request, cap: int | None) -> Generator[bytes, None, dict[str, Any]]:
-    posix.lseek(request.fd, request.first, 0)
-    left = request.limit
-    given = 0
-    while left is None or given < left:
-        piece = request.chunk()
-        if not piece:
-            break
-        if left is not None:
-            piece = piece[: left - given]
-        if cap is not None and given + len(piece) > cap:
-            yield piece[: cap - given]
-            return request.data(None, truncated=True)
-        given += len(piece)
-        yield piece
-        if request.ended:
-            break
-    if not request.size:
-        request.size = request.first + given if given else 0
-    return request.data(None, truncated=False)
+class _Reading:
+    """A checked `read` call with its file open. Which part is wanted is decided piece by piece."""
 
+    lines: int | None = None
+    # Whether the cap was the reason to stop.
+    truncated = False
+    _ended = False
 
-def _text(request: _Request, cap: int | None) -> Generator[bytes, None, dict[str, Any]]:
-    selection = _Selection(request.first, request.limit, cap)
-    total = newlines = scanned = 0
-    last = partial = b""
-    while True:
-        piece = request.chunk()
-        if not piece:
-            break
-        last = piece
-        total += len(piece)
-        count = piece.count(b"\n")
-        newlines += count
-        if selection.over:
-            scanned += len(piece)
-            if scanned > SCAN_LIMIT:
-                return request.data(None, truncated=selection.cut)
-            continue
-        part = selection.take(piece, count)
-        partial = _check_utf8(partial, part, request.place)
-        yield part
-        if request.ended:
-            break
-    if partial and not selection.cut:
-        raise _not_text(request.place)
-    # procfs reports size 0 for files that have content.
-    request.size = request.size or total
-    unfinished = bool(last) and not last.endswith(b"\n")
-    return request.data(newlines + unfinished, truncated=selection.cut)
-
-
-class _Selection:
-    """Which lines are wanted, decided piece by piece; `over` when no more are, `cut` if the cap was the reason."""
-
-    __slots__ = ("_left", "_room", "_skip", "cut", "over")
-
-    def __init__(self, skip: int, left: int | None, cap: int | None) -> None:
-        self._skip = skip
-        self._left = left
+    def __init__(self, args: dict[str, Any], ctx: Context, cap: int | None) -> None:
+        values = arguments.take("read", args, _REQUIRED, _OPTIONAL)
+        self.base64 = values["encoding"] == "base64"
+        offset: int | None = values["offset"]
+        if offset == 0 and not self.base64:
+            raise invalid("offset is 0; lines are counted from 1 (bytes, under encoding base64, from 0)")
+        # How many lines, or bytes, to skip, and how many to give after those.
+        self._skip = (offset or 0) if self.base64 else (offset or 1) - 1
+        self._left: int | None = values["limit"]
         self._room = cap
-        self.over = left == 0
-        self.cut = False
+        self.place = ctx.locate(values["path"])
+        self.fd, state = ctx.open_regular(self.place)
+        self._size = state.st_size
 
-    def take(self, piece: bytes, newlines: int) -> bytes:
+    def pieces(self) -> Iterator[bytes]:
+        return self._bytes() if self.base64 else self._text()
+
+    def data(self) -> dict[str, Any]:
+        encoding = "base64" if self.base64 else "utf-8"
+        return {"encoding": encoding, "size": self._size, "lines": self.lines, "truncated": self.truncated}
+
+    def _chunk(self) -> bytes:
+        # A buffer no larger than the file: a fresh half megabyte costs more than reading 4 KiB into a small one.
+        wanted = self._size + 1 if 0 < self._size < CHUNK else CHUNK
+        piece = posix.read(self.fd, wanted)
+        # As long as it was said to be, and asked for more: there is no more.
+        self._ended = 0 < len(piece) == self._size < wanted
+        return piece
+
+    def _bytes(self) -> Iterator[bytes]:
+        posix.lseek(self.fd, self._skip, 0)
+        given = 0
+        while not self._ended and (self._left is None or given < self._left):
+            piece = self._chunk()
+            if not piece:
+                break
+            if self._left is not None:
+                piece = piece[: self._left - given]
+            if self._room is not None and given + len(piece) > self._room:
+                self.truncated = True
+                yield piece[: self._room - given]
+                return
+            given += len(piece)
+            yield piece
+        if not self._size:
+            self._size = self._skip + given if given else 0
+
+    def _text(self) -> Iterator[bytes]:
+        total = newlines = scanned = 0
+        last = partial = b""
+        while not self._ended:
+            piece = self._chunk()
+            if not piece:
+                break
+            last = piece
+            total += len(piece)
+            count = piece.count(b"\n")
+            newlines += count
+            if self._left == 0 or self.truncated:
+                scanned += len(piece)
+                if scanned > SCAN_LIMIT:
+                    return
+                continue
+            part = self._wanted(piece, count)
+            partial = _check_utf8(partial, part, self.place)
+            yield part
+        if partial and not self.truncated:
+            raise _not_text(self.place)
+        # procfs reports size 0 for files that have content.
+        self._size = self._size or total
+        self.lines = newlines + (last[-1:] not in (b"", b"\n"))
+
+    def _wanted(self, piece: bytes, newlines: int) -> bytes:
         if newlines < self._skip:
             self._skip -= newlines
             return b""
@@ -169,12 +151,11 @@ class _Selection:
         if self._left is not None:
             if newlines >= self._left:
                 piece = piece[: _after_newline(piece, self._left)]
-                self.over = True
             self._left -= min(newlines, self._left)
         if self._room is not None:
             if len(piece) > self._room:
                 piece = piece[: self._room]
-                self.over = self.cut = True
+                self.truncated = True
             self._room -= len(piece)
         return piece
 
