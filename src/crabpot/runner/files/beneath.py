@@ -24,12 +24,14 @@ _FOLDER = posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
 class Anchor:
     """A folder held open. Confined: nothing outside is reachable. Otherwise it is / and refuses only magic links."""
 
-    __slots__ = ("confined", "fd", "parts", "path")
+    __slots__ = ("confined", "fd", "parts", "path", "prefix", "resolve")
 
     def __init__(self, path: bytes, fd: int, *, confined: bool) -> None:
         self.path = path
         self.fd = fd
         self.confined = confined
+        self.prefix = path.rstrip(b"/") + b"/"
+        self.resolve = BENEATH | NO_MAGICLINKS if confined else NO_MAGICLINKS
         self.parts = [part for part in path.split(b"/") if part]
 
 
@@ -53,8 +55,8 @@ class Opener:
             self._tried = True
             self._call = load()
         if self._call is not None:
-            resolve = (BENEATH | NO_MAGICLINKS) if anchor.confined else NO_MAGICLINKS
-            fd = self._call(anchor.fd, relative, flags, resolve if follow else resolve | NO_SYMLINKS)
+            resolve = anchor.resolve if follow else anchor.resolve | NO_SYMLINKS
+            fd = self._call(anchor.fd, relative, flags, resolve)
             if fd >= 0:
                 return fd
             # EXDEV: perhaps an absolute link back into the same folder. ELOOP: a magic link, or too many ordinary ones.

@@ -23,13 +23,18 @@ _HELD = posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
 class Location:
     """Where a path lies: the anchor that confines it, the rest below it, and both as the agent sees them."""
 
-    __slots__ = ("absolute", "anchor", "relative", "shown")
+    __slots__ = ("absolute", "anchor", "path", "relative")
 
-    def __init__(self, anchor: Anchor, relative: bytes, absolute: bytes, shown: str) -> None:
+    def __init__(self, anchor: Anchor, relative: bytes, absolute: bytes, path: str) -> None:
         self.anchor = anchor
         self.relative = relative
         self.absolute = absolute
-        self.shown = shown
+        self.path = path
+
+    @property
+    def shown(self) -> str:
+        """Return the path fit for a message."""
+        return shown(self.path)
 
 
 class Context:
@@ -42,6 +47,7 @@ class Context:
         self.roots = tuple(roots)
         self.opener = Opener(kernel=kernel)
         self._workspace = normalise(to_bytes(workspace))
+        self._prefix = self._workspace.rstrip(b"/") + b"/"
         # Deepest first: a path belongs to the narrowest root that contains it.
         paths = sorted({self._workspace, *(normalise(to_bytes(root)) for root in roots)}, key=len, reverse=True)
         self._anchors = [Anchor(path, _hold(path), confined=True) for path in paths]
@@ -64,16 +70,15 @@ class Context:
             below = _normalise_below(spelled)
             if below is None:
                 raise ToolError("outside", f"{shown(path)} climbs out of the workspace {self.workspace}")
-            absolute = self._workspace.rstrip(b"/") + b"/" + below if below else self._workspace
+            absolute = self._prefix + below if below else self._workspace
         for anchor in self._anchors:
             if absolute == anchor.path:
-                return Location(anchor, b"", absolute, shown(path))
-            prefix = anchor.path.rstrip(b"/") + b"/"
-            if absolute.startswith(prefix):
-                return Location(anchor, absolute[len(prefix) :], absolute, shown(path))
+                return Location(anchor, b"", absolute, path)
+            if absolute.startswith(anchor.prefix):
+                return Location(anchor, absolute[len(anchor.prefix) :], absolute, path)
         if self._enclosed:
             raise ToolError("outside", f"{shown(path)} is outside the roots of this runner: {', '.join(self.roots)}")
-        return Location(self._top, absolute[1:], absolute, shown(path))
+        return Location(self._top, absolute[1:], absolute, path)
 
     def open(self, place: Location, flags: int) -> int:
         """Return a descriptor of what lies there, links followed as far as they stay inside."""
@@ -93,9 +98,8 @@ class Context:
 
     def show(self, absolute: bytes) -> str:
         """Return a path for a result: relative to the workspace if inside it, bytes that are not UTF-8 replaced."""
-        prefix = self._workspace.rstrip(b"/") + b"/"
-        if absolute.startswith(prefix):
-            absolute = absolute[len(prefix) :]
+        if absolute.startswith(self._prefix):
+            absolute = absolute[len(self._prefix) :]
         elif absolute == self._workspace:
             absolute = b"."
         return absolute.decode("utf-8", "replace")
