@@ -164,22 +164,22 @@ class FrameReader:
         """Return the frames that `data` completes, in order."""
         if self._broken:
             raise FrameError("the stream is broken")
-        self._broken = True
-        if self._header is None and not self._buffer and len(data) <= _SHORT:
-            # What comes at once is nearly always one frame, and nothing of it is kept.
-            line, newline, rest = bytes(data).partition(b"\n")
-            if newline:
-                if len(line) > self._short:
-                    self._check_long(line)
-                header, size = parse(line)
-                if len(rest) == size:
-                    self._broken = False
-                    return [(header, rest)]
-                self._header, self._payload_size = header, size
-                data = rest
-        frames = self._cut(data)
-        self._broken = False
-        return frames
+        try:
+            if self._header is None and not self._buffer and len(data) <= _SHORT:
+                # What comes at once is nearly always one frame, and nothing of it is kept.
+                line, newline, rest = bytes(data).partition(b"\n")
+                if newline:
+                    if len(line) > self._short:
+                        self._check_long(line)
+                    header, size = parse(line)
+                    if len(rest) == size:
+                        return [(header, rest)]
+                    self._header, self._payload_size = header, size
+                    data = rest
+            return self._cut(data)
+        except BaseException:
+            self._broken = True
+            raise
 
     def _check_long(self, line: bytes | bytearray) -> None:
         # What calls itself an answer and is something else is parsed once, and dropped.

@@ -164,7 +164,7 @@ class Runner:
             from ..exec import process  # noqa: PLC0415
 
             process.start(call, self)
-        elif (name == "read" and call.stream) or (name == "write" and call.input):
+        elif (call.stream and name == "read") or (call.input and name == "write"):
             from ..files import transfer  # noqa: PLC0415
 
             call.job = transfer.Download(call, self) if name == "read" else transfer.Upload(call, self)
@@ -173,8 +173,7 @@ class Runner:
             if function is None:
                 function = self._functions[name] = self.tools.function(name)
             result = function(call.args, self.context)
-            truncated = is_truncated(result)
-            call.finish(data=result.get("data"), truncated=truncated, payload=result.get("payload", b""))
+            call.finish(truncated=is_truncated(result), **result)
         elif name in self.tools.forked:
             from .forked import Forked  # noqa: PLC0415
 

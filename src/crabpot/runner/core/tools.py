@@ -105,4 +105,4 @@ class SharedTools(Tools):
 def is_truncated(result: dict[str, Any]) -> bool:
     """Return whether a tool left something out of its result."""
     data = result.get("data")
-    return bool(result.get("truncated") or (type(data) is dict and data.get("truncated")))
+    return type(data) is dict and data.get("truncated") is True

@@ -39,7 +39,7 @@ class InputFrames(FrameReader):
 
     def feed(self, data: bytes | memoryview) -> list[tuple[dict[str, Any], bytes]]:
         """Return the frames that `data` completes, and the input that is in it, in order."""
-        if not self._left and bytes(data[: len(_INPUT)]) != _INPUT:
+        if not self._left and data[: len(_INPUT)] != _INPUT:
             return super().feed(data)
         return self._pass_on(data)
 
