@@ -36,6 +36,9 @@ if os.fork() == 0:
             os._exit(0)
 """
 
+# Has the runner trace it, which is then told when it stops, too.
+TRACED = "import ctypes, os; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), 10); print('ran on')"
+
 # Every process of it forks for ever, also when it is refused, and does not listen.
 BOMB = """
 import os, signal
@@ -315,3 +318,10 @@ def test_the_runner_is_out_of_reach_of_what_it_runs():
         )
         assert result["stdout"] == ""
         assert result["stderr"].count("Permission denied") >= 4
+
+
+def test_a_command_that_has_the_runner_trace_it_ends_at_its_limit_alone(runner):
+    other = runner.begin("exec", {"command": "sleep 2; echo other"})
+    assert runner.run([SYSTEM_PYTHON, "-I", "-c", TRACED], timeout=1)["error"]["code"] == "timeout"
+    assert runner.result(other)["stdout"] == "other\n"
+    assert runner.run("echo on")["stdout"] == "on\n"

@@ -60,12 +60,13 @@ class Reaper:
     def collect(self) -> None:
         """Reap all that ended: roots of calls, and orphans that were reparented to the runner."""
         if self._childless:
-            return  # The signal of one that was already reaped, and nothing was started since.
+            return  # The signal of one that was already reaped, and nothing was started here since.
         ended: list[tuple[Tree, int]] = []
         try:
             pid, status = posix.waitpid(-1, posix.WNOHANG)
             while pid:
-                tree = self._roots.pop(pid, None)
+                # One that has made the runner its tracer reports that it stopped, too, which is no end.
+                tree = None if posix.WIFSTOPPED(status) else self._roots.pop(pid, None)
                 if tree is not None:
                     ended.append((tree, posix.waitstatus_to_exitcode(status)))
                 pid, status = posix.waitpid(-1, posix.WNOHANG)
