@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -199,7 +200,10 @@ class Gateway:
         # Longer than any tool's, and so denied, whatever was cut off.
         name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         call_id = f"{self._name}-{next(self._numbers)}"
-        call = ToolCall(id=call_id, session=session, tool=name, args={**(args or {}), **more}, sender=sender)
+        given = {**(args or {}), **more}.items()
+        # Copied: what the caller makes of its own lists meanwhile is neither what runs nor what is recorded.
+        own = {key: copy(value) if type(value) in (list, dict) else value for key, value in given}
+        call = ToolCall(id=call_id, session=session, tool=name, args=own, sender=sender)
         streamed: dict[str, int] = {}
         try:
             agent, placed, allowed = self._decided(session, name, host_allowed)

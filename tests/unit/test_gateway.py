@@ -64,6 +64,14 @@ async def test_every_call_has_an_id_of_its_own_that_the_log_knows(bench):
         assert {record["call"] for record in await records(made)} == {result.id for result in results}
 
 
+async def test_what_a_caller_makes_of_its_own_list_afterwards_is_not_what_is_recorded(bench):
+    async with bench() as made:
+        command = ["echo", "first"]
+        assert (await made.gateway.call(S, "exec", command=command)).stdout == "first\n"
+        command[:] = ["echo", "second"]
+        assert [record["args"]["command"] for record in await records(made)] == ["echo first"]
+
+
 # --- 1: which -----------------------------------------------------------------------------------------------------------
 
 
