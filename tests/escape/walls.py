@@ -243,7 +243,7 @@ def alone(spec: SandboxSpec) -> SandboxSpec:
 
 _NO_RLIMITS = {"limits": {"open_files": None, "file_size": None, "processes": None}}
 _TRUSTING = {"contained": False}
-_BLOCKING = "posix.set_blocking(stdout, False)\n        posix.set_blocking(stderr, False)\n"
+_BLOCKING = "        for fd in fds[::2]:\n            posix.set_blocking(fd, False)\n"
 
 WALLS = (
     Wall(name="second wall", falls="stands_within_a_second_wall"),
@@ -401,7 +401,7 @@ WALLS = (
     ),
     Wall(
         name="descriptors closed",
-        runner=(("exec/spawn.py", _BLOCKING, f"{_BLOCKING}        posix.set_inheritable(stdout, True)\n"),),
+        runner=(("exec/spawn.py", _BLOCKING, f"{_BLOCKING}        posix.set_inheritable(fds[0], True)\n"),),
         falls="inherits_no_descriptor",
     ),
     Wall(
