@@ -102,10 +102,13 @@ class AuditLog:
 
     def _describe_some(self) -> None:
         until = time.monotonic() + _SLICE_S
-        while self._undescribed and time.monotonic() < until:
-            self._describe_one()
-        if self._undescribed:
-            asyncio.get_running_loop().call_soon(self._describe_some)
+        try:
+            while self._undescribed and time.monotonic() < until:
+                self._describe_one()
+        finally:
+            # One that cannot be described keeps back none of the others.
+            if self._undescribed:
+                asyncio.get_running_loop().call_soon(self._describe_some)
 
     def _describe_one(self) -> None:
         try:

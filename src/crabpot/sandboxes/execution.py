@@ -96,6 +96,7 @@ class Execution:
         Not if only the places that it may reach change: the gateway keeps those, not the sandbox.
         """
         self._wanted.clear()
+        self._specs.clear()
         self.fleet.limits = settings.gateway
         self._take_over(before, settings)
         # What is being opened now is opened by the settings before.

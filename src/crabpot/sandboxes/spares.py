@@ -174,8 +174,10 @@ class Spares:
 
     async def close(self) -> None:
         """End those that wait, and leave nothing of them."""
+        self.begun = False
         for refill in self._refills.values():
             refill.cancel()
+        self._refills.clear()
         tasks = list(self._filling.values())
         for task in tasks:
             task.cancel()

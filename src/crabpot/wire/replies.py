@@ -27,7 +27,7 @@ FROM_RUNNER = CODES - {"denied", "approval_denied", "approval_timeout", "sandbox
 _HIGHEST_EXIT = 255
 # No tool's data is a quarter as deep; deeper data would exhaust the stack of whoever writes it as JSON again.
 _DEEPEST = 32
-# What holds nothing else.
+# What holds nothing else; of these only text can have anything to replace in it.
 _SCALARS = frozenset({str, int, bool, float, type(None)})
 
 

@@ -95,6 +95,18 @@ async def test_others_have_their_turn_while_much_is_described(log):
             await asyncio.sleep(0)
 
 
+async def test_one_that_cannot_be_described_keeps_back_none_of_the_others(log):
+    describe, loop = Describing(), asyncio.get_running_loop()
+    told: list[object] = []
+    loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+    log.record_soon(lambda: {"kind": os.environ["CRABPOT_NEVER_SET"]})
+    log.record_soon(describe)
+    async with asyncio.timeout(10):
+        while not describe.done:
+            await asyncio.sleep(0)
+    assert [type(error) for error in told] == [KeyError]
+
+
 @pytest.mark.parametrize("damage", ["x'ff00'", "'not JSON'"])
 async def test_a_damaged_record_is_named_and_hides_no_later_one(log, state, damage):
     for number in range(3):
