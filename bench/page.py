@@ -32,23 +32,26 @@ _WHERE = """## Where the time goes
 
 Found once by profiling on the machine above, and not measured anew by each run.
 
-- **`exec true`**: about 0.2 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
+- **`exec true`**: about 0.15 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
   runner's is glibc, which sets every signal's action before it starts a program: 64 system calls, about as many as a bare spawn from Python makes.
+  An instruction of Python costs about 35 ns there, three times what it does in a loop: what runs once in a millisecond is in no cache. So calls are made cheaper by taking steps away.
+- **One processor or two**: where a machine gives gateway, runner and shell the same processor, as some virtual ones do, each waits for what the others still have to do, after their answers too. The same program had 1.26 × for `exec true` on
+  one machine of two processors, and 1.5 × on another, whichever user ran it.
 - **The shell itself**, by `perf record` over 1,500 of them in a virtual machine on an Intel Xeon: 59 % of its time is in the loader, and seven eighths of that in its look at the processor (`intel_check_word`, `init_cpu_features`): CPUID, which
   the hypervisor has to answer. Every program that is started pays that, a bare one too: an opening starts none and its first command one, a bare bwrap two.
-- **A warm claim**: the call; 0.3 ms to decide about and describe a session that was never seen; 0.1 ms to pass the folder and its note on; and 0.25 ms more
+- **A warm claim**: the call; 0.1 to 0.2 ms to decide about and describe a session that was never seen; 0.1 ms to pass the folder and its note on; and 0.25 ms more
   in a runner that has been idle.
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: by bwrap 100 at once were between 1.3 and 1.7, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of a call is written before its answer leaves, and reaches the disk after it. Where a call touches the host it is on the disk before that begins.
-- **A `read` by HTTP** takes 13,300 bytecode instructions in the gateway, and 3,850 without the door: a third of the difference in the event loop's turns, the rest in the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 17,900, and over HTTP 48,000, nearly all of the difference in the protocol's SDK.
+- **A `read` by HTTP** takes 12,200 bytecode instructions in the gateway, and 2,770 without the door: a third of the difference in the event loop's turns, the rest in the server (uvicorn) and our own checks of who comes, how often and with what. By MCP over standard input and output it takes 16,800, and over HTTP 46,800, nearly all of the difference in the protocol's SDK.
 - **One `exec true`**, by the scheduler's own events (`perf record -e sched:*`): of 1.35 ms the shell has 0.9 (0.14 until it is started, 0.71 of its own, 0.05 to end), the runner 0.1 before it and 0.1 after it, the gateway 0.17, and each of the two wake-ups 0.03. Nobody waits for anything else:
   the runner sleeps once, and the shell inside takes as long as one outside.
 - **What a gateway keeps of sandboxes that are gone** has bounds. Two memories of at most 4,096 sessions take some 2 KB for each session never seen before, until they are full. What else grew was garbage in cycles, 139 KB for each opening,
   nearly all of it a buffer to read into, until Python looked for it: the peaks of some 30 MB in an earlier run. All sandboxes of a loop share one buffer now, and 10 KB are left.
 - **1,000 alive**, by `crabpot bench --only many`, one run each on a very busy machine (a load of 50 on two cores): as root 3.4 MB each and `exec true` in 0.61 spawns (1.75 with one alive), as an ordinary user 3.41 MB and 0.72 spawns (1.28).
 - **`crabpot explain`**: 98 texts are compiled, and not 523, since a frozen class's methods are compiled at their first use (`frozen.py`, 90 lines): 237 ms of processor time and not 290 ms, on a very busy machine where `python -I -c pass` took 16 ms.
-- **An opening**, by `strace -f` as root: 584 system calls with the closing and a first `read`, and no program started; by bwrap 1,600, and three programs. The gateway itself takes 33,000 bytecode instructions for it, and 17 more for each sandbox that lives.
+- **An opening**, by `strace -f` as root: 584 system calls with the closing and a first `read`, and no program started; by bwrap 1,600, and three programs. The gateway itself takes 31,000 bytecode instructions for it, and 17 more for each sandbox that lives.
 
 ### Opening, before and after
 
@@ -106,6 +109,14 @@ Counted as in `tests/cost`; processor times are the least of several runs on a b
 | `read` by HTTP · MCP · MCP over HTTP, since | 21,204 · 18,333 · 60,250 instructions | 20,416 · 17,890 · 56,664 | the same, and an operator, who never waits for a turn, takes none |
 | `read` by HTTP · MCP over HTTP, by another parser | 20,416 · 56,664 instructions | 13,277 · 47,800 | `httptools` instead of h11 (some 5,700 of it; 90 lines more, nearly all against what it lets pass), an answer in one piece (30 lines more), a call in its request's own task (20 lines more), no counting in short bodies (10 lines more), blocks without generators (20 lines more) |
 | a record that is waited for, in writes and locks | 8 and 9 | 4 and 6 | the session that called last is written once a second, and the log's length is known without asking: 15 lines more |
+| on the way of an `exec` · a `read` in the gateway, at last | 2,986 · 3,140 instructions, in 125 and 128 functions | 2,711 · 2,767, in 98 | one step takes a slot or says who is full; an answer is checked where it is read; layers between the gateway's page and the wire are gone: 6 lines fewer |
+| the same with its record | 4,695 · 4,903 instructions | 4,189 · 4,300 | eight calls, or those of 5 ms, are described together, and a record is put into words once: some 40 lines more |
+| `exec` · `read` in the runner, at last | 2,419 · 1,364 instructions | 1,945 · 1,248 | a command is started before its job is made, nothing is kept of a stream that stays silent, nobody is asked for children where there are none: 22 lines fewer |
+| first call of a session that gets a spare, at last | 6,931 instructions, in 308 functions | 4,060, in 157 | the policy is asked once about a tool of an agent, and an agent's next sandbox is described by what differs from the last: some 90 lines more |
+| an opening, in the gateway, at last | 32,781 instructions | 30,600 | the same |
+| not taken: `_posixsubprocess.fork_exec` in the place of `posix_spawn` | 87 µs to start a shell | 66 µs | private to CPython, with three signatures since 3.10 |
+| not taken: a shell that waits for its command | some 500 µs | some 100 µs | not the same shell: `$0`, `$-`, `$OLDPWD`, error messages, and a last command that is not the shell's own process |
+| not taken: parent and child on one processor | | nothing | the parent then waits for the child's end |
 
 The rows with "since" were also timed, both versions in turns in five and six runs on the same busy machine, with real-time priority and without control groups as above, beside the same bare spawns (1.1 ms): `exec true` 1.34–1.36 × before and 1.32 × after,
 a warm claim 2.05–2.14 × and 1.90 ×, `read` of 4 KiB 0.19 × both times. An opening took 18 ms before and after.
