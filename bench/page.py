@@ -41,6 +41,9 @@ Found once by profiling on the machine above, and not measured anew by each run.
   the hypervisor has to answer. Every program that is started pays that, a bare one too: an opening starts none and its first command one, a bare bwrap two.
 - **A warm claim**: the call; 0.1 to 0.2 ms to decide about and describe a session that was never seen; 0.1 ms to pass the folder and its note on; and 0.25 ms more
   in a runner that has been idle.
+- **From machine to machine**: the Intel Xeon above is a virtual machine within another, where each page that is touched first costs 2.4 µs, and whatever copies memory (100 MB in and out) or starts processes and runs cold code pays for it. The same rows by the
+  program of the day before, in turns with the new one on that machine: 100 MB in 0.21–0.28 × and 0.16–0.23 ×, out 0.38–0.96 × and 0.37–0.60 ×, `exec true` as an ordinary user 1.59–1.60 × before and 1.42 × in the run above, a warm claim 2.57–3.16 × and 2.16 ×. On the
+  AMD EPYC that program held all of root's figures.
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: by bwrap 100 at once were between 1.3 and 1.7, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of a call is written before its answer leaves, and reaches the disk after it. Where a call touches the host it is on the disk before that begins.
@@ -194,7 +197,7 @@ def _comparisons(reports: Sequence[Report]) -> list[Comparison]:
 def _page(reports: Sequence[Report]) -> Iterator[str]:
     yield _HEAD
     for report in (one for one in reports if one.figures):
-        yield f"## Figures to hold, as {report.machine['user']}\n"
+        yield f"## Figures to hold, as {report.machine['user']}, on {report.machine['processor']}\n"
         yield "; ".join(f"{name}: {value}" for name, value in report.machine.items()) + ".\n"
         yield from _figures(report.figures)
     yield "## Who took part\n"
