@@ -30,7 +30,7 @@ Hosted services (E2B, Daytona and others) run microVMs elsewhere, and cannot be 
 """
 _WHERE = """## Where the time goes
 
-Found once by profiling on the machine above, and not measured anew by each run.
+Found once by profiling, on machines like these, and not measured anew by each run.
 
 - **`exec true`**: about 0.15 ms of processor time in the gateway (decisions, wire, record) and 0.2 ms in the runner; the rest is the shell. Part of the
   runner's is glibc, which sets every signal's action before it starts a program: 64 system calls, about as many as a bare spawn from Python makes.
@@ -43,7 +43,7 @@ Found once by profiling on the machine above, and not measured anew by each run.
   in a runner that has been idle.
 - **From machine to machine**: the Intel Xeon above is a virtual machine within another, where each page that is touched first costs 2.4 µs, and whatever copies memory (100 MB in and out) or starts processes and runs cold code pays for it. The same rows by the
   program of the day before, in turns with the new one on that machine: 100 MB in 0.21–0.28 × and 0.16–0.23 ×, out 0.38–0.96 × and 0.37–0.60 ×, `exec true` as an ordinary user 1.59–1.60 × before and 1.42 × in the run above, a warm claim 2.57–3.16 × and 2.16 ×. On the
-  AMD EPYC that program held all of root's figures.
+  AMD EPYC every figure is held, as root and as an ordinary user, with a cluster running beside. Another EPYC, where a bare spawn takes a fifth longer, missed three of an ordinary user's by 2 % at most: `exec true` 1.41 ×, a warm claim 2.03 ×, MCP over stdio 2.00 × (the raw results of that run were not kept).
 - **From run to run** the narrow rows move by a tenth and more on a shared machine: by bwrap 100 at once were between 1.3 and 1.7, and for an ordinary user
   `exec true` between 1.3 and 1.5 and a warm claim between 2.4 and 2.9. The tables above are those of one run.
 - **HTTP**: the record of a call is written before its answer leaves, and reaches the disk after it. Where a call touches the host it is on the disk before that begins.
@@ -85,6 +85,7 @@ Before that, on another machine (busy, Intel Xeon, with real-time priority, whic
 | an opening to its first result | 16.8 ms | 16.5 ms | the runner is loaded without its annotations, and without looking for garbage meanwhile: 14 lines more |
 | instructions in the gateway | 37,238 | 34,470 | folders above a path are worked out once, the kernel's words are cut by one expression: 12 lines more |
 | memory that waits for the collector, for each sandbox that is gone | 139 KB | 10 KB | one buffer for all sandboxes of a loop: 10 lines more |
+| forking a session, before its first call, as root · as an ordinary user (on the AMD EPYC) | 3.3 · 4.8 ms | 3.0 · 4.4 ms | the note of a layer's mounts is written once, and not twice: one word fewer |
 | not taken: an `encodings` module of our own for the inside | 6.0 ms for a bare start | 5.4 ms | some 40 lines that depend on the version of Python |
 | not taken: no docstrings inside · another locale · another allocator | | 0.03 · 0.1 · 0 ms less | |
 | not taken: fewer mounts | | 0.3 ms less at most | bwrap reads the list of mounts after each: a tenth of its time |

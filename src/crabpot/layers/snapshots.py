@@ -36,7 +36,7 @@ _DRAFT, _ABANDONED_S = ".draft", 86_400
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _LARGEST_NOTE = 64 * 1024
 # What belongs to a layer beside its content: how it came to be, but not what is under way in it.
-_BESIDE = (copying.BASE, "mounts.json", "entered.json", "applied.json")
+_BESIDE = (copying.BASE, "entered.json", "applied.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
