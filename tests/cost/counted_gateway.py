@@ -48,6 +48,7 @@ class Counter(selectors.EpollSelector):
 
     async def count(self, gateway: Gateway, session: str, tool: str) -> dict[str, int]:
         """Count what one call takes on the loop's thread, until its result is there and until it is recorded."""
+        await asyncio.sleep(0.05)  # What the last call left for later is not this one's.
         self.wakeups = self.instructions = 0
         sys.settrace(self.trace)
         try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The costs that are held. A change that raises one on purpose writes the new number here.
-BY_THE_FILE = {"grep": 372, "glob": 26}
+BY_THE_FILE = {"grep": 282, "glob": 26}
 PATTERNS = {"grep": "needle", "glob": "**/*.found"}
 
 

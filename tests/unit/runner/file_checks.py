@@ -79,6 +79,6 @@ def fill(ws, content: dict[str, str | bytes]) -> None:
         target.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def found(ctx, ripgrep, **args) -> list[tuple[str, int]]:
-    matches = search_tools.grep(args, ctx, ripgrep=ripgrep)["data"]["matches"]
+def found(ctx, how, **args) -> list[tuple[str, int]]:
+    matches = search_tools.grep(args, ctx, **how)["data"]["matches"]
     return [(match["path"], match["line"]) for match in matches]

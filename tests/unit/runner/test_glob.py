@@ -85,7 +85,7 @@ def test_wrong_patterns_of_glob_are_refused(pattern, ctx) -> None:
 def test_paths_outside_of_the_workspace_are_absolute(ctx, tmp_path) -> None:
     fill(tmp_path, {"else/f.py": "needle"})
     assert paths(ctx, "*.py", path=str(tmp_path / "else")) == [str(tmp_path / "else/f.py")]
-    assert found(ctx, True, pattern="needle", path=str(tmp_path / "else")) == [(str(tmp_path / "else/f.py"), 1)]
+    assert found(ctx, {}, pattern="needle", path=str(tmp_path / "else")) == [(str(tmp_path / "else/f.py"), 1)]
 
 
 @settings(max_examples=200, deadline=None)

@@ -38,15 +38,20 @@ PATTERNS = st.sampled_from(
 ) | st.text(alphabet=string.printable, min_size=1, max_size=3).filter(compiles)
 
 
-def found(pattern: str, data: bytes, *, size: int | None = None, context: int = 0) -> list[tuple[int, str]]:
+def found(pattern: str, data: bytes, *, context: int = 0) -> list[tuple[int, str]]:
     """Search a real file of this content."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
         os.lseek(file.fileno(), 0, os.SEEK_SET)
         matcher = Matcher(pattern, ignore_case=False)
-        hits = matcher.hits(file.fileno(), len(data) if size is None else size, context)
-        return [(hit.number, hit.text) for hit in hits]
+        return found_in(matcher, file.fileno(), context)
+
+
+def found_in(matcher: Matcher, fd: int, context: int = 0) -> list[tuple[int, str]]:
+    """Search an open file."""
+    begun = matcher.begin(fd)
+    return [] if begun is None else [(hit.number, hit.text) for hit in matcher.hits(fd, begun, context)]
 
 
 def expected(pattern: str, data: bytes) -> list[tuple[int, str]]:
@@ -76,9 +81,31 @@ def test_numbers_are_right_in_a_file_that_is_read_in_pieces(pattern: str) -> Non
     assert found(pattern, late)[2:] == [(number + 5, f"a needle, {number}") for number in range(0, 40, 7)]
 
 
-@pytest.mark.parametrize("size", [0, 1, 5, 10_000_000])
-def test_a_file_that_grew_or_shrank_since_it_was_looked_at_is_read_to_its_end(size: int) -> None:
-    assert found("needle", b"one\ntwo\na needle\n", size=size) == [(3, "a needle")]
+def test_a_file_that_is_handed_out_in_small_pieces_is_read_to_its_end() -> None:
+    # The kernel hands out a page and less of this at a time, and says that it has no size.
+    code = "print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        path = f"/proc/{process.pid}/smaps"
+        with open(path, encoding="ascii") as file:
+            lines = file.read().splitlines()
+        fds = [os.open(path, os.O_RDONLY) for _ in range(3)]
+        assert len(os.read(fds[0], 64 << 10)) < sum(map(len, lines))
+        assert found_in(Matcher("VmFlags", ignore_case=False), fds[1])[-1] == (len(lines), lines[-1])
+        assert found_in(Matcher("no such line", ignore_case=False), fds[2]) == []
+        for fd in fds:
+            os.close(fd)
+
+
+@pytest.mark.parametrize("size", [1000, 64 << 10, (64 << 10) + 4, 300_000, 1 << 20, (1 << 20) + (64 << 10), 3 << 20])
+@pytest.mark.parametrize("pattern", ["needle", "[n]eedle"])
+def test_the_last_line_of_a_file_of_any_size_is_found(size: int, pattern: str) -> None:
+    data = b"hay\n" * (size // 4 - 2) + b"needle!\n"
+    assert len(data) == size
+    assert found(pattern, data) == [(size // 4 - 1, "needle!")]
+    assert found("thread", data) == []
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/no/such/rg"])

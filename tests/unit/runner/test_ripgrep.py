@@ -89,9 +89,9 @@ RULES = st.sampled_from(
 )
 
 
-def outcome(args, context, *, ripgrep: bool) -> object:
+def outcome(args, context, **how) -> object:
     try:
-        return search_tools.grep(args, context, ripgrep=ripgrep)["data"]
+        return search_tools.grep(args, context, **how)["data"]
     except ToolError as error:
         return error.code
 
@@ -104,7 +104,7 @@ def outcome(args, context, *, ripgrep: bool) -> object:
     rules=st.dictionaries(st.sampled_from(["", "a/", "b/", "ab/", "a/b/"]), st.lists(RULES, max_size=4), max_size=3),
     args=st.fixed_dictionaries(
         {
-            "pattern": PATTERNS,
+            "pattern": PATTERNS | st.sampled_from(["a", "b", "ab", "b_"]),
             "ignore_case": st.booleans(),
             "context": st.integers(0, 2),
             "glob": st.none() | st.sampled_from(["*.py", "a*", "!b", "a/**", "*/b", "?", "{a,x.py}"]),
@@ -127,7 +127,9 @@ def test_the_answers_are_the_same_with_and_without_ripgrep(tree, rules, args) ->
             if os.path.isdir(f"{top}/{folder}"):
                 with open(f"{top}/{folder}.gitignore", "w") as file:
                     file.write("\n".join(lines))
-        assert outcome(args, context, ripgrep=True) == outcome(args, context, ripgrep=False)
+        alone = outcome(args, context, ripgrep=False)
+        assert outcome(args, context, few=0) == alone
+        assert outcome(args, context) == alone
     finally:
         context.close()
         shutil.rmtree(top)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posix
 import subprocess
 
 import pytest
@@ -12,13 +13,13 @@ from crabpot.runner.files import file_tools
 from crabpot.runner.search import search_tools
 from tests.unit.runner.file_checks import code, fill, found
 
-BOTH = pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "alone"])
+EVERY_WAY = pytest.mark.parametrize("how", [{"few": 0}, {}, {"ripgrep": False}], ids=["ripgrep", "few", "alone"])
 
 
-@BOTH
-def test_matches_come_by_path_and_line_with_what_is_around_them(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_matches_come_by_path_and_line_with_what_is_around_them(how, ctx, ws) -> None:
     fill(ws, {"b.txt": "one\ntwo\nthree\nfour\n", "a/x": "TWO\n", "a.txt": "two", "a-b": "two"})
-    answer = search_tools.grep({"pattern": "t[w]o", "context": 1}, ctx, ripgrep=ripgrep)["data"]
+    answer = search_tools.grep({"pattern": "t[w]o", "context": 1}, ctx, **how)["data"]
     assert answer == {
         "matches": [
             {"path": "a-b", "line": 1, "text": "two", "before": [], "after": []},
@@ -27,42 +28,72 @@ def test_matches_come_by_path_and_line_with_what_is_around_them(ripgrep, ctx, ws
         ],
         "truncated": False,
     }
-    assert found(ctx, ripgrep, pattern="two", ignore_case=True) == [("a-b", 1), ("a.txt", 1), ("a/x", 1), ("b.txt", 2)]
+    assert found(ctx, how, pattern="two", ignore_case=True) == [("a-b", 1), ("a.txt", 1), ("a/x", 1), ("b.txt", 2)]
 
 
-@BOTH
-def test_context_of_neighbouring_matches_is_given_to_each(ripgrep, ctx, ws) -> None:
+def asked(ctx, tmp_path, monkeypatch, pattern: str, **how) -> bool:
+    """Search with a ripgrep that notes that it was started; return whether it was."""
+    told = tmp_path / "told"
+    told.unlink(missing_ok=True)
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin/rg").write_text(f"#!/bin/sh\n: >{told}\nprintf './a\\000./pipe\\000'\n")
+    (tmp_path / "bin/rg").chmod(0o755)
+    monkeypatch.setitem(posix.environ, b"PATH", os.fsencode(tmp_path / "bin"))
+    assert found(ctx, how, pattern=pattern) == [("a", 1)]
+    return told.exists()
+
+
+def test_ripgrep_is_not_started_for_a_plain_text_among_few_names(ctx, ws, tmp_path, monkeypatch) -> None:
+    fill(ws, {"a": "x", "b": "", ".hidden/c": "", "d/e": ""})  # 6 names, 5 of which are looked at.
+    assert not asked(ctx, tmp_path, monkeypatch, "x")
+    assert not asked(ctx, tmp_path, monkeypatch, "x", few=5)
+    assert asked(ctx, tmp_path, monkeypatch, "x", few=4)
+    assert asked(ctx, tmp_path, monkeypatch, "[x]")
+    monkeypatch.setattr(posix, "sched_getaffinity", lambda _pid: range(1024))
+    assert asked(ctx, tmp_path, monkeypatch, "x")
+
+
+def test_what_is_a_pipe_by_now_is_not_searched(ctx, ws, tmp_path, monkeypatch) -> None:
+    fill(ws, {"a": "x"})
+    os.mkfifo(ws / "pipe")
+    with open(os.open(ws / "pipe", os.O_RDWR), "wb", buffering=0) as pipe:
+        pipe.write(b"x\n")
+        assert asked(ctx, tmp_path, monkeypatch, "x", few=0)
+
+
+@EVERY_WAY
+def test_context_of_neighbouring_matches_is_given_to_each(how, ctx, ws) -> None:
     fill(ws, {"f": "a\nhit 1\nhit 2\nb\nc\nd\n"})
-    matches = search_tools.grep({"pattern": "hit", "context": 2}, ctx, ripgrep=ripgrep)["data"]["matches"]
+    matches = search_tools.grep({"pattern": "hit", "context": 2}, ctx, **how)["data"]["matches"]
     assert [(match["before"], match["after"]) for match in matches] == [
         (["a"], ["hit 2", "b"]),
         (["a", "hit 1"], ["b", "c"]),
     ]
 
 
-@BOTH
-def test_a_search_is_narrowed_by_path_and_glob(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_a_search_is_narrowed_by_path_and_glob(how, ctx, ws) -> None:
     fill(ws, {"src/a.py": "x", "src/b.js": "x", "src/deep/c.py": "x", "top.py": "x", "src/d{1}.txt": "x"})
-    assert found(ctx, ripgrep, pattern="x", path="src") == [
+    assert found(ctx, how, pattern="x", path="src") == [
         ("src/a.py", 1),
         ("src/b.js", 1),
         ("src/deep/c.py", 1),
         ("src/d{1}.txt", 1),
     ]
-    assert found(ctx, ripgrep, pattern="x", glob="*.py") == [("src/a.py", 1), ("src/deep/c.py", 1), ("top.py", 1)]
-    assert found(ctx, ripgrep, pattern="x", glob="src/*.py") == [("src/a.py", 1)]
-    assert found(ctx, ripgrep, pattern="x", glob="/src/**/*.{py,js}") == [
+    assert found(ctx, how, pattern="x", glob="*.py") == [("src/a.py", 1), ("src/deep/c.py", 1), ("top.py", 1)]
+    assert found(ctx, how, pattern="x", glob="src/*.py") == [("src/a.py", 1)]
+    assert found(ctx, how, pattern="x", glob="/src/**/*.{py,js}") == [
         ("src/a.py", 1),
         ("src/b.js", 1),
         ("src/deep/c.py", 1),
     ]
-    assert found(ctx, ripgrep, pattern="x", glob="!*.py", path="src") == [("src/b.js", 1), ("src/d{1}.txt", 1)]
-    assert found(ctx, ripgrep, pattern="x", path="top.py") == [("top.py", 1)]
-    assert found(ctx, ripgrep, pattern="x", path=str(ws / "src/deep")) == [("src/deep/c.py", 1)]
+    assert found(ctx, how, pattern="x", glob="!*.py", path="src") == [("src/b.js", 1), ("src/d{1}.txt", 1)]
+    assert found(ctx, how, pattern="x", path="top.py") == [("top.py", 1)]
+    assert found(ctx, how, pattern="x", path=str(ws / "src/deep")) == [("src/deep/c.py", 1)]
 
 
-@BOTH
-def test_hidden_binary_and_ignored_files_are_left_out(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_hidden_binary_and_ignored_files_are_left_out(how, ctx, ws) -> None:
     fill(
         ws,
         {
@@ -93,16 +124,16 @@ def test_hidden_binary_and_ignored_files_are_left_out(ripgrep, ctx, ws) -> None:
         ("only-here", 1),
         ("src/build/out", 1),
     ]
-    assert found(ctx, ripgrep, pattern="x") == wanted
-    assert found(ctx, ripgrep, pattern="x", path="sub") == []
-    assert found(ctx, ripgrep, pattern="x", path="build") == [("build/out", 1)]
-    assert found(ctx, ripgrep, pattern="x", path="sub/only-here") == [("sub/only-here", 1)]
-    assert found(ctx, ripgrep, pattern="x", path="binary") == []
-    assert found(ctx, ripgrep, pattern="^ x here$|^y$") == [("late-nul", 2), ("late-nul", 3)]
+    assert found(ctx, how, pattern="x") == wanted
+    assert found(ctx, how, pattern="x", path="sub") == []
+    assert found(ctx, how, pattern="x", path="build") == [("build/out", 1)]
+    assert found(ctx, how, pattern="x", path="sub/only-here") == [("sub/only-here", 1)]
+    assert found(ctx, how, pattern="x", path="binary") == []
+    assert found(ctx, how, pattern="^ x here$|^y$") == [("late-nul", 2), ("late-nul", 3)]
 
 
-@BOTH
-def test_rules_of_folders_above_count_and_those_above_the_root_do_not(ripgrep, tmp_path) -> None:
+@EVERY_WAY
+def test_rules_of_folders_above_count_and_those_above_the_root_do_not(how, tmp_path) -> None:
     root = tmp_path / "up/ws"
     fill(tmp_path, {".gitignore": "*\n", "up/.gitignore": "*.txt\n"})
     fill(
@@ -117,23 +148,23 @@ def test_rules_of_folders_above_count_and_those_above_the_root_do_not(ripgrep, t
         },
     )
     context = file_tools.Context(str(root), (str(root),))
-    assert found(context, ripgrep, pattern="x") == [("src/deep/a.log", 1), ("t.txt", 1)]
-    assert found(context, ripgrep, pattern="x", path="src/deep") == [("src/deep/a.log", 1)]
+    assert found(context, how, pattern="x") == [("src/deep/a.log", 1), ("t.txt", 1)]
+    assert found(context, how, pattern="x", path="src/deep") == [("src/deep/a.log", 1)]
     context.close()
 
 
-@BOTH
-def test_a_file_of_rules_may_be_a_link_inside_the_root(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_a_file_of_rules_may_be_a_link_inside_the_root(how, ctx, ws) -> None:
     fill(ws, {"rules": "*.log\n", "sub/deep/a.log": "x", "sub/deep/b": "x", "abs/c.log": "x"})
     (ws / "sub/.gitignore").symlink_to("../rules")
     (ws / "abs/.gitignore").symlink_to(ws / "rules")
-    assert found(ctx, ripgrep, pattern="x") == [("sub/deep/b", 1)]
-    assert found(ctx, ripgrep, pattern="x", path="sub") == [("sub/deep/b", 1)]
-    assert found(ctx, ripgrep, pattern="x", path="abs") == []
+    assert found(ctx, how, pattern="x") == [("sub/deep/b", 1)]
+    assert found(ctx, how, pattern="x", path="sub") == [("sub/deep/b", 1)]
+    assert found(ctx, how, pattern="x", path="abs") == []
 
 
-@BOTH
-def test_links_are_never_followed_by_a_search(ripgrep, ctx, ws, tmp_path) -> None:
+@EVERY_WAY
+def test_links_are_never_followed_by_a_search(how, ctx, ws, tmp_path) -> None:
     fill(tmp_path, {"outside/secret": "x"})
     fill(ws, {"real/f": "x"})
     for name, target in (
@@ -143,23 +174,23 @@ def test_links_are_never_followed_by_a_search(ripgrep, ctx, ws, tmp_path) -> Non
         ("loop", "."),
     ):
         (ws / name).symlink_to(target)
-    assert found(ctx, ripgrep, pattern="x") == [("real/f", 1)]
+    assert found(ctx, how, pattern="x") == [("real/f", 1)]
     assert search_tools.glob({"pattern": "**/f"}, ctx)["data"]["paths"] == ["real/f"]
     assert sorted(search_tools.glob({"pattern": "*"}, ctx)["data"]["paths"]) == ["file", "folder", "inside", "loop"]
     assert code(search_tools.grep, {"pattern": "x", "path": "folder"}, ctx) == "outside"
     assert code(search_tools.grep, {"pattern": "x", "path": "file"}, ctx) == "outside"
     assert code(search_tools.glob, {"pattern": "*", "path": "folder"}, ctx) == "outside"
-    assert found(ctx, ripgrep, pattern="x", path="inside") == [("inside/f", 1)]
+    assert found(ctx, how, pattern="x", path="inside") == [("inside/f", 1)]
 
 
-@BOTH
-def test_strange_names_and_bytes_do_not_crash(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_strange_names_and_bytes_do_not_crash(how, ctx, ws) -> None:
     name = os.fsencode(ws) + b"/bad\xff\nname"
     os.mkdir(name)
     with open(name + b"/f\x80", "wb") as file:
         file.write(b"x \xff\xfe y\r\n")
     os.mkfifo(ws / "fifo")
-    matches = search_tools.grep({"pattern": "x .. y$"}, ctx, ripgrep=ripgrep)["data"]["matches"]
+    matches = search_tools.grep({"pattern": "x .. y$"}, ctx, **how)["data"]["matches"]
     assert matches == [
         {"path": "bad\ufffd\nname/f\ufffd", "line": 1, "text": "x \ufffd\ufffd y", "before": [], "after": []}
     ]
@@ -169,21 +200,21 @@ def test_strange_names_and_bytes_do_not_crash(ripgrep, ctx, ws) -> None:
     assert code(search_tools.grep, {"pattern": "x", "path": "fifo"}, ctx) == "not_a_file"
 
 
-@BOTH
-def test_a_result_is_limited_and_long_lines_are_cut(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_a_result_is_limited_and_long_lines_are_cut(how, ctx, ws) -> None:
     fill(ws, {"a": "x\n" * 150, "long": "x" * 5000 + "\n", "z": "x" * (3 << 20) + "end\nnext end\n"})
-    answer = search_tools.grep({"pattern": "x"}, ctx, ripgrep=ripgrep)["data"]
+    answer = search_tools.grep({"pattern": "x"}, ctx, **how)["data"]
     assert (len(answer["matches"]), answer["truncated"]) == (100, True)
-    answer = search_tools.grep({"pattern": "x", "limit": 153}, ctx, ripgrep=ripgrep)["data"]
+    answer = search_tools.grep({"pattern": "x", "limit": 153}, ctx, **how)["data"]
     assert (len(answer["matches"]), answer["truncated"]) == (153, False)
     assert answer["matches"][150]["text"] == "x" * search_tools.LINE_LIMIT
-    assert found(ctx, ripgrep, pattern="end") == [("z", 2)]
+    assert found(ctx, how, pattern="end") == [("z", 2)]
 
 
-@BOTH
-def test_a_result_always_fits_into_a_frame(ripgrep, ctx, ws) -> None:
+@EVERY_WAY
+def test_a_result_always_fits_into_a_frame(how, ctx, ws) -> None:
     fill(ws, {"f": ("\x01ä" * 1500 + "\n") * 1000})
-    data = search_tools.grep({"pattern": "ä", "limit": 1000, "context": 20}, ctx, ripgrep=ripgrep)["data"]
+    data = search_tools.grep({"pattern": "ä", "limit": 1000, "context": 20}, ctx, **how)["data"]
     assert data["truncated"] is True
     assert data["matches"]
     frames.encode({"id": "1", "data": data})
@@ -214,9 +245,9 @@ def deep(ws):
 
 
 @pytest.mark.slow
-@BOTH
-def test_a_deep_tree_does_not_exhaust_a_search(ripgrep, ctx, deep) -> None:
-    assert found(ctx, ripgrep, pattern="x") == [(path, 1) for path in deep]
+@EVERY_WAY
+def test_a_deep_tree_does_not_exhaust_a_search(how, ctx, deep) -> None:
+    assert found(ctx, how, pattern="x") == [(path, 1) for path in deep]
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from .openat2 import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable
+
     from .openat2 import Openat2
 
 _PATH_MAX = 4095
@@ -51,12 +53,10 @@ class Opener:
             return posix.open(b".", flags, dir_fd=anchor.fd)
         if len(relative) > _PATH_MAX:
             raise OSError(errno.ENAMETOOLONG, "path too long")
-        if not self._tried:
-            self._tried = True
-            self._call = load()
-        if self._call is not None:
+        call = self._kernel()
+        if call is not None:
             resolve = anchor.resolve if follow else anchor.resolve | NO_SYMLINKS
-            fd = self._call(anchor.fd, relative, flags, resolve)
+            fd = call(anchor.fd, relative, flags, resolve)
             if fd >= 0:
                 return fd
             # EXDEV: perhaps an absolute link back into the same folder. ELOOP: a magic link, or too many ordinary ones.
@@ -68,6 +68,27 @@ class Opener:
             return walk.open(flags)
         finally:
             walk.close()
+
+    def below(self, anchor: Anchor, flags: int) -> Callable[[bytes], int]:
+        """Return what opens one path after the other below an anchor, as `open` does without following links."""
+        call, folder = self._kernel(), anchor.fd
+        if call is None:
+            return lambda path: self.open(anchor, path, flags, follow=False)
+        flags, resolve = flags | posix.O_CLOEXEC, anchor.resolve | NO_SYMLINKS
+
+        def opened(path: bytes) -> int:
+            fd = call(folder, path, flags, resolve)
+            if fd < 0:
+                raise OSError(-fd, posix.strerror(-fd))
+            return fd
+
+        return opened
+
+    def _kernel(self) -> Openat2 | None:
+        if not self._tried:
+            self._tried = True
+            self._call = load()
+        return self._call
 
     def open_parent(self, anchor: Anchor, relative: bytes, *, make: bool = False) -> tuple[int, bytes]:
         """Return the folder in which `relative` really lies, links followed, and its name there; it need not exist.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator
 
 _BINARY_PROBE = 8 << 10
-_CHUNK = 1 << 20
+_FIRST, _CHUNK = 64 << 10, 1 << 20
 # Only this much of a longer line is searched.
 _LONGEST_LINE = 1 << 20
 _SPECIAL = frozenset("\\.^$*+?{}[]()|")
@@ -38,8 +38,10 @@ class Matcher:
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         self.widened: str | None
         self._search: Callable[[str], object]
-        if _is_plain(pattern) and not ignore_case:
-            # It means itself to everybody: compiling it would take longer than searching a small file.
+        # Whether it means itself, so that no line that does not hold it is looked at.
+        self.plain = _is_plain(pattern) and not ignore_case
+        if self.plain:
+            # To everybody: compiling it would take longer than searching a small file.
             self._search = lambda line: pattern in line
             self._literal, self.widened = pattern.encode(), pattern
         else:
@@ -47,14 +49,23 @@ class Matcher:
             self._search = regex.search
             self._literal, self.widened = prefilter.derive(pattern, regex.flags)
 
-    def hits(self, fd: int, size: int, context: int) -> Iterator[Hit]:
-        """Return the matching lines of an open file of that size in order; none if it is binary."""
-        at_once = min(_CHUNK, size + 1)
-        chunk = posix.read(fd, at_once)
-        # Most files are read whole, and hold nothing.
-        if len(chunk) == size and self._literal not in chunk:
-            return iter(())
-        blocks = _blocks(fd, chunk, at_once)
+    def begin(self, fd: int) -> bytes | None:
+        """Return how an open file begins; None if that is all of it, as of most files, and no line can match."""
+        chunk = posix.read(fd, _FIRST)
+        if self._literal in chunk:
+            return chunk
+        # Only this tells that it ends here: some file systems hand out less than they could.
+        more = posix.read(fd, _FIRST)
+        return chunk + more if more else None
+
+    def hits(self, fd: int, chunk: bytes, context: int) -> Iterator[Hit]:
+        """Return the matching lines of an open regular file, of which a chunk was read; none if it is binary."""
+        while self._literal not in chunk and len(chunk) < _CHUNK:
+            more = posix.read(fd, _CHUNK)
+            if not more:
+                return iter(())
+            chunk += more
+        blocks = _blocks(fd, chunk)
         return self._hits_in_context(blocks, context) if context else self._hits_alone(blocks)
 
     def _hits_alone(self, blocks: Iterator[bytes]) -> Iterator[Hit]:
@@ -128,7 +139,7 @@ def _compile(pattern: str, *, ignore_case: bool) -> Pattern[str]:
         ) from None
 
 
-def _blocks(fd: int, chunk: bytes, at_once: int) -> Iterator[bytes]:
+def _blocks(fd: int, chunk: bytes) -> Iterator[bytes]:
     """Yield the file, of which one chunk was read, in pieces of whole lines, without the last line's ending."""
     if b"\0" in chunk[:_BINARY_PROBE]:
         return
@@ -149,6 +160,6 @@ def _blocks(fd: int, chunk: bytes, at_once: int) -> Iterator[bytes]:
                 tail += rest
             if len(tail) > _LONGEST_LINE:
                 tail, cut = tail[:_LONGEST_LINE], True
-        chunk = posix.read(fd, at_once)
+        chunk = posix.read(fd, _CHUNK)
     if tail:
         yield tail

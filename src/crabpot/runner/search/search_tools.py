@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterable, Iterator
 
     from ..files.context import Context, Location
+    from .walk import Found
 
 MAX_MATCHES = 1000
 MAX_PATHS = 10_000
@@ -32,16 +33,18 @@ _GREP_OPTIONS = {
     "ignore_case": arguments.flag,
     "limit": arguments.whole(1, MAX_MATCHES),
 }
+# Among fewer names ripgrep, which shares them among all processors, saves less time than it takes to start.
+_FEW_FOR_ONE = 2048
 # The characters of a glob that means the same to ripgrep, for which `?` is one byte and not one character.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*")
 
 
-def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[str, Any]:
+def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True, few: int | None = None) -> dict[str, Any]:
     """Return matching lines by path and number, from files that are neither ignored nor hidden nor binary.
 
-    The pattern is Python's `re`. ripgrep, if there is one, only says which files can be skipped; what matches is
-    always decided here, on files opened link-free below the folder. A file that `path` itself names is searched
-    whatever the rules say.
+    The pattern is Python's `re`. ripgrep, if there is one, only says which files can be skipped, and among `few` names
+    it is not asked for a plain text; what matches is always decided here, on files opened link-free below the folder.
+    A file that `path` itself names is searched whatever the rules say.
     """
     values = arguments.take("grep", args, {"pattern": arguments.text}, _GREP_OPTIONS)
     matcher = Matcher(values["pattern"], ignore_case=bool(values["ignore_case"]))
@@ -52,11 +55,11 @@ def grep(args: dict[str, Any], ctx: Context, *, ripgrep: bool = True) -> dict[st
     try:
         state = posix.fstat(fd)
         if S_ISREG(state.st_mode):
-            results.search(fd, state.st_size, place.absolute)
+            results.search(fd, place)
         elif S_ISDIR(state.st_mode):
             walk = Walk(ctx, place, fd, _skip_hidden)
-            program = find_program() if ripgrep else None
-            for path in _narrowed(program, walk, fd, matcher, values["glob"]) or _all_files(walk):
+            paths = _likely(walk, fd, matcher, values["glob"], few) if ripgrep else _files(walk.entries(True))
+            for path in paths:
                 if accepts(path):
                     _search_file(walk, path, results, place)
                 if results.truncated:
@@ -73,28 +76,33 @@ def _skip_hidden(state: Any, name: str, _folder: bool, taken_back: bool) -> Any:
     return state if taken_back or not name.startswith(".") else None
 
 
-def _all_files(walk: Walk) -> Iterator[bytes]:
-    return (found.path for found in walk.entries(True) if found.regular)
+def _files(entries: Iterable[Found]) -> Iterator[bytes]:
+    return (found.path for found in entries if found.regular)
 
 
-def _narrowed(program: bytes | None, walk: Walk, fd: int, matcher: Matcher, glob: str | None) -> Iterable[bytes] | None:
-    """Return the files that ripgrep could not rule out, in the order of all files; None without its help."""
-    if program is None or matcher.widened is None:
-        return None
-    name_glob = glob if glob is not None and _PLAIN.issuperset(glob) else None
-    candidates = list_candidates(program, fd, matcher.widened, name_glob)
-    if candidates is None:
-        return None
-    return iter([path for path in sorted(candidates) if walk.holds(path, True)])
+def _likely(walk: Walk, fd: int, matcher: Matcher, glob: str | None, few: int | None) -> Iterator[bytes]:
+    """Return the files in which a match may be, in the order of all: every file if ripgrep cannot tell, or need not."""
+    program = find_program()
+    if program is not None and matcher.widened is not None:
+        if few is None:
+            few = _FEW_FOR_ONE // len(posix.sched_getaffinity(0))
+        found = walk.all_of(True, few) if matcher.plain else None
+        if found is not None:
+            return _files(found)
+        name_glob = glob if glob is not None and _PLAIN.issuperset(glob) else None
+        candidates = list_candidates(program, fd, matcher.widened, name_glob)
+        if candidates is not None:
+            return (path for path in sorted(candidates) if walk.holds(path, True))
+    return _files(walk.entries(True))
 
 
 def _search_file(walk: Walk, path: bytes, results: _Results, place: Location) -> None:
     try:
-        fd, size = walk.open(path)
+        fd = walk.open(path)
     except OSError:
-        return  # Gone, swapped for something else, or not readable.
+        return  # Gone, swapped for a link, or not readable.
     try:
-        results.search(fd, size, _join(place, path))
+        results.search(fd, place, path)
     except OSError:
         return
     finally:
@@ -113,8 +121,13 @@ class _Results:
         self.matches: list[dict[str, Any]] = []
         self.truncated = False
 
-    def search(self, fd: int, size: int, absolute: bytes) -> None:
-        for hit in self._matcher.hits(fd, size, self._context):
+    def search(self, fd: int, place: Location, below: bytes = b"") -> None:
+        begun = self._matcher.begin(fd)
+        # What was a file when it was listed may be a pipe by now, which is not read to its end.
+        if begun is None or not S_ISREG(posix.fstat(fd).st_mode):
+            return
+        absolute = _join(place, below) if below else place.absolute
+        for hit in self._matcher.hits(fd, begun, self._context):
             path, text = self._show(absolute), _cut(hit.text)
             before, after = [_cut(line) for line in hit.before], [_cut(line) for line in hit.after]
             if len(self.matches) == self._limit or not self._budget.take(path, text, *before, *after):

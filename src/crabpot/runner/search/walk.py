@@ -43,6 +43,10 @@ class Found:
         self.modified_ns = 0
 
 
+class _TooManyError(Exception):
+    """A folder has more names than a search wants to look at."""
+
+
 class Walk:
     """What a search sees below one folder; `step` has the last word on every entry that no rule excludes."""
 
@@ -50,18 +54,12 @@ class Walk:
         self._opener = ctx.opener
         self._place = place
         self._base = Anchor(place.absolute, folder, confined=True)
+        # Returns a descriptor of a file that was found, by its path: of what is there by now, but never of a link.
+        self.open = ctx.opener.below(self._base, READ_ONLY)
         self._step = step
         self._names = names
+        self._left: int | None = None
         self._chains: dict[bytes, Chain | None] = {b"": self._extend(self._inherited(), b"")}
-
-    def open(self, path: bytes) -> tuple[int, int]:
-        """Return a descriptor of a regular file that was found, and its size; OSError if it is no longer one."""
-        fd = self._opener.open(self._base, path, READ_ONLY, follow=False)
-        state = posix.fstat(fd)
-        if not S_ISREG(state.st_mode):
-            posix.close(fd)
-            raise OSError(0, "not a regular file")
-        return fd, state.st_size
 
     def top(self, start: Any) -> Found:
         """Return the folder that is searched."""
@@ -78,6 +76,24 @@ class Walk:
                     break
             else:
                 open_folders.pop()
+
+    def all_of(self, start: Any, most: int) -> list[Found] | None:
+        """Return what entries() yields, or None if that is chosen from more names than so many."""
+        self._left = most
+        try:
+            return list(self.entries(start))
+        except _TooManyError:
+            return None
+        finally:
+            self._left = None
+
+    def _counted(self, entries: Iterator[posix.DirEntry[str]], left: int) -> Iterator[posix.DirEntry[str]]:
+        for entry in entries:
+            left -= 1
+            if left < 0:
+                raise _TooManyError
+            self._left = left
+            yield entry
 
     def _in_order(self, folder: Found) -> Iterator[Found]:
         return iter(sorted(self.inside(folder), key=_by_path))
@@ -115,7 +131,7 @@ class Walk:
         listed: list[Found] = []
         try:
             with posix.scandir(fd) as entries:
-                for entry in entries:
+                for entry in entries if self._left is None else self._counted(entries, self._left):
                     text = entry.name if LOCALE_IS_UTF8 else entry_text(entry.name)
                     folder = entry.is_dir(follow_symlinks=False)
                     # Most names have no place in the answer, whatever the rules say: those cost one look.
