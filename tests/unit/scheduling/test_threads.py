@@ -135,6 +135,7 @@ def test_an_end_waits_for_work_and_not_for_what_is_stuck(stuck):
     never = [threads.submit(stuck.wait) for _ in range(40)]
     threads.shutdown()
     assert done.result(0) == os.getpid()
-    assert sum(one.cancelled() for one in never) == 40 - 16
+    # One less was begun if the first job still had its place when the end came.
+    assert sum(one.cancelled() for one in never) in (40 - 16, 40 - 15)
     with pytest.raises(RuntimeError, match="ended"):
         threads.submit(os.getpid)
