@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from http.client import HTTPConnection
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from crabpot import app
@@ -141,7 +142,7 @@ def _request(number: int) -> dict[str, Any]:
 
 
 async def count_all(gateway: Gateway, state: str, calls: int) -> dict[str, int]:
-    """Count by each door the cheapest of so many calls."""
+    """Count by each door what most of so many calls take: one may leave some of its work to the next."""
     written = await gateway.call(SESSION, "write", CALLS["write"])
     assert written.success, written
     stdio = Stdio()
@@ -155,7 +156,7 @@ async def count_all(gateway: Gateway, state: str, calls: int) -> dict[str, int]:
         found = {name: [await count.of(call) for _ in range(3 + calls)][3:] for name, call in ways.items()}
     stdio.end()
     await talking
-    return {name: min(costs) for name, costs in found.items()}
+    return {name: median_low(costs) for name, costs in found.items()}
 
 
 async def main(state: str, calls: int) -> None:

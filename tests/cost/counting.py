@@ -31,7 +31,10 @@ INSTRUCTIONS_MARGIN = 0.03 if sys.version_info[:2] == (3, 11) else 0.3
 def check(what: str, counted: float, most: int, *, margin: float = 0.03) -> None:
     """Fail where more was counted than is written down. What became cheaper is for the author to write down."""
     allowed = most * (1 + margin)
-    assert counted <= allowed, f"{what} costs {counted:g} now, and {most} is written down (with the margin {allowed:g})"
+    assert counted <= allowed, (
+        f"{what} costs {counted:g} now, and {most} is written down (with the margin {allowed:g}): take the new cost "
+        "off the path or, where it is worth it, write the new number down in the test"
+    )
 
 
 def fewest(count: Callable[[], float], tries: int = 3) -> float:

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 # The costs that are held. A change that raises one on purpose writes the new number here.
 # With two wake-ups of the gateway's loop. It sleeps once more if the runner does not answer soon.
-IN_THE_GATEWAY = {"exec": 2711, "read": 2767, "write": 2743, "ls": 2891}
-WAKEUPS, AT_LEAST, ONE_MORE = 3, 2, 177
+IN_THE_GATEWAY = {"exec": 2685, "read": 2754, "write": 2718, "ls": 2878}
+WAKEUPS, ONE_MORE = 2, 177
 # The same with its record, which is waited for here: it is written when no call waits.
-RECORDED = {"exec": 4189, "read": 4300, "write": 4302, "ls": 4309}
-IN_THE_RUNNER = {"exec": 1950, "read": 1240, "write": 1475, "ls": 1290}
+RECORDED = {"exec": 4163, "read": 4275, "write": 4277, "ls": 4284}
+IN_THE_RUNNER = {"exec": 1930, "read": 1241, "write": 1468, "ls": 1281}
 # A `read`, with the gateway's own part of it.
-BY_DOOR = {"http": 12_170, "mcp": 17_300, "mcp-http": 46_765}
-SYSTEM_CALLS = {"exec": 112, "read": 12}
+BY_DOOR = {"http": 12_552, "mcp": 16_809, "mcp-http": 50_616}
+SYSTEM_CALLS = {"exec": 111, "read": 11}
+# Less than one: what every call does counts whole.
+BY_CHANCE = 0.6
 
 
 def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:
@@ -41,8 +43,9 @@ def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: 
     counted = counted_in_gateway(open_folder / "state", openings=1, calls=60)
     for tool, most in IN_THE_GATEWAY.items():
         cheapest = min(counted[tool], key=lambda cost: cost["instructions"])
-        check(f"{tool}, in wake-ups of the gateway's loop,", cheapest["wakeups"], WAKEUPS, margin=0)
-        instructions = cheapest["instructions"] - ONE_MORE * (cheapest["wakeups"] - AT_LEAST)
+        fewest_wakeups = min(cost["wakeups"] for cost in counted[tool])
+        check(f"{tool}, in wake-ups of the gateway's loop,", fewest_wakeups, WAKEUPS, margin=0)
+        instructions = cheapest["instructions"] - ONE_MORE * (cheapest["wakeups"] - WAKEUPS)
         check(f"{tool} in the gateway, in instructions,", instructions, most, margin=INSTRUCTIONS_MARGIN)
         recorded = min(cost["recorded"] for cost in counted[tool])
         check(f"{tool} with its record, in instructions,", recorded, RECORDED[tool], margin=INSTRUCTIONS_MARGIN)
@@ -83,4 +86,4 @@ def test_no_call_takes_more_system_calls(tool: str, open_folder: Path) -> None:
         few, many = (system_calls_of([*program, str(calls), tool]).total() for calls in (10, 60))
         return (many - few) / 50 - shell
 
-    check(f"{tool}, in system calls,", fewest(count), SYSTEM_CALLS[tool])
+    check(f"{tool}, in system calls,", fewest(count) - BY_CHANCE, SYSTEM_CALLS[tool], margin=0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.machine import bwrap
 from tests.cost.counted_gateway import CLAIM
 from tests.cost.counting import GATEWAY_PROGRAM, INSTRUCTIONS_MARGIN, check, counted_in_gateway, system_calls_of
 from tests.support.backends import need
@@ -18,15 +20,18 @@ from tests.support.suites import take_over
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Debian 12's, and the one of the wheel: what a bwrap does by itself is its version's.
+BWRAP_0_8, BWRAP_0_11 = "root, by bubblewrap 0.8.0", "root, by bubblewrap 0.11.0"
 # The costs that are held. A change that raises one on purpose writes the new number here.
-INSTRUCTIONS, WAKEUPS = 31200, 11
-# The same by a spare, which is taken over. It sleeps twice at least, and once more if the runner does not answer soon.
-CLAIM_INSTRUCTIONS, CLAIM_WAKEUPS = 4690, 3
+INSTRUCTIONS, WAKEUPS = 30541, 11
+# The same by a spare, which is taken over. It sleeps once more if the runner does not answer soon.
+CLAIM_INSTRUCTIONS, CLAIM_WAKEUPS = 4376, 2
 # With the closing and a first `read`. By a fork server, whose children start no program; and by bwrap, without what the
 # interpreter inside does by itself. Root drops to another user first.
-SYSTEM_CALLS = {"root": 584, "ordinary": 524, "root, by bwrap": 1347}
-MOUNTS = {"root": 45, "ordinary": 45, "root, by bwrap": 56}
-PROGRAMS = {"root": 0, "ordinary": 0, "root, by bwrap": 3}
+SYSTEM_CALLS = {"root": 589, "ordinary": 529, BWRAP_0_8: 1372, BWRAP_0_11: 1417}
+MOUNTS = {"root": 45, "ordinary": 45, BWRAP_0_8: 56, BWRAP_0_11: 57}
+PROGRAMS = {"root": 0, "ordinary": 0, BWRAP_0_8: 3, BWRAP_0_11: 3}
+SYSTEM_CALLS_MARGIN = 0.015
 
 
 def test_no_opening_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:
@@ -41,11 +46,11 @@ def test_no_opening_takes_more_instructions_or_wakeups_of_the_gateway(open_folde
 def test_no_opening_by_a_spare_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:
     need("bubblewrap")
     counted = counted_in_gateway(open_folder / "state", 10, 0, CLAIM)[CLAIM]
-    cheapest = min(counted, key=lambda cost: cost["instructions"])
+    fewest = {what: min(cost[what] for cost in counted) for what in ("instructions", "wakeups")}
     check(
-        "opening by a spare, in instructions,", cheapest["instructions"], CLAIM_INSTRUCTIONS, margin=INSTRUCTIONS_MARGIN
+        "opening by a spare, in instructions,", fewest["instructions"], CLAIM_INSTRUCTIONS, margin=INSTRUCTIONS_MARGIN
     )
-    check("opening by a spare, in wake-ups of the loop,", cheapest["wakeups"], CLAIM_WAKEUPS, margin=0)
+    check("opening by a spare, in wake-ups of the loop,", fewest["wakeups"], CLAIM_WAKEUPS, margin=0)
 
 
 def test_no_opening_takes_more_system_calls_mounts_or_programs(open_folder: Path) -> None:
@@ -58,8 +63,11 @@ def test_nor_does_one_by_bwrap(open_folder: Path) -> None:
     need("bubblewrap")
     if os.geteuid() != 0:
         pytest.skip("counted as root alone")
+    version = subprocess.run([bwrap(), "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    if f"root, by {version}" not in SYSTEM_CALLS:
+        pytest.skip(f"not counted with {version}")
     take_over(str(open_folder / "state"), images=False, forks=False)
-    _check_system_calls("root, by bwrap", [sys.executable, GATEWAY_PROGRAM, str(open_folder / "state")])
+    _check_system_calls(f"root, by {version}", [sys.executable, GATEWAY_PROGRAM, str(open_folder / "state")])
 
 
 def test_nor_does_one_of_an_ordinary_user() -> None:
@@ -79,4 +87,4 @@ def _check_system_calls(who: str, program: list[str], **how: Any) -> None:
     inside = system_calls_of(["/usr/bin/python3", "-I", "-S", "-c", ""]).total() if PROGRAMS[who] else 0
     check(f"opening ({who}), in mounts,", (fewest["mount"] + fewest["move_mount"]) / 4, MOUNTS[who], margin=0)
     check(f"opening ({who}), in programs,", fewest["execve"] / 4, PROGRAMS[who], margin=0)
-    check(f"opening ({who}), in system calls,", fewest.total() / 4 - inside, SYSTEM_CALLS[who])
+    check(f"opening ({who}), in system calls,", fewest.total() / 4 - inside, SYSTEM_CALLS[who], margin=SYSTEM_CALLS_MARGIN)
