@@ -43,16 +43,6 @@ def spin(args, ctx):
         pass
 
 
-def linger(args, ctx):
-    import os
-    import posix
-    import time
-
-    # What a search does last, once it has answered.
-    posix.sched_yield = lambda: time.sleep(60)
-    return {"data": {"pid": os.getpid()}}
-
-
 def descriptors(args, ctx):
     import os
 
@@ -95,7 +85,7 @@ class Writer:
 
 class FakeTools(tools.Tools):
     inline = ("echo", "refuse", "crash", "exhaust", "vanish", "huge")
-    forked = ("forked_echo", "forked_refuse", "forked_huge", "spin", "linger", "descriptors")
+    forked = ("forked_echo", "forked_refuse", "forked_huge", "spin", "descriptors")
 
     def function(self, name):
         return globals()[name.replace("forked_", "")]

@@ -354,16 +354,6 @@ def test_a_search_that_never_ends_is_ended_by_its_time_limit(fakes):
     assert fakes.result(call)["error"]["code"] == "timeout"
 
 
-def test_a_search_is_answered_while_its_process_still_ends_and_the_time_limit_ends_that(fakes):
-    begun = time.monotonic()
-    answer = fakes.result(fakes.begin("linger", timeout=0.5))
-    pid = answer["data"]["pid"]
-    assert answer["success"]
-    assert time.monotonic() - begun > 0.5 or os.path.exists(f"/proc/{pid}")
-    eventually(lambda: not os.path.exists(f"/proc/{pid}"), "it is ended")
-    assert fakes.call("forked_echo")["success"]  # And not answered twice: the next frame is this one.
-
-
 def test_a_search_can_be_cancelled(fakes):
     call = fakes.begin("spin")
     fakes.send({"op": "cancel", "id": call})

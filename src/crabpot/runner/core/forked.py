@@ -7,7 +7,7 @@ import posix
 from ..exec.tree import Tree
 from .call import Job
 from .failure import ToolError, as_tool_error, from_os_error
-from .frames import FrameError, FrameReader, encode
+from .frames import MAX_LINE, MAX_PAYLOAD, FrameError, FrameReader, encode
 from .loop import READ
 from .signals import signal
 from .tools import is_truncated
@@ -29,8 +29,7 @@ class Forked(Job):
         self._call = call
         self._loop = runner.loop
         self._error: ToolError | None = None
-        self._frames = FrameReader()
-        self._answered = False
+        self._answer = bytearray()
         # Looked up before the fork, so that the next call finds it imported too.
         function, context = runner.tools.function(name), runner.context
         reader, writer = posix.pipe2(posix.O_CLOEXEC)
@@ -49,50 +48,33 @@ class Forked(Job):
                     signal.signal(number, signal.SIG_DFL)
                 posix.setsid()
                 _write_all(writer, _run(function, call.args, context))
-                # The runner first, which has the answer: with all that is to be freed an end takes a while.
-                posix.sched_yield()
             finally:
                 posix._exit(0)  # noqa: SLF001
         posix.close(writer)
         posix.set_blocking(reader, False)
         self._reader = reader
-        runner.loop.watch(reader, READ, self._read)
+        runner.loop.watch(reader, READ, self._readable)
         self._tree = Tree(runner.reaper, pid, on_exit=self._drain, on_gone=self._gone)
         if call.timeout_s is not None:
             runner.loop.set_timer(self, call.timeout_s, self._timed_out)
 
-    def _read(self) -> bool:
-        """Take some of the answer; return whether more may be there already.
+    def _readable(self) -> None:
+        self._read()
 
-        A whole one is passed on while the child still ends, which may take it as long as another call.
-        """
-        if self._reader < 0:
-            return False
+    def _read(self) -> bool:
         try:
             data = posix.read(self._reader, _READ_SIZE)
-            frames = self._frames.feed(data)
         except BlockingIOError:
             return False
-        except (FrameError, ValueError):
-            data, frames = b"", []
-        if data and not frames:
-            return True
-        if frames and self._error is None:
-            self._answer(*frames[0])
-        self._loop.close_soon(self._reader)
-        self._reader = -1
-        return False
+        if not data or len(self._answer) > MAX_LINE + MAX_PAYLOAD:
+            self._loop.unwatch(self._reader)
+            return False
+        self._answer += data
+        return True
 
     def _drain(self) -> None:
         while self._read():
             pass
-
-    def _answer(self, answer: dict[str, Any], payload: bytes) -> None:
-        self._answered = True
-        if "code" in answer:
-            self._call.fail(ToolError(answer["code"], answer["message"]))
-        else:
-            self._call.finish(data=answer["data"], truncated=answer["truncated"], payload=payload)
 
     def cancel(self) -> None:
         """End the search."""
@@ -108,14 +90,20 @@ class Forked(Job):
 
     def _gone(self) -> None:
         self._loop.clear_timer(self)
-        if self._reader >= 0:
-            self._loop.close(self._reader)
-        if self._answered:
+        self._loop.close(self._reader)
+        if self._error is not None:
+            self._call.fail(self._error)
             return
-        if self._error is None:
+        try:
+            ((answer, payload),) = FrameReader().feed(bytes(self._answer))
+        except (FrameError, ValueError):
             how = "signal %d" % self._tree.signal if self._tree.signal else "no answer"
-            self._error = ToolError("internal", "the search ended early: %s" % how)
-        self._call.fail(self._error)
+            self._call.fail(ToolError("internal", "the search ended early: %s" % how))
+            return
+        if "code" in answer:
+            self._call.fail(ToolError(answer["code"], answer["message"]))
+        else:
+            self._call.finish(data=answer["data"], truncated=answer["truncated"], payload=payload)
 
 
 def _run(function: Any, args: dict[str, Any], context: Any) -> bytes:

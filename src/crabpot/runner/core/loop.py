@@ -35,7 +35,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._callbacks: dict[int, Callable[[], None]] = {}
         self._timers: dict[object, tuple[float, Callable[[], None]]] = {}
         self._held: dict[object, tuple[float, Callable[[], None]]] = {}
         self._soon: dict[object, Callable[[], None]] = {}
@@ -53,7 +53,7 @@ class Loop:
         self._fds.add(fd)
         return fd
 
-    def watch(self, fd: int, mask: int, callback: Callable[[], object]) -> None:
+    def watch(self, fd: int, mask: int, callback: Callable[[], None]) -> None:
         """Own `fd`, and call `callback` whenever it is ready for `mask`, or broken."""
         if fd in self._callbacks:
             self._epoll.modify(fd, mask)
