@@ -88,6 +88,9 @@ RULES = st.sampled_from(
     ]
 )
 
+# Only the first counts; ripgrep has rules of its own in the others.
+RULE_FILES = [".gitignore", ".gitignore", ".gitignore", ".ignore", ".rgignore"]
+
 
 def outcome(args, context, **how) -> object:
     try:
@@ -101,7 +104,11 @@ def outcome(args, context, **how) -> object:
 @settings(max_examples=150, deadline=None)
 @given(
     tree=st.dictionaries(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("/".join), CONTENT, max_size=10),
-    rules=st.dictionaries(st.sampled_from(["", "a/", "b/", "ab/", "a/b/"]), st.lists(RULES, max_size=4), max_size=3),
+    rules=st.dictionaries(
+        st.tuples(st.sampled_from(["", "a/", "b/", "ab/", "a/b/"]), st.sampled_from(RULE_FILES)),
+        st.lists(RULES, max_size=4),
+        max_size=3,
+    ),
     args=st.fixed_dictionaries(
         {
             "pattern": PATTERNS | st.sampled_from(["a", "b", "ab", "b_"]),
@@ -123,9 +130,9 @@ def test_the_answers_are_the_same_with_and_without_ripgrep(tree, rules, args) ->
                     file.write(content)
             except OSError:
                 continue
-        for folder, lines in rules.items():
+        for (folder, name), lines in rules.items():
             if os.path.isdir(f"{top}/{folder}"):
-                with open(f"{top}/{folder}.gitignore", "w") as file:
+                with open(f"{top}/{folder}{name}", "w") as file:
                     file.write("\n".join(lines))
         alone = outcome(args, context, ripgrep=False)
         assert outcome(args, context, few=0) == alone
@@ -133,6 +140,28 @@ def test_the_answers_are_the_same_with_and_without_ripgrep(tree, rules, args) ->
     finally:
         context.close()
         shutil.rmtree(top)
+
+
+@needs_ripgrep
+@pytest.mark.parametrize("name", RULE_FILES[-2:])
+def test_no_file_of_ripgrep_s_own_rules_hides_anything(name, tmp_path) -> None:
+    (tmp_path / "inner").mkdir()
+    for path in ("hidden.py", "inner/hidden.py", "shown"):
+        (tmp_path / path).write_text("a needle\n")
+    (tmp_path / "inner" / name).write_text("*.py\n")
+    context = file_tools.Context(str(tmp_path), ())
+    found = outcome({"pattern": "n..dle"}, context, few=0)["matches"]
+    context.close()
+    assert [match["path"] for match in found] == ["hidden.py", "inner/hidden.py", "shown"]
+
+
+@needs_ripgrep
+def test_an_empty_line_is_found_after_a_last_nul(tmp_path) -> None:
+    (tmp_path / "late").write_bytes(b"some\n" * 4096 + b"\xff\0")
+    context = file_tools.Context(str(tmp_path), ())
+    found = outcome({"pattern": "^$"}, context, few=0)["matches"]
+    context.close()
+    assert [match["line"] for match in found] == [4097]
 
 
 @needs_ripgrep

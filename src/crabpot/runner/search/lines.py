@@ -48,6 +48,9 @@ class Matcher:
             regex = _compile(pattern, ignore_case=ignore_case)
             self._search = regex.search
             self._literal, self.widened = prefilter.derive(pattern, regex.flags)
+            if regex.search(""):
+                # Hardly a file could be ruled out, and to ripgrep nothing comes after a last NUL.
+                self.widened = None
 
     def begin(self, fd: int) -> bytes | None:
         """Return how an open file begins; None if that is all of it, as of most files, and no line can match."""

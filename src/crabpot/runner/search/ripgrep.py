@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import posix
+import select
+
+from ..core.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,12 +16,15 @@ _MEMORY_LIMIT = 512 << 20
 _OUTPUT_LIMIT = 64 << 20
 _NOTHING_FOUND = 1
 _TROUBLE = 2
+# Before version 14 it obeys every .rgignore, whatever it is told. What it says of its work tells when one hid a file.
+_DISOBEYED = b'.rgignore")'
 
 _ARGUMENTS = (
     b"--no-config",
     b"--files-with-matches",
     b"--null",
     b"--no-messages",
+    b"--debug",
     b"--color=never",
     # What is binary, hidden or ignored by a folder above is decided here; ripgrep may only ever include more.
     b"--binary",
@@ -57,30 +63,51 @@ def list_candidates(program: bytes, folder: int, expression: str, name_glob: str
 
 
 def _run(arguments: list[bytes], folder: int) -> tuple[int, bytes | None]:
+    """Return how it ended and all that it printed; None if that is too much, or not all that it should be."""
     reader, writer = posix.pipe2(posix.O_CLOEXEC)
+    listener, log = posix.pipe2(posix.O_CLOEXEC)
     try:
-        pid = _start(arguments, folder, writer)
+        pid = _start(arguments, folder, writer, log)
     except OSError:
         posix.close(reader)
+        posix.close(listener)
         return -1, None
     finally:
         posix.close(writer)
-    pieces: list[bytes] = []
-    size = 0
-    with_end = False
-    while size <= _OUTPUT_LIMIT:
-        piece = posix.read(reader, 1 << 20)
-        if not piece:
-            with_end = True
-            break
-        pieces.append(piece)
-        size += len(piece)
+        posix.close(log)
+    printed = _read(reader, listener)
     posix.close(reader)
+    posix.close(listener)
+    if printed is None:
+        posix.kill(pid, signal.SIGKILL)
     status = posix.waitpid(pid, 0)[1]
-    return posix.WEXITSTATUS(status) if posix.WIFEXITED(status) else -1, b"".join(pieces) if with_end else None
+    return posix.WEXITSTATUS(status) if posix.WIFEXITED(status) else -1, printed
 
 
-def _start(arguments: list[bytes], folder: int, writer: int) -> int:
+def _read(reader: int, listener: int) -> bytes | None:
+    pieces: list[bytes] = []
+    size, told = 0, b""
+    both = select.poll()
+    both.register(reader, select.POLLIN)
+    both.register(listener, select.POLLIN)
+    still = 2
+    while still:
+        for fd, _ in both.poll():
+            piece = posix.read(fd, 1 << 20)
+            if not piece:
+                both.unregister(fd)
+                still -= 1
+            elif fd == reader:
+                pieces.append(piece)
+                size += len(piece)
+            else:
+                told = told[1 - len(_DISOBEYED) :] + piece
+            if size > _OUTPUT_LIMIT or _DISOBEYED in told:
+                return None
+    return b"".join(pieces)
+
+
+def _start(arguments: list[bytes], folder: int, writer: int, log: int) -> int:
     """Start it by vfork: after a fork every page of this process would be copied once more when it is next used.
 
     What it inherits, its folder and its limit, is ours meanwhile.
@@ -93,7 +120,7 @@ def _start(arguments: list[bytes], folder: int, writer: int) -> int:
     actions: list[Any] = [
         (posix.POSIX_SPAWN_OPEN, 0, b"/dev/null", posix.O_RDONLY, 0),
         (posix.POSIX_SPAWN_DUP2, writer, 1),
-        (posix.POSIX_SPAWN_OPEN, 2, b"/dev/null", posix.O_WRONLY, 0),
+        (posix.POSIX_SPAWN_DUP2, log, 2),
     ]
     try:
         # By descriptor: the name of the folder may lead elsewhere by now.
