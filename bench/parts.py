@@ -186,7 +186,7 @@ class Run:
     async def search(self) -> None:
         """Search beside ripgrep."""
         if shutil.which("rg") is None:
-            raise CrabpotError("ripgrep is not installed")
+            raise CrabpotError("ripgrep is not installed (apt-get install ripgrep)")
         sizes = (1000, 100_000) if self.plan.full else (1000,)
         self.comparisons += await search.search(self.gateway, self.folder(_PROJECTS), sizes, self.plan.rounds)
 
@@ -197,7 +197,7 @@ class Run:
     async def download(self) -> None:
         """Download 1 GB through the gateway."""
         if shutil.which("curl") is None:
-            raise CrabpotError("curl is not installed")
+            raise CrabpotError("curl is not installed (apt-get install curl)")
         self.figures.append(await network.download(self.plan.open_gateway, 5 if self.plan.full else 2))
 
     async def doors(self) -> None:
@@ -216,7 +216,7 @@ class Run:
 
     async def callers(self) -> None:
         """Let 1 to 64 call at once."""
-        self.curves.append(await growth.callers(self.gateway("{}"), (1, 2, 4, 8, 16, 32, 64), 1.5))
+        self.curves.append(await growth.callers(self.gateway("{}"), (1, 2, 4, 8, 16, 32, 64), 0.5))
 
     async def endurance(self) -> None:
         """Open and close many, and tell on the way what the gateway holds."""

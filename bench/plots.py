@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from bench.figures import Comparison, Curve
 
-_WIDTH, _BAR, _LEFT, _RIGHT, _TOP = 760, 26, 250, 90, 46
-_HEIGHT, _MARGIN = 340, 64
+_WIDTH, _BAR, _LEFT, _RIGHT, _TOP = 760, 26, 250, 90, 58
+_HEIGHT, _MARGIN, _LABELS = 352, 64, 8
 # Distinct for most kinds of colour vision, and visible on white and on near black.
-_COLOURS = ("#d1495b", "#2e86ab", "#6a994e", "#b07d2b")
+_COLOURS = ("#d1495b", "#2e86ab", "#6a994e", "#b07d2b", "#7b5ea7")
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}.s{fill:#57606a;font-size:12px}"
     ".g{stroke:#8c959f;stroke-opacity:.35}.o{fill:#2e86ab}.p{fill:#8c959f}.l{fill:#6a994e}"
@@ -35,7 +35,7 @@ def bars(comparison: Comparison) -> str:
         span = math.log10(high / low)
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * math.log10(max(value, low) / low) / span
 
-    parts = [_title(comparison.what + " (median; the line reaches to the p99)")]
+    parts = [_title(comparison.what), '<text class="s" x="12" y="42">the median; the line reaches to the p99</text>']
     for tick in _decades(low, high):
         x = across(tick)
         parts.append(f'<path class="g" d="M{x:.1f} {_TOP - 6}V{height - 24}"/>')
@@ -56,15 +56,19 @@ def bars(comparison: Comparison) -> str:
 
 
 def lines(curve: Curve) -> str:
-    """Draw medians along a number. Numbers that grow by factors get a logarithmic axis."""
+    """Draw medians along a number. A few numbers, which grow by factors, get a logarithmic axis."""
     xs = sorted({x for points in curve.lines.values() for x, _ in points})
     values = [series.median for points in curve.lines.values() for _, series in points]
-    unit = next(iter(curve.lines.values()))[0][1].unit
+    units = {name: points[0][1].unit for name, points in curve.lines.items()}
+    unit = next(iter(units.values()))
+    # Zero stands a factor of ten below the next.
+    least = min(filter(None, xs), default=1.0) / 10
+    places = [math.log10(x or least) for x in xs] if len(xs) <= _LABELS else xs
     top = _round_up(max(values) * 1.08)
-    right = _WIDTH - 24
+    right = _WIDTH - 36
 
     def across(x: float) -> float:
-        return _MARGIN + (right - _MARGIN) * xs.index(x) / max(1, len(xs) - 1)
+        return _MARGIN + (right - _MARGIN) * (places[xs.index(x)] - places[0]) / ((places[-1] - places[0]) or 1)
 
     def down(value: float) -> float:
         return _HEIGHT - 56 - (_HEIGHT - 56 - _TOP) * value / top
@@ -76,23 +80,24 @@ def lines(curve: Curve) -> str:
         parts.append(
             f'<text class="s" text-anchor="end" x="{_MARGIN - 6}" y="{down(value) + 4:.1f}">{_tick(value, unit)}</text>'
         )
-    parts += [_label(across(x), _HEIGHT - 38, f"{x:,.0f}") for x in xs]
+    parts += [_label(across(x), _HEIGHT - 38, f"{x:,.0f}") for x in xs[:: math.ceil(len(xs) / _LABELS)]]
     parts.append(_label((_MARGIN + right) / 2, _HEIGHT - 20, curve.along))
     for number, (name, points) in enumerate(curve.lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        places = [(across(x), down(series.median)) for x, series in points]
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        dots = [(across(x), down(series.median)) for x, series in points]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in dots)
         parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places]
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in dots]
         left = _MARGIN + number * (right - _MARGIN) / len(curve.lines)
         parts.append(f'<rect x="{left:.1f}" y="{_HEIGHT - 13}" width="10" height="10" rx="2" fill="{colour}"/>')
-        parts.append(f'<text class="s" x="{left + 15:.1f}" y="{_HEIGHT - 4}">{escape(name)}</text>')
+        told = f"{name} ({units[name]})" if units[name] and len(set(units.values())) > 1 else name
+        parts.append(f'<text class="s" x="{left + 15:.1f}" y="{_HEIGHT - 4}">{escape(told)}</text>')
     return _svg(_HEIGHT, parts)
 
 
 def over_time(what: str, points: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float, str]]) -> str:
     """Draw a value over seconds, with intervals marked and named."""
-    right, last = _WIDTH - 24, points[-1][0]
+    right, last = _WIDTH - 36, points[-1][0]
     top = _round_up(max(value for _, value in points) * 1.08)
 
     def across(seconds: float) -> float:
@@ -144,7 +149,7 @@ def _decades(low: float, high: float) -> Iterable[float]:
 
 def _tick(value: float, unit: str) -> str:
     if unit != "s":
-        return f"{value:,.4g}"
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"  # noqa: PLR2004
     if value == 0:
         return "0"
     return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"

@@ -87,4 +87,6 @@ def _check_system_calls(who: str, program: list[str], **how: Any) -> None:
     inside = system_calls_of(["/usr/bin/python3", "-I", "-S", "-c", ""]).total() if PROGRAMS[who] else 0
     check(f"opening ({who}), in mounts,", (fewest["mount"] + fewest["move_mount"]) / 4, MOUNTS[who], margin=0)
     check(f"opening ({who}), in programs,", fewest["execve"] / 4, PROGRAMS[who], margin=0)
-    check(f"opening ({who}), in system calls,", fewest.total() / 4 - inside, SYSTEM_CALLS[who], margin=SYSTEM_CALLS_MARGIN)
+    check(
+        f"opening ({who}), in system calls,", fewest.total() / 4 - inside, SYSTEM_CALLS[who], margin=SYSTEM_CALLS_MARGIN
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -19,6 +20,13 @@ DOCS = ROOT / "docs"
 def generated():
     results = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     return page.files([Report.from_json(one) for one in results])
+
+
+@pytest.mark.parametrize("name", ["second-machine.json", "endurance.json"])
+def test_what_was_measured_in_runs_of_their_own_is_on_the_page(name):
+    kept, shown = (json.loads((DOCS / file).read_text(encoding="utf-8")) for file in (name, "benchmarks.json"))
+    assert kept
+    assert all(report["machine"] in [one["machine"] for one in shown] for report in kept)
 
 
 def test_the_committed_page_and_plots_are_what_the_committed_results_give(generated):
@@ -93,3 +101,22 @@ def test_a_line_stays_within_the_picture():
     places = [(float(node.get("cx")), float(node.get("cy"))) for node in drawn.iter() if node.tag.endswith("circle")]
     assert len(places) == 3
     assert all(0 < x < 760 and 40 < y < 300 for x, y in places)
+
+
+def drawn_line(*points):
+    of = tuple((x, Series(name="s", values=(y,), unit="MB")) for x, y in points)
+    lines = {"memory": of, "threads": tuple((x, Series(name="t", values=(2.0,), unit="")) for x, _ in of)}
+    drawn = ET.fromstring(plots.lines(Curve(id="x", what="x", along="n", lines=lines)))
+    circles = [float(node.get("cx")) for node in drawn.iter() if node.tag.endswith("circle")]
+    return circles[: len(of)], [node.text for node in drawn.iter() if node.tag.endswith("text")]
+
+
+def test_numbers_that_grow_by_factors_stand_by_their_size_and_many_have_few_labels():
+    few, texts = drawn_line((0, 1.0), (10, 1.0), (100, 1.0), (1000, 2.0))
+    steps = [right - left for left, right in pairwise(few)]
+    assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
+    assert {"memory (MB)", "threads"} < set(texts)
+    many, texts = drawn_line(*((1000 * x, 1.0) for x in range(51)))
+    steps = [right - left for left, right in pairwise(many)]
+    assert steps == pytest.approx([steps[0]] * 50, abs=0.2)
+    assert 5 <= len([text for text in texts if text.endswith(",000")]) <= 8

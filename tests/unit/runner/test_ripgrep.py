@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +92,7 @@ RULES = st.sampled_from(
 RULE_FILES = [".gitignore", ".gitignore", ".gitignore", ".ignore", ".rgignore"]
 
 
-def outcome(args, context, **how) -> object:
+def outcome(args, context, **how) -> Any:
     try:
         return search_tools.grep(args, context, **how)["data"]
     except ToolError as error:
