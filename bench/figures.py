@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # On a shared machine a figure may be off by this much before it counts as a regression.
 MARGIN = 1.6
+# What three digits make of it.
+_WHOLE_SECOND = 0.9995
 _DIGITS = 7
 
 
@@ -197,7 +199,7 @@ def shown(value: float, unit: str) -> str:
         return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"  # noqa: PLR2004
     if value < 0.001:  # noqa: PLR2004
         return f"{value * 1e6:.0f} µs"
-    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.2f} s"
+    return f"{value * 1000:.3g} ms" if value < _WHOLE_SECOND else f"{value:.2f} s"
 
 
 def amount(series: Series) -> str:

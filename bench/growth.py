@@ -101,6 +101,7 @@ async def callers(gateway: Gateway, counts: tuple[int, ...], lasting_s: float) -
             name: tuple((n, Series(name=name, values=tuple(values), unit="calls/s")) for n, values in points.items())
             for name, points in rates.items()
         },
+        note="Somewhere on the way the audit log reaches 100,000 records and packs the older ones away: a dip is that.",
     )
 
 

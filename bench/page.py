@@ -57,7 +57,7 @@ Found once by profiling, on machines like these, and not measured anew by each r
 
 The narrow rows move by a tenth and more on a shared machine: `exec true`, a warm claim, 100 at once, the doors, an MCP server's call, a search.
 
-- **AMD EPYC, above**: RUNS
+- **AMD EPYC, above**: of five full runs, three held every figure for both users, the last two among them. The other two missed one row each: a `grep` over 1,000 files (1.54 ×, when small folders were not yet searched without ripgrep) and a call of an MCP server's tool (2.2 ×, when it was still measured one by one, between others' blocks).
 - **Another EPYC**, where a bare spawn takes a fifth longer, missed three of an ordinary user's figures by 2 % at most: `exec true`, a warm claim and MCP over standard input and output. The raw results of that run were not kept.
 - **Intel Xeon, above**: a virtual machine within another, where each page that is touched first costs 2.4 µs. Whatever copies memory (100 MB in and out), starts processes or runs cold code pays for that, and most of what is missed there is of these kinds.
 

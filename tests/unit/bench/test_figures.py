@@ -88,6 +88,7 @@ def test_growth_is_judged_from_its_first_point_to_its_last():
         (0.00021, "s", "210 µs"),
         (0.00123, "s", "1.23 ms"),
         (0.345, "s", "345 ms"),
+        (0.9996, "s", "1.00 s"),
         (2.5, "s", "2.50 s"),
         (3.81, "MB", "3.81 MB"),
     ],

@@ -130,14 +130,14 @@ def _proving(commands: Adder) -> None:
 def _measuring(commands: Adder) -> None:
     one = add(commands, "bench", "bench:bench", "run the benchmark on this machine; figures are ratios within one run")
     one.add_argument("--full", action="store_true", help="everything, and at full size: 1,000 sandboxes, 200,000 files")
-    text = "measure these alone; figures: all that a figure is held of"
+    text = "measure these parts alone; figures stands for all that have a figure to hold"
     one.add_argument("--only", nargs="+", choices=_PARTS, metavar="PART", help=f"{text}. {', '.join(_PARTS)}")
     meaning = "endurance: how many sandboxes are opened and closed (10000)"
     one.add_argument("--count", type=int, default=10_000, metavar="N", help=meaning)
     one.add_argument("--curve", metavar="FILE", help="endurance: write what was seen so far there, for --results")
     one.add_argument("--peers", action="store_true", help="install the peers first, each into its own environment")
     one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
-    one.add_argument("--guard", action="store_true", help="fail only where a figure is missed by far")
+    one.add_argument("--guard", action="store_true", help="fail only where a figure misses its limit by a factor of more than 1.6")
     one.add_argument("--json", action="store_true", help="print the raw results")
     one.add_argument("--results", metavar="FILE", nargs="+", help="use results printed before, without measuring")
     one.add_argument("--docs", metavar="DIR", help="write results, page and plots into this folder")
