@@ -19,8 +19,8 @@ _HEAD = """# Benchmarks
 
 Made from raw results by `crabpot bench --results FILE… --docs docs`; all of them are in [benchmarks.json](benchmarks.json).
 `make bench-docs` measures everything in one run and writes this page: as root, with every peer in an environment of its own and a docker engine of
-its own, and then the figures to hold once more as an ordinary user. It adds what was measured before on another machine ([second-machine.json](second-machine.json)) and
-over 100,000 openings ([endurance.json](endurance.json)). `make bench` does the same and writes below build/. `crabpot bench` measures the figures
+its own, and then the figures to hold once more as an ordinary user. It adds what was measured before on another machine (`docs/second-machine.json`) and
+over 100,000 openings (`docs/endurance.json`). `make bench` does the same and writes below build/. `crabpot bench` measures the figures
 at a small size, in a few minutes; `crabpot bench --only PART…` measures some parts alone (`crabpot bench --help` names them). Each exits with 1 where a figure is missed.
 
 Calls, commands and searches that stand beside each other took turns in the same run. The ratios are of medians; the times are this machine's and move with it. "crabpot to it" is

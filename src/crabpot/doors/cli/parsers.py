@@ -137,7 +137,7 @@ def _measuring(commands: Adder) -> None:
     one.add_argument("--curve", metavar="FILE", help="endurance: write what was seen so far there, for --results")
     one.add_argument("--peers", action="store_true", help="install the peers first, each into its own environment")
     one.add_argument("--cache", metavar="DIR", help="where those environments are (~/.cache/crabpot-bench)")
-    one.add_argument("--guard", action="store_true", help="fail only where a figure misses its limit by a factor of more than 1.6")
+    one.add_argument("--guard", action="store_true", help="fail only where a limit is missed by more than 1.6 times")
     one.add_argument("--json", action="store_true", help="print the raw results")
     one.add_argument("--results", metavar="FILE", nargs="+", help="use results printed before, without measuring")
     one.add_argument("--docs", metavar="DIR", help="write results, page and plots into this folder")
