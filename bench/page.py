@@ -167,21 +167,21 @@ _COUNTED = """## What noise cannot change
 Times move with the machine, so the tests hold counted numbers instead (`tests/cost`, a part of `make test`): the bytecode instructions that a
 call or an opening takes in the gateway, a call also by HTTP and by MCP, a call in the runner, and a search for each file; the wake-ups of the gateway's loop; the system calls of a call, of a search for each file and of an opening, with its mounts and programs, as root
 and as an ordinary user; the modules that each start imports, and the texts that it compiles. What a shell, or the interpreter inside, does by itself is subtracted, since it is the machine's.
-The numbers are what was counted last. The margin is 3 % for instructions (30 % on a Python other than 3.11, which compiles to others), 1.5 % for the system calls of an opening, and less than one for those of a call.
+The numbers are what was counted last. The margin is 3 % for instructions (30 % on a Python other than 3.11, which compiles to others), 1.5 % for the system calls of an opening, 0.6 for those of a `read` and 1.6 for those of an `exec`.
 
 Each of these deliberate regressions failed it:
 
 | regression | what failed |
 |---|---|
-| one `stat`, 1 ms of sleep, or 10 MB of memory more in the runner for each call | the system calls of a call: 112.4, 112.3 and 111.6, held at 111 |
+| one `stat`, or 1 ms of sleep, more in the runner for each call | the system calls of a `read`: 12.1 and 12.2, held at 11.6 |
 | arguments to JSON and back in `Gateway.call` | 2,900 instructions, held at 2,685 |
 | one wake-up more in `Gateway.call` | 3 wake-ups, held at 2 |
-| one `fstat` more for each file of a `grep` | the system calls of a search: 9.5, held at 8, for two searches |
-| ten `stat` more for an opening | 599.8 system calls, held at 589 |
+| one `fstat` more for each file of a `grep` | the system calls of two searches for each file: 10, held at 8.5 |
+| ten `stat` more for an opening | 600.5 system calls, held at 589 |
 | one module more in the runner · in the thin client | the modules of a start, held exactly |
 | a settings class made by the standard library | the texts that a start compiles |
 
-What they do not see: work within the interpreter's own C code that makes no system call, and less than 80 instructions.
+What they do not see: work and memory of the interpreter's own C code that make no system call, and less than 80 instructions.
 """
 # ruff: noqa: E501  the page's own lines
 

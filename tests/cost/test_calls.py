@@ -30,12 +30,12 @@ IN_THE_GATEWAY = {"exec": 2685, "read": 2754, "write": 2718, "ls": 2878}
 WAKEUPS, ONE_MORE = 2, 177
 # The same with its record, which is waited for here: it is written when no call waits.
 RECORDED = {"exec": 4163, "read": 4275, "write": 4277, "ls": 4284}
-IN_THE_RUNNER = {"exec": 1930, "read": 1241, "write": 1468, "ls": 1281}
+IN_THE_RUNNER = {"exec": 1960, "read": 1241, "write": 1468, "ls": 1281}
 # A `read`, with the gateway's own part of it; by MCP some 900 fewer where the runner answers soon.
 BY_DOOR = {"http": 12_552, "mcp": 17_750, "mcp-http": 50_616}
 SYSTEM_CALLS = {"exec": 111, "read": 11}
-# Less than one: what every call does counts whole.
-BY_CHANCE = 0.6
+# What a loaded machine adds. Of a `read` less than one: what every call does counts whole.
+BY_CHANCE = {"exec": 1.6, "read": 0.6}
 
 
 def test_no_call_takes_more_instructions_or_wakeups_of_the_gateway(open_folder: Path) -> None:
@@ -86,4 +86,4 @@ def test_no_call_takes_more_system_calls(tool: str, open_folder: Path) -> None:
         few, many = (system_calls_of([*program, str(calls), tool]).total() for calls in (10, 60))
         return (many - few) / 50 - shell
 
-    check(f"{tool}, in system calls,", fewest(count) - BY_CHANCE, SYSTEM_CALLS[tool], margin=0)
+    check(f"{tool}, in system calls,", fewest(count) - BY_CHANCE[tool], SYSTEM_CALLS[tool], margin=0)

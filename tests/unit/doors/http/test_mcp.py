@@ -63,8 +63,12 @@ async def test_an_agent_reads_writes_runs_and_is_denied_in_its_session(door, mod
             assert ran.structured_content["stdout"] == "one\ntwo\n"
             assert told == ["one\n", "two\n"]
             assert (await client.call_tool("edit", {})).structured_content["error"]["code"] == "denied"
-        calls = [one for one in AuditReader(made.made.state).last(20) if one["kind"] == "call"]
-        assert {(one["session"], one["sender"]) for one in calls} == {("agent:ops:1", "telegram:7")}
+        assert {(one["session"], one["sender"]) for one in await recorded_calls(made)} == {("agent:ops:1", "telegram:7")}
+
+
+async def recorded_calls(made):
+    await made.made.audit.durable()  # An answer by HTTP does not wait for the disk.
+    return [one for one in AuditReader(made.made.state).last(20) if one["kind"] == "call"]
 
 
 @pytest.mark.parametrize("asked", ["", "false", "1"])
@@ -90,8 +94,7 @@ async def test_the_header_names_one_of_the_tokens_sessions_and_no_other(door, mo
             async with talking(made, token, mode, **headers) as client:
                 with pytest.raises(MCPError, match="session"):
                     await client.call_tool("ls", {})
-        sessions = [one["session"] for one in AuditReader(made.made.state).last(20) if one["kind"] == "call"]
-        assert sessions == ["agent:ops:2"]
+        assert [one["session"] for one in await recorded_calls(made)] == ["agent:ops:2"]
 
 
 async def test_an_agents_token_is_kept_off_the_host_and_from_keys_that_name_no_session(door, mode):
