@@ -63,7 +63,9 @@ async def test_an_agent_reads_writes_runs_and_is_denied_in_its_session(door, mod
             assert ran.structured_content["stdout"] == "one\ntwo\n"
             assert told == ["one\n", "two\n"]
             assert (await client.call_tool("edit", {})).structured_content["error"]["code"] == "denied"
-        assert {(one["session"], one["sender"]) for one in await recorded_calls(made)} == {("agent:ops:1", "telegram:7")}
+        assert {(one["session"], one["sender"]) for one in await recorded_calls(made)} == {
+            ("agent:ops:1", "telegram:7")
+        }
 
 
 async def recorded_calls(made):
