@@ -10,7 +10,7 @@ import pytest
 
 from crabpot.runner.core import frames
 from crabpot.runner.files import file_tools
-from crabpot.runner.search import search_tools
+from crabpot.runner.search import ripgrep, search_tools
 from tests.unit.runner.file_checks import code, fill, found
 
 EVERY_WAY = pytest.mark.parametrize("how", [{"few": 0}, {}, {"ripgrep": False}], ids=["ripgrep", "few", "alone"])
@@ -39,6 +39,8 @@ def asked(ctx, tmp_path, monkeypatch, pattern: str, **how) -> bool:
     (tmp_path / "bin/rg").write_text(f"#!/bin/sh\n: >{told}\nprintf './a\\000./pipe\\000'\n")
     (tmp_path / "bin/rg").chmod(0o755)
     monkeypatch.setitem(posix.environ, b"PATH", os.fsencode(tmp_path / "bin"))
+    # Its limit is ours while it starts, and a process of many tests may have more.
+    monkeypatch.setattr(ripgrep, "_MEMORY_LIMIT", 1 << 40)
     assert found(ctx, how, pattern=pattern) == [("a", 1)]
     return told.exists()
 
